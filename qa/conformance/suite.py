@@ -55,8 +55,12 @@ WHY_NODE: Final[Mapping[str, str]] = {
     "temporarily failed termination due to volume failing to unmount": (
         "it wants the image of an NFS server, which is not made here"
     ),
+    "should not emit metric if CRI is new enough": (
+        "it reads the node's metrics a second after its restart, and a worker takes two to four to begin"
+    ),
     "should only report a metric if CRI is outdated": (
-        "it reads the kubelet's metrics at port 10255, which the configuration that it is given does not open"
+        "it reads the node's metrics a second after its restart, and wants kubelet_cri_losing_support there, which is "
+        "not told here"
     ),
     "Summary API [NodeConformance] when querying /stats/summary should report": (
         "it wants the cgroups of a system that systemd has started"
@@ -75,12 +79,6 @@ NOT_RUN: Final[Mapping[str, str]] = {
         "they need systemd's logind on D-Bus, which this machine does not have; `shutdownGracePeriod` is refused"
     ),
     "cpu_manager, memory_manager, topology_manager, device plugins, dra, swap, hugepages": "not offered",
-    "`criproxy`, 13": (
-        "the kubelet passes 12; not run to its end with a node of ours: four of them set "
-        "`crashLoopBackOff.maxContainerRestartPeriod`, which is refused, and then nothing runs for the rest; of the "
-        "four before that three passed, and one wants `Pulling` to be told when a pull begins: it is told with its end "
-        "here"
-    ),
     "Feature:OffByDefault": "features that a kubelet 1.36 has off",
 }
 """Tests of e2e_node.test that are left out, with the reason."""

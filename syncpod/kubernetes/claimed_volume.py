@@ -53,7 +53,7 @@ def bound_volume(claim: Mapping[str, Any], need: ClaimNeed) -> str:
 
 
 def place_of(
-    claim: Mapping[str, Any], volume: Mapping[str, Any], node: str, labels: Mapping[str, str]
+    claim: Mapping[str, Any], volume: Mapping[str, Any], node: str, labels: Mapping[str, str], need: ClaimNeed
 ) -> ClaimedPlace | None:
     """Return where a volume is on the node with this name and these labels; None: a storage driver brings it there.
 
@@ -64,11 +64,16 @@ def place_of(
     uid = mapping(claim.get("metadata")).get("uid")
     if not uid or mapping(spec.get("claimRef")).get("uid") != uid:
         raise NotUsable(f"PV {name} is not bound to this claim: its claimRef has another UID")
-    if spec.get("volumeMode") == "Block":
-        raise NotUsable(f"PV {name} has the volumeMode Block, and this node gives pods file systems only")
+    is_block = spec.get("volumeMode") == "Block"
+    if is_block and need.is_mounted:
+        raise NotUsable(f"volume {need.volume} has volumeMode Block, but is specified in volumeMounts")
+    if not is_block and need.is_device:
+        raise NotUsable(f"volume {need.volume} has volumeMode Filesystem, but is specified in volumeDevices")
     _check_affinity(mapping(spec.get("nodeAffinity")), node, labels)
     if "local" in spec:
-        return ClaimedPlace(name, "local", _path(spec, "local", name))
+        return ClaimedPlace(name, "local", _path(spec, "local", name), is_block=is_block)
+    if "hostPath" in spec and is_block:
+        raise NotUsable(f"PV {name} has the volumeMode Block, which a hostPath volume cannot have")
     if "hostPath" in spec:
         kind = str(mapping(spec["hostPath"]).get("type") or "")
         return ClaimedPlace(name, "hostPath", _path(spec, "hostPath", name), kind)

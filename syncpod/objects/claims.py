@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Final
 
 from syncpod.objects.refs import ObjectRef, Origin
-from syncpod.pod import ConfigMap, ObjectMeta, Pod, Volume
+from syncpod.pod import ConfigMap, Container, EphemeralContainer, ObjectMeta, Pod, Volume
 from syncpod.pod.origin import is_of_cluster
 from syncpod.pod.volumes import is_read_only
 
@@ -58,6 +58,12 @@ class ClaimNeed:
     """The pod's fsGroup."""
     only_if_root_differs: bool = False
     """The volume is given to it only if its directory does not belong to it yet (OnRootMismatch)."""
+    volume: str = ""
+    """The volume's name in the pod."""
+    is_mounted: bool = False
+    """A container mounts it."""
+    is_device: bool = False
+    """A container gets it as a block device."""
     inline: InlineVolume | None = None
     """The volume that a driver makes; None: that of the claim."""
 
@@ -84,6 +90,8 @@ class ClaimedPlace:
     """The path at which the driver keeps the volume for all pods; "" = the driver does not stage."""
     boot_id: str = ""
     """The boot of the machine since which it is here: what is mounted ends with it."""
+    is_block: bool = False
+    """It is a block device, and not a file system."""
     is_attached: bool = False
     """The cluster has attached it to this node, and detaches it when the node does not use it any more."""
 
@@ -114,6 +122,13 @@ def claim_ref(pod: Pod, volume: Volume) -> ObjectRef | None:
 
 def claim_needs(pod: Pod) -> Iterator[ClaimNeed]:
     """Yield the claims that a pod of a cluster needs, one for each volume that has one, and the drivers' volumes."""
+    spec = pod.spec
+    containers: tuple[Container | EphemeralContainer, ...] = (
+        *(*spec.containers, *spec.init_containers),
+        *spec.ephemeral_containers,
+    )
+    mounted = {mount.name for each in containers for mount in each.volume_mounts}
+    devices = {device.name for each in containers for device in each.volume_devices}
     for volume in pod.spec.volumes:
         ref = claim_ref(pod, volume)
         if ref is None:
@@ -129,6 +144,9 @@ def claim_needs(pod: Pod) -> Iterator[ClaimNeed]:
             service_account=pod.spec.service_account_name or "default",
             group=security.fs_group if security is not None else None,
             only_if_root_differs=security is not None and security.fs_group_change_policy == "OnRootMismatch",
+            volume=volume.name,
+            is_mounted=volume.name in mounted,
+            is_device=volume.name in devices,
             inline=_inline(pod, volume),
         )
 

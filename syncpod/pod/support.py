@@ -67,6 +67,7 @@ REFUSED = (
 )
 
 _GIVEN_BY_CLUSTER = (
+    "<>.volumeDevices",
     *(f"{_PROJECTED}.{name}" for name in _ISSUED),
     "volumes[].persistentVolumeClaim",
     "volumes[].ephemeral",

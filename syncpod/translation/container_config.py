@@ -18,7 +18,7 @@ from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.env import NO_SOURCES, Sources, environment
 from syncpod.translation.labels import container_annotations, container_labels
-from syncpod.translation.mounts import NOTHING, container_mounts, container_place
+from syncpod.translation.mounts import NOTHING, container_devices, container_mounts, container_place
 from syncpod.translation.paths import UnsafeName, container_log_file, message_file
 from syncpod.translation.resources import container_resources
 from syncpod.translation.security import container_security_context, verify_run_as_non_root
@@ -53,6 +53,7 @@ def container_config(
     try:
         log_path = container_log_file(container.name, restart_count)
         mounts = container_mounts(pod, container, node, pod_ips, path, sub_paths, images)
+        devices = container_devices(pod, container, node, path)
         message = message_file(node, pod.metadata.uid, container, restart_count)
     except UnsafeName as unsafe:
         raise ContainerConfigError(str(unsafe)) from unsafe
@@ -71,6 +72,7 @@ def container_config(
         working_dir=container.working_dir,
         envs=[KeyValue(key=name, value=value.encode(errors="surrogateescape")) for name, value in variables.items()],
         mounts=mounts,
+        devices=devices,
         labels=container_labels(pod, container, node),
         annotations=container_annotations(pod, container, restart_count, incarnation),
         log_path=log_path,

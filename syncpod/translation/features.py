@@ -155,6 +155,8 @@ def _what_embedded_refuses(pod: Pod) -> Iterator[str]:
                         f"{here}.ports[{index}].hostPort: host ports need spec.hostNetwork: true, since pods share the "
                         "machine's network; without a host port the pod is reached at its own address"
                     )
+            if container.volume_devices:
+                yield f"{here}.volumeDevices: block volumes need containerd or CRI-O: a process here sees every device"
             for index, mount in enumerate(container.volume_mounts):
                 if mount.mount_propagation not in (None, "", "None"):
                     yield f"{here}.volumeMounts[{index}].mountPropagation: only private mounts are supported: remove it"

@@ -1,11 +1,11 @@
-"""The mounts of a container: its volumes and the pod's /etc/hosts."""
+"""The mounts of a container: its volumes and the pod's /etc/hosts; and the volumes that it gets as devices."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from protos.cri.v1.api_pb2 import ImageSpec, Mount, MountPropagation
+from protos.cri.v1.api_pb2 import Device, ImageSpec, Mount, MountPropagation
 from syncpod.pod import Container, Pod, Volume, VolumeMount
 from syncpod.pod.volumes import is_read_only
 from syncpod.translation.config_error import ContainerConfigError
@@ -38,8 +38,6 @@ def container_mounts(
     path inside the image. ``images`` has the runtime's reference to each image volume's image, by the volume's name.
     Raises :class:`ContainerConfigError` (kubelet_pods.go, v1.36, makeMounts).
     """
-    if container.volume_devices:
-        raise ContainerConfigError(f"{path}.volumeDevices: block volumes are not supported by this version")
     volumes = {volume.name: volume for volume in pod.spec.volumes}
     mounts = []
     for index, mount in enumerate(container.volume_mounts):
@@ -63,6 +61,27 @@ def container_mounts(
             )
         )
     return mounts
+
+
+def container_devices(pod: Pod, container: Container, node: NodeContext, path: str) -> list[Device]:
+    """Return the block volumes that a container gets as devices, in their order.
+
+    The runtime follows the symlink to the device. ``path`` is the container's path in the pod. Raises
+    :class:`ContainerConfigError`, UnsafeName (kubelet_pods.go, v1.36, makeBlockVolumes).
+    """
+    volumes, devices = {volume.name: volume for volume in pod.spec.volumes}, []
+    for index, device in enumerate(container.volume_devices):
+        volume = volumes.get(device.name)
+        place = None if volume is None else claim_link(node, pod.metadata.uid, volume)
+        if volume is None or place is None:
+            raise ContainerConfigError(f"{path}.volumeDevices[{index}].name: the pod has no claim {device.name!r}")
+        given = Device(
+            container_path=container_place(device.device_path),
+            host_path=str(place),
+            permissions="r" if is_read_only(volume) else "mrw",
+        )
+        devices.append(given)
+    return devices
 
 
 def volume_places(pod: Pod, node: NodeContext) -> dict[str, Path]:

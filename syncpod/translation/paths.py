@@ -96,6 +96,20 @@ def csi_staging(node: NodeContext, driver: str, digest: str) -> Path:
     return place / digest / "globalmount"
 
 
+def csi_device_target(node: NodeContext, uid: str, volume: str) -> Path:
+    """Return the path at which a storage driver shows a block volume for a pod, the kubelet's. Raises UnsafeName."""
+    return _csi_devices(node) / "publish" / safe_name(volume, "metadata.name of a volume") / safe_name(uid, "a UID")
+
+
+def csi_device_staging(node: NodeContext, volume: str) -> Path:
+    """Return the path at which a storage driver keeps a block volume for all pods. Raises UnsafeName."""
+    return _csi_devices(node) / "staging" / safe_name(volume, "metadata.name of a volume")
+
+
+def _csi_devices(node: NodeContext) -> Path:
+    return node.state_dir / PLUGINS / CSI.replace("~", "/") / "volumeDevices"
+
+
 def volume_plugin(volume: Volume) -> str | None:
     """Return the directory name of the kubelet's plugin, for kinds of volumes that are made for the pod; else None."""
     kinds = (

@@ -38,12 +38,15 @@ def make_claim(claim: Claim, store: ObjectStore) -> None:
     """Check the place behind a claim, and make the symlink to it. Blocks; safe to repeat.
 
     Mirrors volume/local/local.go, v1.36, SetUpAt, and host_path.go. Differences: a local volume's directory is given to
-    a container itself, without a mount between; a block device is not formatted; and fsGroup is applied for each pod,
-    not only for the first. Raises PayloadError as long as the place is not known, HostPathUnfit, OSError.
+    a container itself, without a mount between; a block device is not formatted, nor held by a loop device; and fsGroup
+    is applied for each pod, not only for the first. Raises PayloadError as long as the place is not known,
+    HostPathUnfit, OSError.
     """
     place = _place(claim.ref, store)
     path = Path(place.path)
-    if place.plugin == "hostPath":
+    if place.is_block:
+        _check_device(path)
+    elif place.plugin == "hostPath":
         check_host_path(HostPath(path, cast(HostPathType, place.type)))
     elif place.plugin == "local":
         _check_local(path)
@@ -72,6 +75,15 @@ def _check_local(path: Path) -> None:
         raise HostPathUnfit(f'path "{path}" does not exist') from None
     if not stat.S_ISDIR(mode):
         raise HostPathUnfit(f'path "{path}" of a local volume must be a directory: this node formats no devices')
+
+
+def _check_device(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise HostPathUnfit(f'path "{path}" does not exist') from None
+    if not stat.S_ISBLK(mode):
+        raise HostPathUnfit(f'path "{path}" of a block volume must be a block device')
 
 
 def _link(link: Path, path: Path) -> None:

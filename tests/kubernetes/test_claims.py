@@ -90,18 +90,24 @@ class TestWhatAClaimGives:
 
     def test_a_local_volume_is_its_path_on_this_node(self) -> None:
         volume = a_volume({"local": {"path": "/mnt/disk"}}, nodeAffinity=HERE)
-        assert place_of(a_claim(), volume, "n1", LABELS) == ClaimedPlace("pv-1", "local", "/mnt/disk")
+        assert place_of(a_claim(), volume, "n1", LABELS, the_need(of_claim())) == ClaimedPlace(
+            "pv-1", "local", "/mnt/disk"
+        )
 
     def test_a_host_path_volume_has_its_type(self) -> None:
         volume = a_volume({"hostPath": {"path": "/data", "type": "DirectoryOrCreate"}})
-        assert place_of(a_claim(), volume, "n1", {}) == ClaimedPlace("pv-1", "hostPath", "/data", "DirectoryOrCreate")
+        found = place_of(a_claim(), volume, "n1", {}, the_need(of_claim()))
+        assert found == ClaimedPlace("pv-1", "hostPath", "/data", "DirectoryOrCreate")
 
     @pytest.mark.parametrize(
         ("volume", "why"),
         [
             (a_volume({"local": {"path": "/mnt"}}, nodeAffinity=HERE), "storage node affinity check failed"),
             (a_volume({"local": {"path": "/mnt"}}, claimRef={"uid": "another"}), "claimRef has another UID"),
-            (a_volume({"local": {"path": "/mnt"}}, volumeMode="Block"), "volumeMode Block"),
+            (
+                a_volume({"local": {"path": "/mnt"}}, volumeMode="Block"),
+                "volumeMode Block, but is specified in volumeMounts",
+            ),
             (a_volume({"local": {"path": "/mnt/../etc"}}), "no absolute path"),
             (a_volume({"local": {"path": "mnt"}}), "no absolute path"),
             (a_volume({"nfs": {"server": "s", "path": "/"}}), "of the kind nfs"),
@@ -109,7 +115,7 @@ class TestWhatAClaimGives:
     )
     def test_any_other_volume_says_why_it_cannot_be_used(self, volume: dict[str, Any], why: str) -> None:
         with pytest.raises(NotUsable, match=why):
-            place_of(a_claim(), volume, "n2", {"kubernetes.io/hostname": "n2"})
+            place_of(a_claim(), volume, "n2", {"kubernetes.io/hostname": "n2"}, the_need(of_claim()))
 
     @pytest.mark.parametrize(
         ("claim", "why"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -53,7 +53,7 @@ from syncpod.objects import (
 )
 from syncpod.redaction import of_process
 from syncpod.translation.context import NodeContext
-from syncpod.translation.paths import csi_staging, csi_target
+from syncpod.translation.paths import csi_device_staging, csi_device_target, csi_staging, csi_target
 from syncpod.volumes.ownership import give_volume
 
 log = logging.getLogger(__name__)
@@ -91,8 +91,8 @@ class CsiVolumes:
         is_attached = traits.is_attached and not volume.is_inline
         context = await self._attached(volume) if is_attached else {}
         stages = STAGES in driver.capabilities and not volume.is_inline
-        staging = csi_staging(self._node, volume.driver, _digest(volume.handle)) if stages else None
-        target = csi_target(self._node, need.uid, volume.name)
+        target, staged_at = self._paths(volume, need)
+        staging = staged_at if stages else None
         place = ClaimedPlace(
             volume.name,
             "csi",
@@ -103,6 +103,7 @@ class CsiVolumes:
             staging=str(staging or ""),
             boot_id=boot_id(),
             is_attached=is_attached,
+            is_block=volume.is_block,
         )
         async with self._lock(volume.unique_name):
             await asyncio.to_thread(self._store.keep, kept_place(need.ref, place), need.ref.origin)
@@ -160,9 +161,13 @@ class CsiVolumes:
         place: ClaimedPlace,
     ) -> None:
         target = Path(place.target)
-        await asyncio.to_thread(self._make_above, need.uid, target)
+        if volume.is_block:
+            await asyncio.to_thread(_make, target.parent)
+        else:
+            await asyncio.to_thread(self._make_above, need.uid, target)
         attributes, secrets = publish_attributes(volume, traits, need), await self._secrets(volume.publish_secret)
-        tokens = await self._tokens.attributes(need, traits.tokens)
+        # A driver of block volumes is given none (csi_block.go, publishVolumeForBlock).
+        tokens = await self._tokens.attributes(need, () if volume.is_block else traits.tokens)
         if traits.has_tokens_in_secrets:
             secrets = {**secrets, **tokens}
         else:
@@ -182,8 +187,15 @@ class CsiVolumes:
         except CsiError as error:
             raise NotUsable(of_process.redact(str(error))) from error
         is_by_node = GIVES_TO_GROUP not in driver.capabilities and is_given_to_group(volume, traits)
-        if need.group is not None and is_by_node and not published.is_read_only:
+        if need.group is not None and is_by_node and not (published.is_read_only or volume.is_block):
             await asyncio.to_thread(give_volume, target, need.group, only_if_root_differs=need.only_if_root_differs)
+
+    def _paths(self, volume: CsiVolume, need: ClaimNeed) -> tuple[Path, Path]:
+        """Return where a volume is shown to its pod, and where it is staged."""
+        if volume.is_block:
+            return csi_device_target(self._node, need.uid, volume.name), csi_device_staging(self._node, volume.name)
+        staging = csi_staging(self._node, volume.driver, _digest(volume.handle))
+        return csi_target(self._node, need.uid, volume.name), staging
 
     def _driver(self, volume: CsiVolume) -> Driver:
         driver = self._drivers.get(volume.driver)
@@ -214,7 +226,11 @@ class CsiVolumes:
                 except CsiError as error:
                     why = of_process.redact(str(error))
                     raise NotUsable(f"volume {place.volume} cannot be unmounted from {place.target}: {why}") from error
-        await asyncio.to_thread(_remove_empty, Path(place.target).parent)
+        if place.is_block:
+            paths = [Path(place.target), Path(place.target).parent, *([Path(place.staging)] if place.staging else [])]
+            await asyncio.to_thread(_remove, paths)
+        else:
+            await asyncio.to_thread(_remove, [Path(place.target), Path(place.target).parent])
         self._tokens.forget(ref)
 
     def in_use(self) -> list[str]:
@@ -273,7 +289,9 @@ class CsiVolumes:
 
 
 def _use(volume: CsiVolume, need: ClaimNeed) -> Use:
-    return Use(volume.access_mode, volume.fs_type, volume.mount_flags, need.group, is_block=volume.is_block)
+    if volume.is_block:
+        return Use(volume.access_mode, is_block=True)
+    return Use(volume.access_mode, volume.fs_type, volume.mount_flags, need.group)
 
 
 def _digest(handle: str) -> str:
@@ -284,11 +302,14 @@ def _make(directory: Path) -> None:
     directory.mkdir(mode=_MODE, parents=True, exist_ok=True)
 
 
-def _remove_empty(directory: Path) -> None:
-    """Remove a directory of ours, with the mount point that a driver may have left in it; full ones stay."""
-    for path in (directory / "mount", directory):
+def _remove(paths: Sequence[Path]) -> None:
+    """Remove paths of ours, with a mount point or file that a driver may have left; directories that are full stay."""
+    for path in paths:
         try:
-            path.rmdir()
+            if path.is_dir() and not path.is_symlink():
+                path.rmdir()
+            else:
+                path.unlink()
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -131,7 +131,7 @@ class FollowedClaim(FollowedGift):
         name = bound_volume(claim, self._need)
         document = await self._fetch(f"PV {name}", volume_path(name))
         metadata = (self._node() or {}).get("metadata", {})
-        place = place_of(claim, document, str(metadata.get("name") or ""), metadata.get("labels") or {})
+        place = place_of(claim, document, str(metadata.get("name") or ""), metadata.get("labels") or {}, self._need)
         return BoundVolume(csi_volume(document), claim, document) if place is None else place
 
     async def _fetch(self, what: str, path: str) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from syncpod.agent.scraping.claim_series import claim_series
 from syncpod.agent.scraping.container_series import RunningContainer, container_series
 from syncpod.agent.scraping.lifecycle_series import lifecycle_series
 from syncpod.agent.scraping.node_usage import Disks, read_node_usage
@@ -112,7 +113,14 @@ class NodeReadings:
 
     async def _metrics(self) -> bytes:
         pods = await self._pods.read()
-        own = [*self._probes.families(), _readiness(is_ready=not self.obstacles()), *_running(self._listings())]
+        namespaces = {pod["metadata"].get("uid", ""): pod["metadata"].get("namespace", "") for pod in pods}
+        claims = claim_series(await self._claims.measure(), namespaces)
+        own = [
+            *self._probes.families(),
+            _readiness(is_ready=not self.obstacles()),
+            *_running(self._listings()),
+            *claims,
+        ]
         return await asyncio.to_thread(_rendered, pods, own)
 
     async def _resources(self) -> bytes:
