@@ -1,4 +1,4 @@
-"""All hundred and ten bugs, in the order of the rooms."""
+"""All hundred and eleven bugs, in the order of the rooms."""
 
 from qa.planted.bugs import activities, agent, api, decisions, edges, embedded, files, hostile, runtime_port, workflows
 from qa.planted.plant import Plant

@@ -195,4 +195,13 @@ BUGS = (
         harm="A node that has learned another's task token answers in its place, and the fleet believes it.",
         tests=("tests/gate/test_authority.py", "tests/gate/test_attacks.py"),
     ),
+    Plant(
+        name="pod-resources-lists-ended-pods",
+        room="syncpod/pod_resources",
+        file="syncpod/pod_resources/server.py",
+        before=" for each in self._pods() if not each.has_ended]",
+        after=" for each in self._pods()]",
+        harm="A monitor of devices counts for a pod that has ended.",
+        tests=("tests/kubernetes/test_pod_resources.py",),
+    ),
 )
