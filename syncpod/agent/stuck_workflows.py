@@ -12,6 +12,8 @@ These starts are tried in turn, as long as the new run completes no task:
 3. from the node's record of the pod, as ``syncpod adopt --force`` does: back-offs, events and history are empty then. A
    node's workflow starts with its name and whether it is cordoned, and the agent sends it the rest.
 
+A workflow of a node's type that is on the node's task queue and not its own is ended instead.
+
 A pod's run that the server itself has ended, for the size of its history, is replaced in the same way: nobody has asked
 for that end, and the pod is still there.
 """
@@ -39,6 +41,7 @@ from syncpod.agent import metrics
 from syncpod.agent.new_starts import Kind, NodeStarts, PodStarts, Start
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.identity import PodRef, pod_workflow_id
+from syncpod.messages.node import node_workflow_id
 from syncpod.messages.signature import Keys
 from syncpod.messages.signed import Accepted, plain, taken
 from syncpod.node.workflow_snapshots import WorkflowSnapshot
@@ -57,6 +60,7 @@ FORGET_SECONDS: Final = 600.0
 SIGNALS_BYTES: Final = 512 * 1024
 """How many bytes of signals a start has at most; a server takes 2 MiB in one payload, and the state needs its part."""
 _NO_INPUT: Final = "what it was started with cannot be decoded, so it never began"
+_FOREIGN: Final = "it is on this node's task queue, and no workflow of this node's"
 _THE_SERVER: Final = "history-service"
 """Who has terminated a run that has passed a limit of the server, such as its history's length or size."""
 _RPC: Final = timedelta(seconds=5)
@@ -105,6 +109,7 @@ class StuckWorkflows:
         self._task_queue = task_queue
         self._published = published
         self._resume = resume
+        self._node = node.name
         self._pods = PodStarts(node, has_attributes)
         self._nodes = NodeStarts(client, node, has_attributes)
         self._failing: dict[str, _Failing] = {}
@@ -237,6 +242,10 @@ class StuckWorkflows:
             and described.execution_config.task_queue.name == self._task_queue
         )
 
+    def _is_foreign(self, workflow_id: str) -> bool:
+        """Return whether the workflow is neither a pod's nor this node's own: nothing of this node goes on in it."""
+        return self._kind(workflow_id) is self._nodes and workflow_id != node_workflow_id(self._node)
+
     def _kind(self, workflow_id: str) -> Kind:
         return self._pods if workflow_id.startswith("pod/") else self._nodes
 
@@ -244,7 +253,8 @@ class StuckWorkflows:
         self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse, *, uid: str = ""
     ) -> None:
         """Start the new run; if `uid` is given, in place of an ended one, and only for the pod with this UID."""
-        start = await self._start(workflow_id, known, described)
+        is_foreign = self._is_foreign(workflow_id)
+        start = None if is_foreign else await self._start(workflow_id, known, described)
         if uid and start is not None and (start.ref is None or start.ref.uid != uid):
             return  # its name is another pod's
         why = " ".join(known.why.split())[:300]
@@ -253,11 +263,12 @@ class StuckWorkflows:
         if (
             start is None
             and is_open
-            and (known.why == WAS_RESET or not await self._has_input(workflow_id, known.run_id))
+            and (is_foreign or known.why == WAS_RESET or not await self._has_input(workflow_id, known.run_id))
         ):
-            reason = WAS_RESET if known.why == WAS_RESET else _NO_INPUT
+            reason = _FOREIGN if is_foreign else WAS_RESET if known.why == WAS_RESET else _NO_INPUT
             await self._client.get_workflow_handle(workflow_id, run_id=known.run_id).terminate(reason=reason)
-            log.warning("workflow %s is terminated, since the node has nothing of its pod: %s", workflow_id, why)
+            since = _FOREIGN if is_foreign else "the node has nothing of its pod"
+            log.warning("workflow %s is terminated, since %s: %s", workflow_id, since, why)
             return
         if start is None:
             log.error("workflow %s is stuck, and the node has no state to begin it anew from: %s", workflow_id, why)

@@ -1,7 +1,8 @@
 """Limits the log while others have workflows or steps of theirs on a worker's task queue: a line an hour for each kind.
 
-Anybody who reaches the server can put them there. The worker fails each of their tasks, the server tries many of them
-again without an end, and the SDK logs each failure with a traceback, those of workflows twice.
+Anybody who reaches the server can put them there, and can send signals that nobody can decode. The worker fails each of
+these tasks and drops each of these signals, the server tries many of the tasks again without an end, and the SDK logs
+each failure with a traceback, those of workflows twice.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ KINDS: Final = 100
 """How many kinds have lines of their own; all others share one."""
 _WORKFLOW: Final = re.compile(r"Workflow class (.*?) is not registered on this worker", re.DOTALL)
 _STEP: Final = re.compile(r"Activity function (.*?) for workflow (.*) is not registered on this worker", re.DOTALL)
+_SIGNAL: Final = re.compile(
+    r"Failed deserializing signal input for (.*?) on workflow .*? with ID (.*?) and run ID ", re.DOTALL
+)
 """The SDK's words, in its own log and in the errors that its core quotes."""
 _LONGEST: Final = 100
 _CORE: Final = "temporalio.core"
@@ -49,7 +53,7 @@ class ForeignTasks(logging.Filter):
         text = str(error) if error is not None else record.getMessage()
         if record.name.startswith(_CORE):  # it quotes what was logged just before
             return not (_HIDDEN in text or _WORKFLOW.search(text) or _STEP.search(text))
-        found = self._sentence(error, text)
+        found = _undecodable(record.getMessage()) or self._sentence(error, text)
         if found is None:
             return True
         kind, sentence = found
@@ -84,6 +88,15 @@ class ForeignTasks(logging.Filter):
                 f"a task of others is on {self._queue} task queue: {error.message}",
             )
         return None
+
+
+def _undecodable(text: str) -> tuple[str, str] | None:
+    """Return the kind of a signal that the SDK drops as undecodable, and a sentence; None if there is none."""
+    found = _SIGNAL.search(text)
+    if found is None:
+        return None
+    name = _quoted(found[1])
+    return f"signal {name}", f"a signal {name} to workflow {_quoted(found[2])} cannot be decoded, and is left out"
 
 
 def _quoted(name: str) -> str:

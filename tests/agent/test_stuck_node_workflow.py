@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from temporalio import workflow
-from temporalio.client import Client, WorkflowHandle
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.common import RawValue
+from temporalio.exceptions import TerminatedError
 from temporalio.worker import Worker
 
 from activities.registry import node_steps
@@ -167,6 +170,26 @@ async def test_a_poison_signal_to_a_node_loses_nothing_else(healer: Healer, monk
         await until_asked(is_told)
         view = NodeView.model_validate(await handle.query("node"))
         assert "a poison signal" in said(view) and "without 1 later signal(s)" in said(view)
+        assert view.unschedulable and [each.name for each in view.desired] == [name]
+        await _end(healer, name)
+
+
+async def test_a_stuck_workflow_under_another_nodes_name_is_ended_and_changes_nothing_here(healer: Healer) -> None:
+    """The node's own workflow was terminated and begun anew in its place, from its name alone: lists were lost."""
+    name = f"kept-{uuid.uuid4().hex[:8]}"
+    payload = Payload(metadata={"encoding": b"json/plain"}, data=b'{"node":')
+    async with worker(healer):
+        own = await cordoned_with_a_list(healer, name)
+        first = (await own.describe()).run_id
+        stranger = await healer.client.start_workflow(
+            "NodeWorkflow", RawValue(payload), id=f"node/strange-{name}", task_queue=healer.node.queue
+        )
+        with pytest.raises(WorkflowFailureError) as ended:
+            async with asyncio.timeout(120):
+                await stranger.result()
+        assert isinstance(ended.value.cause, TerminatedError)
+        view = NodeView.model_validate(await own.query("node"))
+        assert (await own.describe()).run_id == first
         assert view.unschedulable and [each.name for each in view.desired] == [name]
         await _end(healer, name)
 

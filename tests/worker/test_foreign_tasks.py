@@ -13,13 +13,15 @@ from typing import Any
 
 import pytest
 from temporalio import activity, workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
-from temporalio.common import RetryPolicy
+from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from syncpod.kernel.printable_log import PrintableFormatter
 from syncpod.temporal.foreign_tasks import KINDS, REPEAT_SECONDS, ForeignTasks
+from syncpod.temporal.plugin import syncpod_plugin
 from syncpod.temporal.sealed_questions import RefusesUnsealed
 from syncpod.temporal.signed_steps import SigningWorker
 from tests.agent.waiting import until_asked
@@ -64,6 +66,28 @@ class Asking:
                     )
                 except Exception as why:  # noqa: BLE001  # all of them fail
                     workflow.logger.debug("%s", why)
+
+
+@workflow.defn(name="Told", sandboxed=False)
+class Told:
+    """A workflow that takes any signal, as ours do."""
+
+    def __init__(self) -> None:
+        """Wait for the end."""
+        self.is_over = False
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: self.is_over)
+
+    @workflow.signal
+    def tell(self, *args: Any) -> None:
+        """Take anything."""
+
+    @workflow.signal
+    def end(self, *args: Any) -> None:
+        """End."""
+        self.is_over = True
 
 
 @activity.defn
@@ -111,6 +135,23 @@ async def test_tasks_that_fail_again_and_again_are_one_line(temporal_server: Dev
             await until_asked(has_failed_twice)
         await handle.terminate()
     assert lines == [f"WARNING {WORKFLOW.format(repr('NoSuchThing'))}"]
+
+
+async def test_signals_that_nobody_can_decode_are_a_line_for_each_name(temporal_server: DevServer) -> None:
+    """At a plain worker, each was 27 lines with two tracebacks."""
+    client = await connect(temporal_server.address)
+    queue = f"q-{uuid.uuid4()}"
+    junk = [RawValue(Payload(metadata={"encoding": each}, data=b"x")) for each in (b"binary/encrypted", b"none")]
+    plugin = syncpod_plugin(workflows=[Told], activities=[], runner=UnsandboxedWorkflowRunner())
+    with written(ForeignTasks("this node's"), "temporalio.worker._workflow_instance") as lines:
+        async with Worker(client, task_queue=queue, plugins=[plugin]):
+            handle = await client.start_workflow("Told", id=queue, task_queue=queue)
+            for number in (1, 2, 50):
+                for each in junk:
+                    await handle.signal("tell", args=[each] * number)
+            await handle.signal("end")
+            await handle.result()
+    assert lines == [f"WARNING a signal 'tell' to workflow {queue!r} cannot be decoded, and is left out"]
 
 
 async def test_steps_that_others_ask_for_are_a_line_for_each_kind(temporal_server: DevServer) -> None:
