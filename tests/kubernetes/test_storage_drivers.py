@@ -209,8 +209,11 @@ class TestAVolume:
             await node.claims.forget(NEED.ref)
             assert len(driver.asked("unpublish")) == 1
             assert not driver.asked("unstage")
+            staging = Path(driver.asked("stage")[0].staging_target_path)
+            assert staging.is_dir()
             await node.claims.forget(OTHER.ref)
             assert len(driver.asked("unstage")) == 1
+        assert not staging.parent.exists()
         assert node.store.versions() == {}
         assert not csi_target(node.context, "u1", "pv-1").parent.exists()
 

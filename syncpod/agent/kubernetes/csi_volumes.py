@@ -214,24 +214,28 @@ class CsiVolumes:
         place = await asyncio.to_thread(self._kept, ref)
         if place is None or place.plugin != "csi":
             return
-        driver = self._drivers.get(place.driver)
-        if place.boot_id == boot_id():  # else the machine's start has undone it
-            if driver is None:
-                raise NotUsable(f"volume {place.volume} cannot be unmounted: driver {place.driver} is not registered")
-            async with self._lock(unique_name(place.driver, place.handle)):
-                try:
-                    await driver.calls.unpublish(place.handle, Path(place.target))
-                    if place.staging and not await asyncio.to_thread(self._is_shared, ref, place):
-                        await driver.calls.unstage(place.handle, Path(place.staging))
-                except CsiError as error:
-                    why = of_process.redact(str(error))
-                    raise NotUsable(f"volume {place.volume} cannot be unmounted from {place.target}: {why}") from error
-        if place.is_block:
-            paths = [Path(place.target), Path(place.target).parent, *([Path(place.staging)] if place.staging else [])]
-            await asyncio.to_thread(_remove, paths)
-        else:
+        async with self._lock(unique_name(place.driver, place.handle)):
+            is_last = bool(place.staging) and not await asyncio.to_thread(self._is_shared, ref, place)
+            if place.boot_id == boot_id():  # else the machine's start has undone it
+                await self._undo(place, is_last=is_last)
             await asyncio.to_thread(_remove, [Path(place.target), Path(place.target).parent])
+            if is_last:
+                staging = Path(place.staging)
+                await asyncio.to_thread(_remove, [staging] if place.is_block else [staging, staging.parent])
         self._tokens.forget(ref)
+
+    async def _undo(self, place: ClaimedPlace, *, is_last: bool) -> None:
+        """Have the driver undo what it has done. Raises NotUsable."""
+        driver = self._drivers.get(place.driver)
+        if driver is None:
+            raise NotUsable(f"volume {place.volume} cannot be unmounted: driver {place.driver} is not registered")
+        try:
+            await driver.calls.unpublish(place.handle, Path(place.target))
+            if is_last:
+                await driver.calls.unstage(place.handle, Path(place.staging))
+        except CsiError as error:
+            why = of_process.redact(str(error))
+            raise NotUsable(f"volume {place.volume} cannot be unmounted from {place.target}: {why}") from error
 
     def in_use(self) -> list[str]:
         """Return the unique names of the attached volumes that are here, as a Node's status has them. Blocks."""
