@@ -33,6 +33,9 @@ class FleetMember(Protocol):
     async def attend(self, asked: Attend) -> Attended:
         """Return changes on the node, as soon as there are any."""
 
+    def farewell(self) -> Attended:
+        """Return the last report of a node that goes away in order; an empty one if it does not."""
+
 
 def fleet_answers(member: FleetMember) -> list[Callable[..., Any]]:
     """Return the activities to register with the worker that polls the fleet's server."""
@@ -50,7 +53,7 @@ def fleet_answers(member: FleetMember) -> list[Callable[..., Any]]:
                 activity.heartbeat()
         except asyncio.CancelledError:
             # The worker is stopping, or nobody waits any more. The next `attend` asks anew, so this is not an error.
-            return Attended()
+            return member.farewell()
         finally:
             task.cancel()
         return task.result()

@@ -22,7 +22,7 @@ from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import decisions_of, too_old
-    from syncpod.messages.command_table import RENEW, Copies, SignalSpec
+    from syncpod.messages.command_table import RENEW, Copies, SignalSpec, UpdateSpec
     from syncpod.messages.signature import PURPOSE
     from syncpod.messages.signed import OVERTAKEN, RESULT, Accepted, Commands, Refused, plain
     from workflows.alarm import Alarm
@@ -113,9 +113,9 @@ class Entity:
     def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
         """Collect one signal, unless it is refused; it neither awaits nor raises. `renew` is obeyed at once."""
         if signal.copies is Copies.REFUSED:
-            if not self.is_accepted(signal.name, args):
+            if not self.is_accepted(signal, args):
                 return
-        elif refusal := self._commands.refusal_of(f"signal/{signal.name}", args):
+        elif refusal := self._commands.refusal_of(f"signal/{signal.name}", args, signal.example):
             self.refuse(signal.name, refusal)
             return
         if signal.name == RENEW.name:
@@ -123,12 +123,13 @@ class Entity:
         else:
             self.put(signal.name, [plain(each) for each in args])
 
-    def is_accepted(self, name: str, args: Sequence[Any]) -> bool:
+    def is_accepted(self, signal: SignalSpec[Any], args: Sequence[Any]) -> bool:
         """Say whether a signal is accepted, and note it, so that no copy of it is obeyed. A refused one is shown."""
         # Replay: whether a signature holds is the same in each replay (syncpod.temporal.signing).
-        self._state.accepted, refusal = self._commands.checked(self._state.accepted, f"signal/{name}", args)
+        purpose = f"signal/{signal.name}"
+        self._state.accepted, refusal = self._commands.checked(self._state.accepted, purpose, args, signal.example)
         if refusal:
-            self.refuse(name, refusal)
+            self.refuse(signal.name, refusal)
         return not refusal
 
     def refuse(self, name: str, why: str) -> None:
@@ -136,18 +137,18 @@ class Entity:
         self._owner.refuse(name, why)
         self.wake()
 
-    def allow(self, name: str, args: Sequence[Any]) -> tuple[Any, ...]:
+    def allow(self, update: UpdateSpec[Any], args: Sequence[Any]) -> tuple[Any, ...]:
         """Return what an update was given, for its validator. Raises ApplicationError if it is refused."""
-        return self._opened(name, args)[1]
+        return self._opened(update, args)[1]
 
-    def obey(self, name: str, args: Sequence[Any]) -> tuple[Any, ...]:
+    def obey(self, update: UpdateSpec[Any], args: Sequence[Any]) -> tuple[Any, ...]:
         """Return what an update was given, for its handler, and note it: no copy of it is obeyed. Raises as `allow`."""
-        self._state.accepted, opened = self._opened(name, args)
+        self._state.accepted, opened = self._opened(update, args)
         return opened
 
-    def _opened(self, name: str, args: Sequence[Any]) -> tuple[Accepted, tuple[Any, ...]]:
-        before, purpose = self._state.accepted, f"update/{name}"
-        accepted, refusal = self._commands.checked(before, purpose, args)
+    def _opened(self, update: UpdateSpec[Any], args: Sequence[Any]) -> tuple[Accepted, tuple[Any, ...]]:
+        before, purpose = self._state.accepted, f"update/{update.name}"
+        accepted, refusal = self._commands.checked(before, purpose, args, update.example)
         if refusal and self._commands.is_overtaken(before, purpose, args):
             raise ApplicationError(refusal, type=OVERTAKEN, non_retryable=True)
         if refusal:

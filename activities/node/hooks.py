@@ -12,7 +12,7 @@ from syncpod.cri import CriRuntime
 from syncpod.cri.errors import Unavailable
 from syncpod.handlers.answer import Target
 from syncpod.handlers.hook import HookFailed, run_hook
-from syncpod.messages import ObservedContainer, ObservedPod
+from syncpod.messages import PRE_STOP_FAILED, ObservedContainer, ObservedPod
 from syncpod.messages.steps import KillTarget, StepEvent
 from syncpod.pod import LifecycleHandler
 from syncpod.translation.context import NodeContext
@@ -49,8 +49,6 @@ class _Hook:
     begun: float
 
 
-PRE_STOP_FAILED = "FailedPreStopHook"
-"""The reason of the event of a hook that failed, or was not run (events/event.go, v1.36)."""
 REMEMBERED = 10_000
 """How many hooks of containers are remembered: more than kills are ever under way at once."""
 

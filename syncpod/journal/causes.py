@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.records import NEVER_RAN, RESTART_OF_ALL, SENDER, EventRecord, Fact, HistoryEntry, Instance
-from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE, KillCause
+from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE, PRE_STOP_FAILED, KillCause
 
 _SLACK: Final = timedelta(seconds=2)
 """How far the node's clock may differ from the server's, and how late the report of a probe's last failure may be."""
@@ -85,6 +85,9 @@ _BY: Final[Mapping[str, str]] = {
     KillCause.FINISHED: "the end of the pod",
 }
 """Who decided a kill; any other was decided by the node."""
+
+NAMED_BY_ITS_WORDS: Final = frozenset(_BY)
+"""The kinds of causes whose words say already who decided: nothing need be added to them in a sentence."""
 
 _WORDS: Final[Mapping[str, str]] = {
     KillCause.OPERATOR: "restarted by an operator",
@@ -323,6 +326,23 @@ def changes_of(lines: Iterable[HistoryEntry]) -> list[Change]:
             first, times = (None, 1) if before is None else (before.first or before.at, before.times + 1)
             found[what] = Change(line.at, what, times, first, line.fact == Fact.SPEC_CHANGED, _ends_pod(line))
     return list(found.values())
+
+
+def failed_hooks(events: Iterable[EventRecord], since: datetime | None = None) -> list[Change]:
+    """Return what became of preStop hooks that did not do what they should, by the pod's events since a moment.
+
+    Such a hook ends no container, and stops no end, so that only the event tells of it.
+    """
+    return [
+        Change(
+            each.last,
+            f"preStop hook of {each.container} {each.message.removeprefix('PreStopHook ')}",
+            each.count,
+            each.first if each.count > 1 else None,
+        )
+        for each in events
+        if each.reason == PRE_STOP_FAILED and each.last is not None and (since is None or each.last >= since)
+    ]
 
 
 def _ends_pod(line: HistoryEntry) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from syncpod.journal.causes import Change, End, changes_of, ends_of
+from syncpod.journal.causes import Change, End, changes_of, ends_of, failed_hooks
 from syncpod.journal.reading import PodRunRecords
 from syncpod.journal.records import Absence, Fact, HistoryEntry, Instance, due_of
 
@@ -212,7 +212,8 @@ def explain(
         )
         for name in names
     )
-    changes = tuple(changes_of(line for line in known.lines if since is None or line.at >= since))
+    told = changes_of(line for line in known.lines if since is None or line.at >= since)
+    changes = tuple(sorted((*told, *failed_hooks(known.events, since)), key=lambda each: each.at))
     return Explanation(
         records=known,
         at=at,

@@ -54,5 +54,7 @@ _REASONS: Final = {
 }
 
 
+PRE_STOP_FAILED: Final = "FailedPreStopHook"
+"""The reason of the event of a preStop hook that failed, or was not run (events/event.go, v1.36)."""
 AFTER_ITS_GRACE: Final = "; killed after its grace period"
 """The end of the reason for which a container was ended, if it did not end when the node asked it to."""

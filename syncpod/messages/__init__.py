@@ -16,8 +16,9 @@ camelCase and times are RFC 3339 strings, because ``tctl`` re-encodes JSON numbe
 above 2**53.
 """
 
-# A step reports what it has seen and decides nothing: `activities` takes these four types from here, since an import
+# A step reports what it has seen and decides nothing: `activities` takes these names from here, since an import
 # contract keeps it from importing `syncpod.lifecycle`.
+from syncpod.lifecycle.kill_cause import PRE_STOP_FAILED as PRE_STOP_FAILED
 from syncpod.lifecycle.observed import ObservedContainer as ObservedContainer
 from syncpod.lifecycle.observed import ObservedPod as ObservedPod
 from syncpod.lifecycle.observed import ObservedSandbox as ObservedSandbox

@@ -71,6 +71,13 @@ class CommandSpec(Generic[Payload]):
                            for name, field in self.payload.model_fields.items()})  # fmt: skip
 
     @property
+    def example(self) -> str:
+        """A payload that it takes, as the `temporal` command is given it; a document in words."""
+        if self.form and self.form[0] != "{":
+            return f"{self.form} as JSON, such as by `--input-file FILE`,"
+        return f"`--input '{self.shape if self.needs_payload else '{}'}'`"
+
+    @property
     def text(self) -> str:
         """Who sends it and what it asks for, as Markdown."""
         if not self.sender.value:

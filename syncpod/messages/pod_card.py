@@ -6,7 +6,7 @@ A run's static details and memo are written once, when it starts; the current de
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.pod import Pod
@@ -14,6 +14,8 @@ from syncpod.pod.problems import on_one_line
 
 POD_MEMO: Final = "pod"
 """Key of a pod's memo: who sent the pod, its node and its images."""
+_ADOPTION: Final = "adoption"
+"""Key in a pod's memo of why its workflow was started anew, for what runs of the pod already."""
 _IMAGES: Final = 20
 """How many containers' images are named."""
 _CLIP: Final = 255
@@ -30,6 +32,29 @@ def sender_in(memo: object) -> str:
     """Return the sender in a pod's memo; "" if it has none. Any client may have written it: it becomes one line."""
     sender = memo.get("sender") if isinstance(memo, Mapping) else None
     return on_one_line(sender, _CLIP) if isinstance(sender, str) else ""
+
+
+class Readoption(NamedTuple):
+    """Why the workflow of a pod that runs already is started anew. It is for people: nothing is decided by it."""
+
+    why: str = ""
+    """How its workflow before has ended; "" = not known."""
+    ends: bool = False
+    """Whether it is started to end the pod."""
+
+
+def with_readoption(memo: Mapping[str, Any], readoption: Readoption) -> Mapping[str, Any]:
+    """Return a pod's memo that says why its workflow is started anew."""
+    return {**memo, _ADOPTION: {"why": readoption.why[:_CLIP], "ends": readoption.ends}}
+
+
+def readoption_in(memo: object) -> Readoption:
+    """Return why the workflow was started anew, by a pod's memo, which any client may have written."""
+    said = memo.get(_ADOPTION) if isinstance(memo, Mapping) else None
+    if not isinstance(said, Mapping):
+        return Readoption()
+    why = said.get("why")
+    return Readoption(on_one_line(why, _CLIP) if isinstance(why, str) else "", said.get("ends") is True)
 
 
 def pod_card(pod: Pod, node: str, sender: str = "") -> str:

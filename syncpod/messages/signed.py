@@ -41,7 +41,8 @@ BEGINS: Final = "syncpod_fleet_begins"
 
 REMEMBERED: Final = 256
 """How many numbers of commands a workflow keeps. A command is refused if so many later ones were carried out before."""
-_NO_PAYLOAD: Final = "it has no payload that could be signed (`--input '{}'` is one)"
+_NO_PAYLOAD: Final = "it has no payload that could be signed ({} is one)"
+_ANY: Final = "`--input '{}'`"
 
 
 @dataclass(frozen=True)
@@ -153,18 +154,21 @@ class Commands:
                 return Accepted.model_validate(self.input["accepted"])
         return Accepted(floor=self.number)
 
-    def checked(self, accepted: Accepted, purpose: str, args: Sequence[Any]) -> tuple[Accepted, str]:
+    def checked(
+        self, accepted: Accepted, purpose: str, args: Sequence[Any], example: str = _ANY
+    ) -> tuple[Accepted, str]:
         """Return what is accepted once this command is, and "" or why it is refused; then nothing changes.
 
-        `purpose` is ``signal/NAME`` or ``update/NAME``.
+        `purpose` is ``signal/NAME`` or ``update/NAME``, and `example` says what payload it takes.
         """
-        return taken(accepted, purpose, args, self._whose) if self.signed else (accepted, "")
+        return taken(accepted, purpose, args, self._whose, example) if self.signed else (accepted, "")
 
-    def refusal_of(self, purpose: str, args: Sequence[Any]) -> str:
+    def refusal_of(self, purpose: str, args: Sequence[Any], example: str = _ANY) -> str:
         """Return why a command is refused by its signature; "" if it is not, though it may be a copy."""
         if not self.signed:
             return ""
-        why = next((why for each in args if (why := _refused_as(each, purpose))), "" if args else _NO_PAYLOAD)
+        none = "" if args else _NO_PAYLOAD.format(example)
+        why = next((why for each in args if (why := _refused_as(each, purpose))), none)
         return self.refused(purpose, why) if why else ""
 
     def refused(self, purpose: str, why: str) -> str:
@@ -215,11 +219,13 @@ class FleetCommands(Commands):
                 )
 
 
-def taken(accepted: Accepted, purpose: str, args: Sequence[Any], whose: str = NODE) -> tuple[Accepted, str]:
+def taken(
+    accepted: Accepted, purpose: str, args: Sequence[Any], whose: str = NODE, example: str = _ANY
+) -> tuple[Accepted, str]:
     """Return what is accepted once a command has been that must be signed, and ""; or else why it is refused."""
     what = purpose.replace("/", " ", 1)
     if not args:
-        return accepted, unsigned(what, _NO_PAYLOAD, whose)
+        return accepted, unsigned(what, _NO_PAYLOAD.format(example), whose)
     known = accepted
     for each in args:
         if why := _refused_as(each, purpose) or known.refusal(each.number):

@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.converter import DataConverter, decode_typed_search_attributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages.signed import plain
+from syncpod.pod.problems import on_one_line
 
 _PAGE: Final = 20
 """The first step, or the first search attributes, come within so many events."""
+_CLIP: Final = 100
+"""Characters of an identity, or of a reason, which anybody may have written."""
+_TERMINATED: Final = "was terminated"
+_ENDS: Final = {
+    WorkflowExecutionStatus.COMPLETED: "completed",
+    WorkflowExecutionStatus.FAILED: "failed",
+    WorkflowExecutionStatus.CANCELED: "was cancelled",
+    WorkflowExecutionStatus.TERMINATED: _TERMINATED,
+    WorkflowExecutionStatus.TIMED_OUT: "timed out",
+}
+
+
+class Ended(NamedTuple):
+    """How a run has ended."""
+
+    at: datetime
+    how: str
+    """``was terminated by NAME: REASON``, in one line; or ``completed``, ``failed``, and so on."""
+
+    @property
+    def sentence(self) -> str:
+        """It as a clause about a pod, with the time in this machine's zone."""
+        verb, _, by = self.how.partition(" by ")
+        return f"its workflow {verb} at {self.at.astimezone():%Y-%m-%d %H:%M:%S}{f', by {by}' if by else ''}"
 
 
 async def pod_uid_of_run(client: Client, workflow_id: str, run_id: str, *, timeout: timedelta) -> str:
@@ -44,6 +70,37 @@ async def begun_by(client: Client, workflow_id: str, *, timeout: timedelta) -> s
         if error.status != RPCStatusCode.NOT_FOUND:
             raise
     return None
+
+
+async def how_ended(client: Client, workflow_id: str, *, timeout: timedelta) -> Ended | None:
+    """Return how the newest run has ended; None if it has not, or is not known. Raises RPCError."""
+    try:
+        described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=timeout)
+    except ValueError:  # a state that the SDK does not know, which is no end
+        return None
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+    if described.status is None or described.close_time is None:
+        return None
+    word = _ENDS.get(described.status)
+    if word is None:
+        return None
+    by = await _terminated_by(client, workflow_id, described.run_id, timeout) if word == _TERMINATED else ""
+    return Ended(described.close_time, f"{word}{by}")
+
+
+async def _terminated_by(client: Client, workflow_id: str, run_id: str, timeout: timedelta) -> str:
+    """Return by whom a run was terminated, and the reason that was given: `` by NAME: REASON``."""
+    request = GetWorkflowExecutionHistoryReverseRequest(namespace=client.namespace, maximum_page_size=1)
+    request.execution.workflow_id, request.execution.run_id = workflow_id, run_id
+    answer = await client.workflow_service.get_workflow_execution_history_reverse(request, retry=True, timeout=timeout)
+    for event in answer.history.events:
+        said = event.workflow_execution_terminated_event_attributes
+        by = f" by {on_one_line(said.identity, _CLIP)}" if said.identity else ""
+        return f"{by}: {on_one_line(said.reason, _CLIP)}" if said.reason else by
+    return ""
 
 
 async def _uid_in(converter: DataConverter, event: HistoryEvent) -> str:

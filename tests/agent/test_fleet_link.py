@@ -82,10 +82,14 @@ def test_nothing_but_the_gates_own_sentence_ends_a_nodes_pods(error: BaseExcepti
 
 
 class Told:
-    """A member that notes which key it trusts."""
+    """A member that notes which key it trusts, and why it goes away."""
 
     def __init__(self) -> None:
         self.trusted: list[str] = []
+        self.parted: list[str] = []
+
+    async def part(self, why: str) -> None:
+        self.parted.append(why)
 
     def trust(self, invitation: Invitation) -> None:
         self.trusted.append(invitation.fleet_key)
@@ -134,6 +138,7 @@ async def test_a_key_that_the_fleet_has_told_is_used_at_once_and_ends_nothing(
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+    assert member.parted == [link.WORKER_STOPPED], "another certificate is no farewell"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import time
@@ -22,7 +23,7 @@ from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.remote_commands import RemoteCommands
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.messages.fleet import Attend, Intent, WhoAsks
+from syncpod.messages.fleet import Attend, Attended, Intent, WhoAsks
 from syncpod.messages.node import DesiredPod, NodeView, SourceView, SyncPods
 from syncpod.objects import ObjectStore
 from syncpod.settings.invitation import Invitation
@@ -99,6 +100,28 @@ def refused(kind: str) -> Iterator[None]:
         yield
     assert (error.value.type, error.value.non_retryable) == (kind, True)
     assert error.value.category == ApplicationErrorCategory.BENIGN, "the SDK logs no traceback of it"
+
+
+async def test_a_node_that_goes_away_in_order_says_so_and_one_that_has_never_reported_says_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member, "PARTING_SECONDS", 0.01)
+    silent = Bench(bench.state_dir)
+    await silent.member.part("it was stopped")
+    assert silent.member.farewell() == Attended(), "its report would have neither capacity nor labels"
+    monkeypatch.setattr(FleetReports, "is_complete", lambda *_: True)
+    monkeypatch.setattr(member, "PARTING_SECONDS", 60.0)
+    first = await bench.member.attend(Attend(fleet="f", node="n1"))
+    assert bench.member.farewell() == Attended(), "it does not go away"
+    asked = asyncio.create_task(bench.member.attend(Attend(fleet="f", node="n1", version=first.version)))
+    await bench.member.part("it was stopped")
+    said = await asked
+    assert bench.member.farewell() == Attended(), "it is said once"
+    assert said.node is not None and not said.node.ready and said.present is None
+    assert [(each.type, each.status, each.message) for each in said.node.conditions] == [
+        ("Ready", "False", "it was stopped")
+    ]
+    assert said.life, "as each answer of this worker"
 
 
 async def test_an_older_list_is_refused_also_by_the_next_worker(bench: Bench) -> None:

@@ -33,6 +33,9 @@ def parsed(line: str) -> dict[str, Any]:
         ("apply --wait=false -f pod.yaml", "apply -f pod.yaml"),
         ("get pods --watch=true --no-headers=True -o wide", "get pods -w --no-headers -o wide"),
         ("debug web --image=b --attach=false", "debug web --image b --no-attach"),
+        ("get pods -w=false", "get pods"),
+        ("get pods -Aw=false", "get pods -A"),
+        ("logs web -f=true", "logs web -f"),
         ("delete -n default web --wait=false", "delete web -n default --no-wait"),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.node.recorded_pods import recorded_creation
+from syncpod.node.recorded_pods import recorded_creation, recorded_pod
 from syncpod.settings.worker_record import read_worker_record
 from tests.agent.waiting import until
 from tests.cli.conftest import Result, program
@@ -59,6 +61,18 @@ def status_of(syncpod: Run, name: str) -> str:
     return next((words[2] for words in lines if words[0] == name), "")
 
 
+def until_written(syncpod: Run, environ: dict[str, str], name: str) -> None:
+    """Wait until the pod's last state is on the disk, a moment after its workflow has published it."""
+    uid = json.loads(syncpod("get", "pod", name, "-o", "json").out)["metadata"]["uid"]
+    deadline = time.monotonic() + 60
+    while True:
+        written = recorded_pod(state_of(environ), f"pod/default/{name}", uid) or {}
+        if (written.get("status") or {}).get("phase") == "Running":
+            return
+        assert time.monotonic() < deadline, written
+        time.sleep(0.05)
+
+
 def end_worker(environ: dict[str, str]) -> None:
     worker = read_worker_record(state_of(environ))
     assert worker is not None
@@ -72,6 +86,7 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
         applied = syncpod("apply", "-f", "-", "--wait", "--timeout", "60s", stdin=json.dumps(pod(name)))
         assert applied.code == 0, applied.err
         assert syncpod("explain", name).code == 0  # so the journal has it: a worker that is killed writes no more
+        until_written(syncpod, environ, name)
     end_worker(environ)
     end_workflow(environ, "alone")
 
@@ -134,6 +149,26 @@ def test_the_age_of_an_adopted_pod_counts_from_its_creation_while_no_worker_serv
     listed = syncpod("get", "pods", "aged").out.splitlines()[1].split()
     assert listed[:4] == ["aged", "?", "Pending?", "0?"] and not listed[4].endswith("?"), "its age is known here"
     assert syncpod("up").code == 0
+
+
+def test_a_terminated_workflow_is_told_of_before_and_after_the_pod_is_adopted_or_pruned(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    assert syncpod("apply", "-f", "-", "--wait", "--timeout", "60s", stdin=json.dumps(pod("ended"))).code == 0
+    end_workflow(environ, "ended")
+    terminated = re.compile(r"its workflow was terminated by \S+: \S")
+    assert terminated.search(syncpod("explain", "ended").out)
+    assert "was terminated by" in syncpod("history", "ended").out.splitlines()[-1]
+    assert json.loads(syncpod("history", "ended", "-o", "json").out)[-1]["subject"] == "workflow"
+    assert syncpod("adopt", "ended").code == 0
+    told = re.compile(r"adopt .*generation 1; its workflow was terminated at \d{4}-\S+ \S+, by \S+: \S")
+    assert told.search(syncpod("history", "ended").out)
+    end_workflow(environ, "ended")
+    assert syncpod("prune", "ended").code == 0
+    after, gone = syncpod("history", "ended").out, syncpod("explain", "ended").out
+    assert re.search(r"update +prune .*generation 1; its workflow was terminated at", after) and "adopt" not in after
+    assert "prune: generation 1; its workflow was terminated at" in gone
+    assert "to end what runs of it" in syncpod("events", "ended").out
 
 
 def test_env_leads_to_the_server_while_no_worker_signs(syncpod: Run, environ: dict[str, str]) -> None:

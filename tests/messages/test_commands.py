@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncpod.messages.pod_commands import POD_COMMANDS
 from syncpod.messages.signed import ANY, IN_TIME, REMEMBERED, Accepted, Commands, FleetCommands, Received, microseconds
 
 NUMBERS = st.lists(st.integers(min_value=1, max_value=4 * REMEMBERED), max_size=3 * REMEMBERED)
@@ -129,6 +130,18 @@ def test_what_a_fleets_run_goes_on_with_is_good_for_the_next_run_of_that_one_alo
     ):
         refusal = FleetCommands(Received({}, purpose, microseconds(BEGAN)), BEGAN, continued).refusal
         assert refusal.startswith(why) if why else not refusal
+
+
+def test_a_command_without_a_payload_is_told_which_one_it_takes() -> None:
+    run = Commands(Received({}, "start", 1))
+    for update, wanted in (
+        ("apply", "(a v1 Pod as JSON, such as by `--input-file FILE`, is one)"),
+        ("add_ephemeral_container", "(a v1 EphemeralContainer as JSON, such as by `--input-file FILE`, is one)"),
+        ("delete", "(`--input '{}'` is one)"),
+        ("resize", """(`--input '{"containers": [{"name": "web", "resources": {}}], "initContainers": [],"""),
+    ):
+        _, refusal = run.checked(Accepted(), f"update/{update}", [], POD_COMMANDS.updates[update].example)
+        assert f"update {update} is refused, since it has no payload that could be signed {wanted}" in refusal
 
 
 def test_a_fleets_refusals_name_the_fleets_keys() -> None:

@@ -18,6 +18,7 @@ from tests.simulator.runtime import FOREVER, Life
 from tests.simulator.test_search_attributes import begun, main
 from workflows.pod import temporal_ui
 from workflows.pod.decision import Hold, Step
+from workflows.pod.search_attributes import printed
 from workflows.summaries import LONGEST_SUMMARY
 
 RUNC = (
@@ -39,6 +40,11 @@ def test_a_crash_loop_of_forty_restarts_is_read_in_its_timers() -> None:
     due = hold("CrashLoopBackOff", "back-off 5m0s restarting failed container", restart=42)
     assert temporal_ui.timer_summary(workflow.state, [due], due.until) == "a exited 3 after 1s; restart 42 in 5m"
     page = temporal_ui.details(workflow.state, [due], "17@laptop")
+    shown = printed(workflow.state)
+    assert shown.word == "CrashLoopBackOff"
+    assert page.startswith(f"**CrashLoopBackOff** · 0/1 ready · {shown.restarts} restarts · default/")
+    assert " · phase Running · uid `" in page.splitlines()[0], "as kubectl's STATUS, and not the phase alone"
+    assert f"\nWaits until {due.until:%H:%M:%S} UTC: a, CrashLoopBackOff." in page
     assert page.count(", exited 3 after 1s\n") == 5, page
     assert "|" not in page, "the UI sets the columns of a table without a gap"
     assert "\n- sent by 17@laptop\n" in page, "a run that follows another one has no static details"

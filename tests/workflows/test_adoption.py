@@ -13,6 +13,7 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from syncpod.lifecycle.version import DECISION_VERSION
+from syncpod.messages.pod_card import POD_MEMO, Readoption, with_readoption
 from syncpod.messages.steps import CreateSandbox, KillPod, Outcome
 from syncpod.pod import admit_pod
 from syncpod.translation.labels import container_annotations, container_labels, sandbox_annotations, sandbox_labels
@@ -63,8 +64,10 @@ def in_runtime(node: ScriptedNode, document: dict[str, Any], *, code: int | None
         node.runtime.containers["web-2"].dated["finished"] = STARTED
 
 
-async def adopt(client: Client, node: ScriptedNode, document: dict[str, Any]) -> WorkflowHandle[Any, Any]:
-    return await start_pod(client, node, document, adopt={"incarnation": LIFE})
+async def adopt(
+    client: Client, node: ScriptedNode, document: dict[str, Any], **arguments: Any
+) -> WorkflowHandle[Any, Any]:
+    return await start_pod(client, node, document, adopt={"incarnation": LIFE}, **arguments)
 
 
 async def test_an_adopted_pod_keeps_running_with_its_identity_and_restart_counts(
@@ -87,6 +90,22 @@ async def test_an_adopted_pod_keeps_running_with_its_identity_and_restart_counts
     await node.tell(handle, await node.exits(uid, "web", 1), "ContainerDied")
     await until(handle, lambda pod: container(pod, "web")["restartCount"] == 3)
     assert node.steps() == ["create_sandbox", "start_container web"], "in the sandbox that there is"
+
+
+@pytest.mark.parametrize(("ends", "subject"), [(False, "adopt"), (True, "prune")])
+async def test_an_adopted_pod_tells_how_its_workflow_before_has_ended(
+    client: Client, node: ScriptedNode, *, ends: bool, subject: str
+) -> None:
+    document = recorded()
+    in_runtime(node, document)
+    said = Readoption("its workflow was terminated at noon, by somebody\x1b[2J", ends=ends)
+    memo = {POD_MEMO: with_readoption({"node": "n"}, said)}
+    handle = await adopt(client, node, document, memo=memo)
+    first = (await handle.query("history"))[0]
+    assert (first["kind"], first["subject"]) == ("update", subject)
+    assert first["reason"] == "generation 4; its workflow was terminated at noon, by somebody\\x1b[2J"
+    (event,) = (each for each in await handle.query("events") if each["reason"] == "Adopted")
+    assert event["message"].endswith("to end what runs of it" if ends else "for what runs of it already")
 
 
 async def test_an_adopted_finished_pod_is_not_run_again(client: Client, node: ScriptedNode) -> None:

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -41,7 +41,7 @@ from syncpod.messages.fleet import (
     WhoAsks,
     fleet_node_id,
 )
-from syncpod.messages.node import PodKey
+from syncpod.messages.node import NodeCondition, PodKey
 from tests.agent.waiting import pauses, until_asked
 from tests.workflows.scripted import DIGEST
 from workflows.fleet.node import ABSENT_AGAIN, DOUBTED, FleetNodeWorkflow
@@ -70,6 +70,10 @@ class ScriptedMember:
     lists: list[int] = field(default_factory=list)
     """The generations that it was given."""
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
+    awaits: bool = False
+    """Whether it was asked for changes last, and has none."""
+    last: NodeReport | None = None
+    """What it reports when its worker is stopped in order; None = nothing."""
 
     async def recall(self, _asked: WhoAsks) -> Intent:
         return self.taken
@@ -83,6 +87,7 @@ class ScriptedMember:
         return IntentTaken(generation=intent.generation)
 
     async def attend(self, asked: Attend) -> Attended:
+        self.awaits = asked.version == str(self.number)
         async with self.news:
             await self.news.wait_for(lambda: asked.version != str(self.number))
         there = tuple(PodKey(namespace=each.namespace, name=each.name) for each in self.pods.values())
@@ -93,6 +98,9 @@ class ScriptedMember:
             node=NodeReport(ready=True, labels={"disk": "ssd"}, allocatable={"cpu": "2"}),
             pods=tuple(self.pods.values()),
         )
+
+    def farewell(self) -> Attended:
+        return Attended(node=self.last) if self.last is not None else Attended()
 
     async def has(self, *pods: PodReport) -> None:
         """Report these pods, and no others, from now on."""
@@ -145,7 +153,12 @@ class Fleet:
 
     def node(self) -> Worker:
         """The node's worker, which polls one queue of the fleet's server."""
-        return Worker(self.client, task_queue=fleet_node_id(self.name), activities=fleet_answers(self.member))
+        return Worker(
+            self.client,
+            task_queue=fleet_node_id(self.name),
+            activities=fleet_answers(self.member),
+            graceful_shutdown_timeout=timedelta(milliseconds=100),  # as a node's own, which leaves room for answers
+        )
 
     async def start(self, **more: Any) -> None:
         await self.client.start_workflow(
@@ -391,6 +404,31 @@ async def test_a_silent_node_is_unknown_and_takes_the_newest_list_when_it_is_bac
     assert fleet.member.lists == sorted(fleet.member.lists)
     assert {each["presence"] for each in await told(owner)} >= {"Ready", "Unknown"}
     assert "NodeNotReady" in {each.reason for each in view.events}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_whose_worker_is_stopped_in_order_is_known_to_be_away_at_once_and_loses_no_pod(
+    fleet: Fleet,
+) -> None:
+    await fleet.start()
+    why = "the node's worker was stopped in order"
+    condition = NodeCondition(type="Ready", status="False", reason="KubeletNotReady", message=why)
+    fleet.member.last = NodeReport(labels={"disk": "ssd"}, conditions=(condition,))
+    async with fleet.node():
+        await fleet.until(lambda view: view.presence == "Ready")
+        await fleet.place(pod("web"))
+        await fleet.member.has(PodReport(name="web", status="Running"))
+        await fleet.until(lambda view: any(each.status == "Running" for each in _reports(view)) and fleet.member.awaits)
+    away = await fleet.until(lambda view: view.presence == "NotReady")
+    assert any(each.reason == "NodeNotReady" and each.message.endswith(f": {why}") for each in away.events)
+    assert [each.status for each in _reports(away)] == ["Running"], "what it reported last"
+    fleet.member.number += 1
+    async with fleet.node():
+        await fleet.until(lambda view: view.presence == "Ready")
+
+
+def _reports(view: FleetNodeView) -> list[PodReport]:
+    return [each.report for each in view.placed if each.report is not None]
 
 
 @pytest.mark.asyncio(loop_scope="session")

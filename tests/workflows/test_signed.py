@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from functools import partial
@@ -43,6 +44,7 @@ from temporalio.worker import Replayer
 
 from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.messages.applied import Change
+from syncpod.messages.pod_card import POD_MEMO, Readoption, with_readoption
 from syncpod.messages.signature import SIGNATURE, Keys, key_id
 from syncpod.node.begun_runs import COPY, BegunRuns
 from syncpod.pod import parse_pod
@@ -223,6 +225,18 @@ async def signals_of(handle: Any) -> list[Payload]:
         for event in await events_of(handle)
         for payload in event.workflow_execution_signaled_event_attributes.input.payloads
     ]
+
+
+async def test_the_page_of_a_signed_pod_says_who_sent_it(signed: Signed) -> None:
+    """Nobody signs a memo, and it commands nothing."""
+    document = manifest()
+    memo = {POD_MEMO: with_readoption({"sender": "17@laptop"}, Readoption("its workflow was terminated"))}
+    document["metadata"] |= {"uid": str(uuid.uuid4()), "namespace": "default"}
+    handle = await start_pod(signed.owner, signed.node, document, memo=memo, adopt={"incarnation": "life"})
+    assert (await handle.query("history"))[0]["reason"] == "generation 1; its workflow was terminated"
+    page: Any = await handle.query("__temporal_workflow_metadata")
+    assert "\n- sent by 17@laptop\n" in page.current_details
+    await handle.terminate()
 
 
 async def test_an_unsigned_start_ends_at_once_and_makes_nothing(client: Client, signed: Signed) -> None:

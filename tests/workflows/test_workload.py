@@ -100,6 +100,9 @@ class Machine:
             self.news.notify_all()
         return IntentTaken(generation=intent.generation)
 
+    def farewell(self) -> Attended:
+        return Attended()
+
     async def attend(self, asked: Attend) -> Attended:
         await self.speaks.wait()
         async with self.news:

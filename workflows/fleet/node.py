@@ -235,7 +235,7 @@ class FleetNodeWorkflow:
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
         """Carry out an accepted update. An update before it may have made it impossible."""
-        given = self.entity.obey(update.name, args)
+        given = self.entity.obey(update, args)
         await self.entity.change(lambda: node_changes.change(self.state, update.name, given, workflow.now()))
         return {"node": self.state.name, "generation": self.state.generation}
 
@@ -243,7 +243,7 @@ class FleetNodeWorkflow:
         """Try a change on a copy of the state, so that an invalid one is refused before anything is written."""
         if self.refusal:
             raise invalid(self.refusal)
-        given = self.entity.allow(update.name, args)
+        given = self.entity.allow(update, args)
         copy = self.state.model_copy(deep=True)
         self.entity.attempt(lambda: node_changes.change(copy, update.name, given, workflow.now()))
 

@@ -150,7 +150,7 @@ class FleetObjectWorkflow:
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
         """Carry out an accepted update."""
-        given, answer = self.entity.obey(update.name, args), dict[str, Any]()
+        given, answer = self.entity.obey(update, args), dict[str, Any]()
 
         def change() -> None:
             answer.update(self.updates[update.name](self.state, given, workflow.now()))
@@ -162,7 +162,7 @@ class FleetObjectWorkflow:
         """Refuse a command that is not accepted, an invalid object, and one that belongs to another workflow."""
         if self.refusal:
             raise invalid(self.refusal)
-        given = self.entity.allow(update.name, args)
+        given = self.entity.allow(update, args)
         if update.name == PUT.name:
             self.entity.attempt(lambda: Effect(PUT, _require_own)(self.state, given, workflow.now()))
 

@@ -182,7 +182,7 @@ class WorkloadWorkflow:
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
         """Carry out an accepted update. An update before it may have made it impossible."""
-        given, answer = self.entity.obey(update.name, args), dict[str, Any]()
+        given, answer = self.entity.obey(update, args), dict[str, Any]()
 
         def change() -> None:
             answer.update(self.updates[update.name](self.state, given, workflow.now()))
@@ -196,7 +196,7 @@ class WorkloadWorkflow:
         """Try an update on a copy of the state, so that a wrong one is refused before anything is written."""
         if self.refusal:
             raise invalid(self.refusal)
-        given, copy = self.entity.allow(update.name, args), self.state.model_copy(deep=True)
+        given, copy = self.entity.allow(update, args), self.state.model_copy(deep=True)
         self.entity.attempt(lambda: self.updates[update.name](copy, given, workflow.now()))
 
     @query_handler(WORKLOAD)

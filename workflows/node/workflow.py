@@ -214,7 +214,7 @@ class NodeWorkflow:
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any] | None:
         """Carry out an accepted update. Returns at once; the orders to the pods' workflows are next."""
-        given = self.entity.obey(update.name, args)
+        given = self.entity.obey(update, args)
         if update.name == SYNC_PODS_NOW.name:
             self.entity.put(update.name, given)  # an update reaches a workflow at rest sooner than the signal does
             return None
@@ -228,7 +228,7 @@ class NodeWorkflow:
         """
         if self.refusal:
             raise invalid(self.refusal)
-        given = self.entity.allow(update.name, args)
+        given = self.entity.allow(update, args)
         if update.name == SYNC_PODS_NOW.name:
             return
         copy = self.state.model_copy(deep=True)

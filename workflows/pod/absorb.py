@@ -61,7 +61,7 @@ class Said:
 
 
 class _Late(Exception):
-    """The node's agent has signalled about an earlier pod of this name. Nothing is wrong, so it causes no event."""
+    """The node's agent has signalled about an earlier pod of this name: nothing is wrong, and nothing follows."""
 
 
 def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
@@ -80,8 +80,8 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
                 _note(state, name, SIGNALS[name](state, args, now), now)
             else:
                 raise Rejected("no such signal")
-    except _Late as late:
-        state.note(now, "rejected", name, f"signal {name}: {late}")
+    except _Late:  # not in the pod's history either, where it would read as if something had been refused
+        pass
     except Exception as wrong:  # noqa: BLE001  # Replay: see above
         state.reject(now, name, f"signal {name}: {sentence(wrong)}")
 
@@ -120,7 +120,7 @@ def _delete_pod(state: PodState, signal: DeletePod, now: datetime) -> Sequence[S
 def _pleg(state: PodState, signal: Pleg, now: datetime) -> Sequence[Said]:
     uid = signal.status.uid
     if uid and uid != state.pod.metadata.uid:
-        raise _Late(f"is about the pod {uid}, this is {state.pod.metadata.uid}")
+        raise _Late
     update_node_facts(state, signal.node)
     if uid:
         observe(state, signal.status, now)
@@ -257,7 +257,7 @@ def _evict(state: PodState, signal: Evict, now: datetime) -> Sequence[Said]:
 
 def _probe(state: PodState, change: ProbeChanged, now: datetime) -> Sequence[Said]:
     if change.uid and change.uid != state.pod.metadata.uid:
-        raise _Late(f"is about the pod {change.uid}, this is {state.pod.metadata.uid}")
+        raise _Late
     try:
         container = state.container(change.container)
     except KeyError:

@@ -13,7 +13,7 @@ from syncpod.journal.records import EventType
 from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.exit import KILLED, OUT_OF_MEMORY, STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit
-from syncpod.lifecycle.kill_cause import KillCause
+from syncpod.lifecycle.kill_cause import PRE_STOP_FAILED, KillCause
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq, merge, order_containers, order_restarts
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.probing import failure_text
@@ -369,8 +369,14 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
 
 
 def _with_hooks(step: Step, result: StepResult) -> str:
-    """Return why a step was taken, and whose preStop hooks have run in it: an event reports each that has failed."""
-    return f"{step.why}; preStop of {', '.join(result.pre_stops)} ran" if result.pre_stops else step.why
+    """Return why a step was taken, and what became of the preStop hooks in it."""
+    ran = [f"preStop of {', '.join(result.pre_stops)} ran"] if result.pre_stops else []
+    failed = [
+        f"preStop of {event.container} {event.message.removeprefix('PreStopHook ')}"
+        for event in result.events
+        if event.reason == PRE_STOP_FAILED
+    ]
+    return "; ".join((step.why, *ran, *failed))
 
 
 def _took(started: datetime, now: datetime, result: StepResult) -> int:

@@ -20,6 +20,7 @@ from syncpod.lifecycle.observed import Number
 from syncpod.lifecycle.version import is_superseded, too_old
 from syncpod.messages.fleet import is_placed
 from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.pod_card import Readoption, readoption_in
 from syncpod.pod import Admission, ObjectMeta, Pod, PodInvalid, PodStatus, parse_pod, readmit
 from syncpod.pod.support import is_of_placement
 from workflows.pod.admitted import admitted
@@ -53,7 +54,14 @@ def ids_of_run(original_run_id: str) -> Callable[[], UUID]:
 
 
 def initial_state(
-    start: Any, workflow_id: str, now: datetime, uuid4: Callable[[], UUID], task_queue: str, *, decisions: int
+    start: Any,
+    workflow_id: str,
+    now: datetime,
+    uuid4: Callable[[], UUID],
+    task_queue: str,
+    *,
+    decisions: int,
+    memo: object = None,
 ) -> tuple[PodState, str]:
     """Return the state that a run begins with, and "" or the sentence that says why it cannot begin.
 
@@ -62,6 +70,7 @@ def initial_state(
     `decisions` is the version of the run's decisions.
 
     ``"adopt": {"incarnation": "…"}`` beside the pod says that it runs already: it keeps its UID and its incarnation.
+    The run's `memo` may say how its workflow before has ended.
 
     ``"restarted"`` beside either says that the run replaces one that could not go on. Raises CannotBeginAnew if such a
     run cannot begin: its task fails, and the agent tries another start. A run that ended would have its pod killed.
@@ -74,7 +83,8 @@ def initial_state(
         if "snapshot" in start:
             state = _continued(start, workflow_id)
         else:
-            state = _new(start, workflow_id, now, uuid4, task_queue, decisions)
+            state, admission = _new(start, workflow_id, now, uuid4, task_queue, decisions)
+            _tell(state, admission, now, readoption_in(memo))
     except (_Refused, PodInvalid) as wrong:
         if "restarted" in start:
             raise CannotBeginAnew(str(wrong)) from None
@@ -114,8 +124,8 @@ def _continued(start: dict[str, Any], workflow_id: str) -> PodState:
 
 def _new(
     start: dict[str, Any], workflow_id: str, now: datetime, uuid4: Callable[[], UUID], task_queue: str, decisions: int
-) -> PodState:
-    """Return the state of a pod that has no run yet. Raises _Refused and PodInvalid."""
+) -> tuple[PodState, Admission]:
+    """Return the state of a pod that has no run yet, and its admission. Raises _Refused and PodInvalid."""
     if "pod" not in start:
         raise _Refused("pod: required")
     adoption = _adoption(start)
@@ -143,8 +153,7 @@ def _new(
         max_events=max_events if isinstance(max_events, int) else 0,
         restarts=_counted(start),
     )
-    _tell(state, admission, now)
-    return state
+    return state, admission
 
 
 def _counted(start: dict[str, Any]) -> dict[str, int]:
@@ -180,8 +189,8 @@ def is_of_schedule(workflow_id: str) -> bool:
     return re.search(r"-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", workflow_id) is not None
 
 
-def _tell(state: PodState, admission: Admission, now: datetime) -> None:
-    """Record how the pod came to this workflow: applied, or adopted."""
+def _tell(state: PodState, admission: Admission, now: datetime, readoption: Readoption) -> None:
+    """Record how the pod came to this workflow: applied, adopted, or to be pruned."""
     meta = state.pod.metadata
     if not state.adopting:
         placed = is_placed(meta.annotations)
@@ -192,8 +201,10 @@ def _tell(state: PodState, admission: Admission, now: datetime) -> None:
         return
     # As far as is known; a deadline of the pod has been running since.
     state.status = PodStatus(start_time=meta.creation_timestamp)
-    state.event(now, "Normal", "Adopted", "Its workflow was started anew, for what runs of it already")
-    state.note(now, "update", "adopt", f"generation {meta.generation}", fact=Fact.MADE)
+    purpose = "to end what runs of it" if readoption.ends else "for what runs of it already"
+    state.event(now, "Normal", "Adopted", f"Its workflow was started anew, {purpose}")
+    why = f"generation {meta.generation}{f'; {readoption.why}' if readoption.why else ''}"
+    state.note(now, "update", "prune" if readoption.ends else "adopt", why, fact=Fact.MADE)
 
 
 def _as_recorded(meta: ObjectMeta, document: Any) -> ObjectMeta:

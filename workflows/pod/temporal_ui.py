@@ -116,19 +116,19 @@ def _short(duration: timedelta) -> str:
 
 
 def details(state: PodState, holds: Sequence[Hold], sender: str) -> str:
-    """Return the pod's state as a page of Markdown: phase, conditions, containers, last exits, what it waits for.
+    """Return the pod's state as a page of Markdown: its line of ``get pods``, conditions, containers, exits, waits.
 
     It ends with what a run's static details have, which a server keeps for a pod's first run alone; `sender` is that of
     the memo, which each run has.
     It has lists and no tables: the Temporal UI sets the columns of a table side by side, without a gap.
     """
-    meta, status = state.pod.metadata, state.status
-    lines = [f"**{meta.namespace}/{meta.name}** · {status.phase or 'Pending'} · uid `{meta.uid}`"]
+    status = state.status
+    lines = [_title(state)]
     if state.deletion is not None:
         since, grace = state.deletion.requested_at, state.deletion.grace_seconds
-        lines += ["", f"Being deleted since {since:%H:%M:%S}, grace {grace} s."]
+        lines += ["", f"Being deleted since {since:%H:%M:%S} UTC, grace {grace} s."]
     for hold in holds:
-        how_long = f"until {hold.until:%H:%M:%S}" if hold.until is not None else "for an operator"
+        how_long = f"until {hold.until:%H:%M:%S} UTC" if hold.until is not None else "for an operator"
         lines += ["", f"Waits {how_long}: {hold.subject}, {hold.reason}. {hold.message}"]
     rejected = [event for event in state.events if event.reason == REJECTED]
     if rejected:
@@ -137,12 +137,24 @@ def details(state: PodState, holds: Sequence[Hold], sender: str) -> str:
     newest = state.exits[: -_EXITS_SHOWN - 1 : -1]
     lines += _list(
         "Last exits",
-        [f"{e.at:%d %b %H:%M:%S}: **{e.name}**, restart {e.restart}, {_line(_end(state, e))}" for e in newest],
+        [f"{e.at:%d %b %H:%M:%S} UTC: **{e.name}**, restart {e.restart}, {_line(_end(state, e))}" for e in newest],
     )
     conditions_ = [f"{c.type}: {c.status}{f' ({c.reason})' if c.reason else ''}" for c in status.conditions]
     lines += _list("Conditions", conditions_)
     card = pod_card(state.pod, state.pod.spec.node_name or state.node.name, sender)
     return "\n".join([*lines, "", "**Node, sender, images**", "", card])
+
+
+def _title(state: PodState) -> str:
+    """Return the first line: STATUS, READY and RESTARTS as in ``get pods``, and which pod it is. A phase says less."""
+    meta, shown = state.pod.metadata, printed(state)
+    counts = [f"{shown.ready}/{shown.total} ready"]
+    if shown.restarts:
+        counts.append(f"{shown.restarts} restart{'s' if shown.restarts != 1 else ''}")
+    phase = state.status.phase or "Pending"
+    told = [f"**{shown.word}**", *counts, f"{meta.namespace}/{meta.name}"]
+    told += [f"phase {phase}"] if phase != shown.word else []
+    return " · ".join([*told, f"uid `{meta.uid}`"])
 
 
 def _list(title: str, items: Sequence[str]) -> list[str]:

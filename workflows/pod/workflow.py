@@ -118,12 +118,12 @@ class Ahead(NamedTuple):
         return replace(self.step, input=given) == decided
 
 
-def _sender() -> str:
-    """Return who has sent the pod, by the memo, which a server gives to each run; "" where it cannot be read."""
+def _memo() -> object:
+    """Return the pod's memo, which a server gives to each run; None where it cannot be read."""
     try:
-        return sender_in(workflow.memo_value(POD_MEMO, None))
+        return plain(workflow.memo_value(POD_MEMO, None))  # for people alone: nobody signs a memo
     except (KeyError, ValueError, RuntimeError):  # another client wrote what no converter reads
-        return ""
+        return None
 
 
 def _makes_sandbox(step: Step) -> bool:
@@ -157,6 +157,7 @@ class PodWorkflow:
                 start.ids_of_run(info.original_execution_run_id),
                 info.task_queue,
                 decisions=decisions,
+                memo=_memo(),
             )
             self.state.accepted = self.commands.accepted_before(self.state.accepted)
         if self.refusal and start.is_of_schedule(info.workflow_id):
@@ -164,7 +165,7 @@ class PodWorkflow:
         self.entity = Entity(self, self.state, PodInbox(), self.commands, part=PART)
         for name, args in signals_left(given) if not self.refusal else ():
             self.entity.put(name, args)
-        self.sender = _sender()
+        self.sender = sender_in(_memo())
         self.holds: tuple[Hold, ...] = ()
         self.planned: tuple[str, ...] = ()
         self.pulls: dict[str, Pull] = {}
@@ -591,7 +592,7 @@ class PodWorkflow:
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
         """Carry out an accepted update after the signals before it, which may have made it impossible."""
-        given, answer = self.entity.obey(update.name, args), dict[str, Any]()
+        given, answer = self.entity.obey(update, args), dict[str, Any]()
 
         def change() -> None:
             with self.state.all_or_nothing():
@@ -612,7 +613,7 @@ class PodWorkflow:
             raise invalid(self.refusal)
         if self.state.removed:
             raise ApplicationError("the pod is gone; apply it again", type="Gone", non_retryable=True)
-        given = self.entity.allow(update.name, args)
+        given = self.entity.allow(update, args)
         self.entity.attempt(lambda: absorb.UPDATES[update.name](self.state.model_copy(), given, workflow.now()))
 
     # --- queries ------------------------------------------------------------------------------------------------------

@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 log_of_fleet = logging.getLogger(ANOTHER_SERVER)
 """For messages of the fleet's server: the log must not take them for an outage of the node's own."""
 
+WORKER_STOPPED: Final = "the node's worker was stopped in order: `syncpod up` on the node starts it"
+LEFT: Final = "the node has left the fleet"
+"""What a fleet is told by a node that goes away in order."""
 LOOK_SECONDS: Final = 2.0
 """The time between two looks whether the node has joined or left a fleet."""
 SLOTS: Final = 8 + 2 * MOST
@@ -98,16 +101,20 @@ class FleetLink:
                 continue
             member, key = self._member(invitation), FleetKey(invitation.fleet_key)
             serving = asyncio.create_task(self._serve(invitation, member, key), name="fleet link")
+            parting = WORKER_STOPPED
             try:
                 while not serving.done():
                     found = await self._invitation()
                     if found is None or replace(found, fleet_key=invitation.fleet_key) != invitation:
+                        parting = LEFT if found is None else ""
                         break
                     if found.fleet_key != key.pem:  # by the fleet's own news: its commands go on
                         key.pem = found.fleet_key
                         member.trust(found)
                     await asyncio.wait({serving}, timeout=LOOK_SECONDS)
             finally:
+                if parting:
+                    await member.part(parting)
                 serving.cancel()
                 await asyncio.gather(serving, return_exceptions=True)
 

@@ -47,6 +47,8 @@ from syncpod.settings.membership import forget_earlier_keys, keep_told_key
 
 log = logging.getLogger(__name__)
 
+PARTING_SECONDS: Final = 1.0
+"""How long a node that goes away waits until its fleet asks, and can be told so."""
 LOOK_SECONDS: Final = 0.25
 """The pause between two looks at the states that the node's workflows publish."""
 
@@ -83,6 +85,8 @@ class Member:
         """By key: why a pod of the list must not run now."""
         self._intent: Intent | None = None
         self._is_complete = False
+        self._parting, self._has_parted = "", asyncio.Event()
+        """Why the node goes away, "" = it does not; and whether the fleet has been told."""
         self._missing_before: set[str] = set()
         self._turn = asyncio.Lock()
         """Held while a list is kept and sent on, so that a newer list cannot overtake it in between."""
@@ -165,12 +169,32 @@ class Member:
         end = loop.time() + min(asked.seconds, ATTEND_SECONDS)
         if asked.version:
             await asyncio.sleep(COALESCED_SECONDS)  # a busy node reports many changes together
-        while (news := await self._news(asked.version)) is None:
+        while self._parting or (news := await self._news(asked.version)) is None:
+            if self._parting and not self._has_parted.is_set():
+                return self.farewell()
             if loop.time() > end:
                 kept = await self._kept()
                 return self._signed(Attended(version=asked.version, generation=self._generation(kept)))
             await asyncio.sleep(LOOK_SECONDS)
         return self._signed(news)
+
+    async def part(self, why: str) -> None:
+        """Tell the fleet that the node goes away, and why; it would find that out by its silence alone.
+
+        Returns as soon as an answer says it, or after a second, in which the fleet has not asked. Nothing else is
+        reported from then on.
+        """
+        self._parting = why
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PARTING_SECONDS):
+                await self._has_parted.wait()
+
+    def farewell(self) -> Attended:
+        """Return the node's last report, once, if it goes away and has ever reported; else an empty one."""
+        if not (self._parting and self._is_complete) or self._has_parted.is_set():
+            return Attended()
+        self._has_parted.set()
+        return self._signed(Attended(node=self._reports.of_leaving_node(self._parting)))
 
     def _signed(self, answer: Answer) -> Answer:
         """Return an answer that names its sender, which distinguishes two machines with one invitation."""

@@ -12,12 +12,14 @@ from syncpod.agent.fleet.runtime_facts import RuntimeFacts
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import FLEET_SOURCE, Attended, NodeReport, PodReport
-from syncpod.messages.node import DesiredPod, NodeView, PodKey, node_workflow_id
+from syncpod.messages.node import DesiredPod, NodeCondition, NodeView, PodKey, node_workflow_id
 from syncpod.messages.sources import list_of
 from syncpod.pod import ObjectMeta, parse_pod
 from syncpod.pod.amounts import pod_amounts
 from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
 
+_NOT_READY: Final = "KubeletNotReady"
+"""The kubelet's reason of a node that is not ready (nodestatus/setters.go, v1.36, ReadyCondition)."""
 _MESSAGE: Final = 400
 """Characters of a message: a fleet bounds its nodes' reports, and the node itself knows the whole message."""
 
@@ -101,6 +103,13 @@ class FleetReports:
         self._sent = Attended(version=version, generation=generation, present=present, node=node, pods=new)
         self._sent_pods = pods
         return self._sent
+
+    def of_leaving_node(self, why: str) -> NodeReport:
+        """Return the report of a node that goes away in order: it is as it was, but not ready."""
+        report = self._node_report()
+        ready = NodeCondition(type="Ready", status="False", reason=_NOT_READY, message=why)
+        others = tuple(each for each in report.conditions if each.type != ready.type)
+        return report.model_copy(update={"ready": False, "conditions": (*others, ready)})
 
     def _look(self) -> None:
         """Read all states that were published since the last look. An unchanged one costs only a comparison."""

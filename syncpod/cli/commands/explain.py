@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from syncpod.journal.reading import PodRunRecords
     from syncpod.journal.records import Absence, PodRun
     from syncpod.settings.node import NodeSettings
+    from syncpod.temporal.run_history import Ended
 
 At = Annotated[
     str | None,
@@ -114,7 +116,9 @@ def explain(
         _require_none_of_pods(at, uid, start=start)
         explain_node.explain_node(nodes, output, read_span(since))
         return
-    name = pod_name(what or [])
+    if not what:
+        raise BadInput("name a pod, `syncpod explain POD`, or `syncpod explain node` for this machine's node")
+    name = pod_name(what)
     _settle_journal()
     now = datetime.now(UTC)
     moment = read_moment(at, now) if at is not None else now
@@ -168,18 +172,26 @@ def _explain_pod(
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.explanation import lines
     from syncpod.cli.view.explanation_document import document
+    from syncpod.journal.causes import Change
     from syncpod.journal.explain import explain as explained
 
     here, past = settings(), moment != now
     lives, records = _lives(here.state_dir, namespace, name, moment, uid)
     absences = _absences(here.state_dir)
     unserved, last_sign = ("", None) if past else _unserved(here, records)
-    if not past:
-        unserved = _without_workflow(records, unserved) or unserved
+    ended: Ended | None = None
+    if not past and (alone := _without_workflow(records, unserved)):
+        from syncpod.cli.temporal.ended_workflows import end_of
+
+        unserved, ended = alone, end_of(namespace, name)
     doing = _doing(here.state_dir, records) if not (past or unserved) else {}
     explanation = explained(
         records, moment, past=past, since=begin, absences=absences, last_sign=last_sign, doing=doing
     )
+    if ended is not None:
+        explanation = replace(
+            explanation, changes=(*explanation.changes, Change(ended.at, f"its workflow {ended.how}"))
+        )
     others = [each for each in lives if each is not records]
     has_log = _logs_in(here.log_dir, records.life)
     if output == "json":

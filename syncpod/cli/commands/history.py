@@ -18,6 +18,7 @@ from syncpod.cli.input.options import Namespace, PodNames
 from syncpod.cli.node_api import NodeApi
 from syncpod.cli.orphans import note_orphans
 from syncpod.cli.view.history_lines import lines
+from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
     from syncpod.journal.records import HistoryEntry
@@ -55,8 +56,9 @@ def history(
                 raise Failure(no_such_pod(name, namespace))
             told = *_written(kept), False, None
     documents, records, is_of_events, pod = told
-    if pod is not None:
+    if pod is not None and why_orphaned(pod):
         note_orphans([pod])
+        documents, records = _written([*records, *_end_of_workflow(namespace, name)])
     if is_of_events:
         remark(
             "Note: the pod does not answer; this is what Temporal recorded of its last run, without exits and decisions"
@@ -65,6 +67,15 @@ def history(
         say(json.dumps(documents, indent=4))
     else:
         say("\n".join(lines(records, headers=not no_headers)))
+
+
+def _end_of_workflow(namespace: str, name: str) -> list[HistoryEntry]:
+    """Return the line about the end of the workflow of a pod that has none any more; [] if the server does not say."""
+    from syncpod.cli.temporal.ended_workflows import end_of
+    from syncpod.journal.records import HistoryEntry
+
+    ended = end_of(namespace, name)
+    return [] if ended is None else [HistoryEntry(at=ended.at, kind="update", subject="workflow", reason=ended.how)]
 
 
 def _written(records: Sequence[HistoryEntry]) -> tuple[list[dict[str, Any]], Sequence[HistoryEntry]]:

@@ -1,4 +1,4 @@
-"""Flags that are given a value, as kubectl takes them: ``--wait=false``, ``--all=true``."""
+"""Flags that are given a value, as kubectl takes them: ``--wait=false``, ``-w=false``, ``--all=true``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def without_values(command: Any, words: Sequence[str]) -> list[str]:
             return [*found, word, *left]
         name, equals, value = word.partition("=")
         option = option_of(command, name) if word.startswith("-") else None
-        if option is not None and option.is_flag and equals and name.startswith("--"):
+        if option is not None and option.is_flag and equals:
+            if not name.startswith("--"):  # ``-it=false``: the value is that of the last letter
+                found += [name[:-1]] if len(name) > 2 else []
+                name = f"-{name[-1]}"
             found = _set(option, name, value, found)
             continue
         found.append(word)

@@ -135,8 +135,18 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "exec": dict.fromkeys(("-q", "--quiet"), "notes are on standard error: `2>/dev/null` hides them"),
     "create": {"--edit": "edit the file first, or the pod afterwards: `syncpod edit POD`"},
-    "run": {"--expose": "there are no Services: `syncpod port-forward POD PORT` reaches a pod from here"},
     "version": dict.fromkeys(("--output", "-o"), "its lines have all that there is: a name and a version each"),
+    "resize": dict.fromkeys(
+        ("--cpu", "--memory", "--mem"), "amounts are given as in kubectl: `--limits cpu=1,memory=256Mi`, or --requests"
+    ),
+    "run": {
+        "--expose": "there are no Services: `syncpod port-forward POD PORT` reaches a pod from here",
+        **dict.fromkeys(
+            ("--limits", "--requests", "--cpu", "--memory"),
+            "kubectl has none either: `syncpod run ... --dry-run=client -o yaml` prints a manifest to add `resources` "
+            "to, and `syncpod resize` changes those of a pod that runs",
+        ),
+    },
     "explain": dict.fromkeys(
         ("--recursive", "--api-version"),
         "this explains the state of a pod; https://kubernetes.io/docs/reference/kubernetes-api/ explains its fields",

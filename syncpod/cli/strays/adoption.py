@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.client import Client, WorkflowQueryFailedError
@@ -15,6 +16,7 @@ from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pods import Squatted, require_pods_own
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
+from syncpod.messages.pod_card import POD_MEMO, Readoption, with_readoption
 from syncpod.messages.pod_commands import DELETE_POD
 from syncpod.messages.queries import read_history
 from syncpod.messages.steps import Outcome
@@ -22,6 +24,7 @@ from syncpod.node.pod_records import PodRecord
 from syncpod.pod import pod_to_wire
 from syncpod.settings.worker_record import serving
 from syncpod.temporal.pod_start import adoption, start_arguments
+from syncpod.temporal.run_history import how_ended
 
 if TYPE_CHECKING:
     from syncpod.cli.strays.listing import Here, Stray
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 ADOPTED_SECONDS: Final = 30.0
 """How long a node may take to adopt a pod: its worker lists the runtime once."""
 _POLL_SECONDS: Final = 0.1
+_RPC: Final = timedelta(seconds=5)
 
 
 class HasWorkflow(Failure):
@@ -59,16 +63,28 @@ async def start_for(
     conflict = WorkflowIDConflictPolicy.FAIL if delete is None else WorkflowIDConflictPolicy.USE_EXISTING
     if replace:
         conflict = WorkflowIDConflictPolicy.TERMINATE_EXISTING
+    arguments = start_arguments(record.pod, node, has_attributes=has_attributes, sender=client.identity)
+    readoption = Readoption(await _how_ended(client, arguments["id"]), ends=delete is not None)
+    arguments["memo"] = {POD_MEMO: with_readoption(arguments["memo"][POD_MEMO], readoption)}
     try:
         await client.start_workflow(
             POD_WORKFLOW,
             {"pod": pod_to_wire(record.pod), **adoption(record.incarnation)},
             id_conflict_policy=conflict,
-            **start_arguments(record.pod, node, has_attributes=has_attributes, sender=client.identity),
+            **arguments,
             **signal,
         )
     except WorkflowAlreadyStartedError:
         raise HasWorkflow(f'pod "{record.pod.metadata.name}" has an open workflow') from None
+
+
+async def _how_ended(client: Client, workflow_id: str) -> str:
+    """Return how a pod's workflow has ended, in a clause; "" if it has not, or the server does not say."""
+    try:
+        ended = await how_ended(client, workflow_id, timeout=_RPC)
+    except RPCError:
+        return ""
+    return "" if ended is None else ended.sentence
 
 
 async def until_adopted(client: Client, place: Here, stray: Stray) -> None:

@@ -12,7 +12,7 @@ from syncpod.api.views.durations import short_duration
 from syncpod.api.views.layout import clipped, pairs, table, wrapped
 from syncpod.api.views.text import printable
 from syncpod.cli.console import paint
-from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, End
+from syncpod.journal.causes import FOREIGN_SIGNAL, NAMED_BY_ITS_WORDS, Cause, Change, End
 from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
 from syncpod.journal.patterns import patterns
@@ -220,6 +220,8 @@ def _whose(cause: Cause) -> str:
             return cause.words
         case by if by == FOREIGN_SIGNAL:
             return f"{cause.words}, ended by {by}"
+        case _ if cause.kind in NAMED_BY_ITS_WORDS:
+            return cause.words
         case _:
             return f"{cause.words} (decided by {cause.by})"
 
