@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from syncpod.api.listed import why_recorded
 from syncpod.api.views.durations import short_duration
 from syncpod.api.views.text import columns
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
+from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.manifests import Manifests, admitted
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, PodNames, Recursive
-from syncpod.cli.orphans import note_if_earlier
+from syncpod.cli.orphans import note_if_earlier, without_workflow
+from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from syncpod.api.client import Reply
     from syncpod.cli.temporal.foresight import Foresight
     from syncpod.pod import Admission, Pod
 
@@ -41,25 +46,25 @@ def plan(
 
     With names of pods instead of manifests, it shows what is about to be done for these pods.
     """
-    from syncpod.cli.machine.worker_process import local_node
-    from syncpod.cli.several import together
-    from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.foresight import Foresight
-
     names = pod_names(what or [])
     if bool(names) == bool(filename):
         raise BadInput("name a manifest with -f FILE, or pods that exist")
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
-    manifests = Manifests([], [])
-    if filename:
-        manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
+    if not filename:
+        print_plans(_plans_of_existing(namespace or "default", names), output)
+        return
+    manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
+    from syncpod.cli.machine.worker_process import local_node
+    from syncpod.cli.several import together
+    from syncpod.cli.temporal import session
+    from syncpod.cli.temporal.foresight import Foresight
+
     plans = _plans_of_objects(manifests)
     refusals: list[Failure] = [BadInput(plan["error"]) for plan in plans if plan.get("error")]
     stopping = [_called(plan) for plan in plans if plan.get("error")]
 
     async def work(client: Client) -> None:
-        plans.extend([await _plan_of_existing(client, namespace or "default", name) for name in names])
         foresight = Foresight(client)
         for admission in manifests.pods:
             planned, refusal, stops_all = await plan_of_manifest(client, admission, local_node(node), foresight)
@@ -71,7 +76,7 @@ def plan(
             for warning in admission.warnings:
                 warn(f"pod {admission.pod.metadata.name}: {warning}")
 
-    if names or manifests.pods:
+    if manifests.pods:
         session.run(work)
     print_plans(_withheld(plans, stopping) if stopping else plans, output)
     if refusals:
@@ -105,14 +110,24 @@ def _plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
     ]
 
 
-async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[str, Any]:
-    from syncpod.cli.temporal.pod_reads import ask_pod
-    from syncpod.cli.temporal.pods import require_pod
-    from syncpod.messages.identity import pod_workflow_id
+def _plans_of_existing(namespace: str, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what is about to be done for pods. Raises Failure for one that is missing, orphaned, or silent."""
+    from syncpod.cli.node_api import NodeApi
 
-    await require_pod(client, namespace, name)
-    found = await ask_pod(client, pod_workflow_id(namespace, name), "plan", result_type=dict)
-    return {"pod": name, "change": "none", **found}
+    def read(_: Reply, reports: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Mapping[str, Any], Any]]:
+        return {one["metadata"]["name"]: (one["pod"], one.get("plan")) for one in reports}
+
+    with NodeApi() as api:
+        found = api.reports(namespace, names, "pod", "plan", read=read)
+    for name in names:
+        if name not in found:
+            raise Failure(no_such_pod(name, namespace))
+        pod, told = found[name]
+        if why_orphaned(pod):
+            raise Failure(f'pod "{name}" {without_workflow(pod)}')
+        if told is None:
+            raise Failure(f'pod "{name}" {why_recorded(pod) or "does not answer"}')
+    return [{"pod": name, "change": "none", **found[name][1]} for name in names]
 
 
 class Planned(NamedTuple):
