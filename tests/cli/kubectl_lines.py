@@ -192,6 +192,16 @@ REFUSED: Final = (
     ("port-forward web 80 --pod-running-timeout=1s", "No such option: --pod-running-timeout: wait for the pod first"),
     ("attach web --pod-running-timeout=1s", "No such option: --pod-running-timeout: wait for the pod first"),
     ("logs web --pod-running-timeout=1s", "No such option: --pod-running-timeout: wait for the pod first"),
+    ("get rc", "'rc': a node has pods alone, and a fleet Deployments and DaemonSets"),
+    ("get storageclass", "'storageclass': only pods, configmaps, secrets and nodes are here"),
+    ("get csr", "'csr': only pods, configmaps, secrets and nodes are here"),
+    ("config set-context --current --namespace=prod", "'config' is not a command here: TEMPORAL_ADDRESS"),
+    ("ns prod", "'ns' is not a command here: `-n NAME` names the namespace, in each command"),
+    ("ctx", "'ctx' is not a command here: TEMPORAL_ADDRESS"),
+    ("krew list", "'krew' is not a command here: there are no plugins"),
+    ("convert -f pod.yaml", "'convert' is not a command here: a manifest is v1"),
+    ("describe pod web --show-events=false", "No such option: --show-events: the events are the last part of what is"),
+    ("describe pod web -o yaml", "No such option: -o: `syncpod get POD -o yaml` prints the object"),
     ("alpha events", "'alpha' is not a command here: what is here is not in stages"),
 )
 """What is refused, and how the answer begins."""

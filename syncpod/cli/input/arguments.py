@@ -35,7 +35,10 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
         ("ds", "daemonset", "daemonsets", "daemonsets.apps"), "a fleet has them: `syncpod fleet get daemonsets`"
     ),
     **dict.fromkeys(
-        ("rs", "replicaset", "replicasets", "sts", "statefulset", "statefulsets"),
+        (
+            *("rs", "replicaset", "replicasets", "sts", "statefulset", "statefulsets"),
+            *("rc", "replicationcontroller", "replicationcontrollers"),
+        ),
         "a node has pods alone, and a fleet Deployments and DaemonSets: `syncpod fleet get all`",
     ),
     **dict.fromkeys(
@@ -55,7 +58,11 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("sa", "serviceaccount", "serviceaccounts"), "pods have no accounts at an API server here"),
     "all": "name the kinds, such as `pods` or `cm,secrets`; `--all` is every object of a kind",
     **dict.fromkeys(
-        ("crd", "crds", "quota", "limits", "pdb", "role", "roles"),
+        (
+            *("crd", "crds", "customresourcedefinition", "customresourcedefinitions", "quota", "resourcequotas"),
+            *("limits", "limitranges", "pdb", "poddisruptionbudgets", "role", "roles", "rolebindings", "clusterroles"),
+            *("clusterrolebindings", "sc", "storageclass", "storageclasses", "pc", "priorityclasses", "csr", "leases"),
+        ),
         "only pods, configmaps, secrets and nodes are here",
     ),
     **dict.fromkeys(("hpa", "horizontalpodautoscalers"), "there are no replicas: `syncpod resize` changes a pod's CPU"),

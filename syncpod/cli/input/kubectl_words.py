@@ -28,7 +28,13 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "expose": "there are no Services: `syncpod port-forward POD PORT` reaches a pod from here",
     "proxy": "there is no API server: `syncpod port-forward POD PORT` reaches a pod from here",
     "explain": "https://kubernetes.io/docs/reference/kubernetes-api/ explains a Pod's fields",
-    "config": "TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE name the server, SYNCPOD_STATE_DIR the state directory",
+    **dict.fromkeys(
+        ("config", "ctx"),
+        "TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE name the server, SYNCPOD_STATE_DIR the state directory, and -n the "
+        "pods' namespace, in each command",
+    ),
+    "ns": "`-n NAME` names the namespace, in each command, and `syncpod get pods -A` shows those of all",
+    "convert": "a manifest is v1; `syncpod plan -f FILE` says what an apply would do with it",
     "cluster-info": "`syncpod get nodes` shows the nodes, and `syncpod node` this machine",
     "taint": "`syncpod cordon NODE` has a node take no new pods",
     "auth": "there are no roles: a node of `syncpod up` obeys those who can read the key in its state directory, and a "
@@ -40,7 +46,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "kustomize": "pipe `kubectl kustomize DIR` into `syncpod apply -f -`",
     "help": "`syncpod --help` lists the commands, and `syncpod COMMAND --help` explains one",
     "options": "`syncpod --help` lists the commands, and `syncpod COMMAND --help` all options of one",
-    "plugin": "there are no plugins",
+    **dict.fromkeys(("plugin", "krew"), "there are no plugins"),
     "alpha": "what is here is not in stages: `syncpod --help` lists the commands",
 }
 _OF_CREATE: Final[Mapping[str, str]] = {
@@ -122,7 +128,11 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "--raw": "there is no API server: `-o json` prints objects, and docs/temporal.md lists what Temporal's own "
         "clients may ask",
     },
-    "describe": dict.fromkeys(("--filename", "-f"), "name the pods, or choose them with -l"),
+    "describe": {
+        **dict.fromkeys(("--filename", "-f"), "name the pods, or choose them with -l"),
+        "--show-events": "the events are the last part of what is printed: leave it out",
+        **dict.fromkeys(("--output", "-o"), "`syncpod get POD -o yaml` prints the object"),
+    },
     "events": {
         "--field-selector": "`--for pod/NAME` has those of one pod, and --types those of a type",
         **dict.fromkeys(
