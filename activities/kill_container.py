@@ -21,7 +21,7 @@ async def kill_container(attempt: StepAttempt, request: KillContainer) -> StepRe
 
 async def _kill(attempt: StepAttempt, request: KillContainer) -> StepResult:
     target, begun = request.target, attempt.node.reader.now()
-    attempt.say("Killing", request.message or f"Stopping container {target.name}", target.name)
+    attempt.say_at_once("Killing", request.message or f"Stopping container {target.name}", target.name)
 
     def alive(view: ObservedPod) -> Selection:
         return [(each, target) for each in view.containers if each.id == target.id and each.state != "exited"]

@@ -116,8 +116,7 @@ async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, a
     )
     await asyncio.to_thread(records.intend, needed.image)
     try:
-        attempt.say("Pulling", f'Pulling image "{needed.image}"', needed.of_container)
-        node.agent.event_happens(attempt.ref, request.pod, attempt.events[-1])
+        attempt.say_at_once("Pulling", f'Pulling image "{needed.image}"', needed.of_container)
         began = monotonic()
         async with watched(attempt, needed.image):
             used = await _try_each(attempt, needed, credentials.matching, config)

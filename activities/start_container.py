@@ -467,7 +467,7 @@ class _Start:
         grace = pod.spec.termination_grace_period_seconds
         grace_seconds = int(self.attempt.waited_seconds) + (30 if grace is None else grace)
         target = kill_target(container_id, name, pod, grace_seconds=grace_seconds, with_hook=True)
-        self.attempt.say("Killing", "FailedPostStartHook", name)
+        self.attempt.say_at_once("Killing", "FailedPostStartHook", name)
 
         def alive(view: ObservedPod) -> Selection:
             return [(each, target) for each in view.containers if each.id == container_id and each.state != "exited"]

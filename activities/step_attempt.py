@@ -278,6 +278,15 @@ class StepAttempt:
         """Add a normal event, in the kubelet's words, to the step's result or fault."""
         self.events.append(StepEvent(reason=reason, message=message, container=container))
 
+    def say_at_once(self, reason: str, message: str, container: str = "") -> None:
+        """Add such an event of which the cluster is told now, since the step may take long.
+
+        Only the first try tells it: a later one does the same thing.
+        """
+        self.say(reason, message, container)
+        if self.number == 1:
+            self.node.agent.event_happens(self.ref, self.events[-1])
+
     async def look(self, suffices: Callable[[ObservedPod], bool]) -> ObservedPod:
         """Return what exists of the pod, before the step creates or removes something.
 

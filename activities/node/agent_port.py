@@ -31,7 +31,7 @@ class AgentPort(Protocol):
     def admission_refusal(self, pod: Pod) -> str:
         """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
 
-    def event_happens(self, ref: PodRef, pod: Pod, event: StepEvent) -> None:
+    def event_happens(self, ref: PodRef, event: StepEvent) -> None:
         """Take an event that happens now, long before the step's result has it: a cluster is told of it at once."""
 
     def pod_adopted(self, ref: PodRef) -> None:

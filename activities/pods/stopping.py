@@ -51,7 +51,7 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
     pod = record.pod if record is not None else None
     targets = {target.id: target for target in request.targets}
     for target in request.targets:
-        attempt.say("Killing", f"Stopping container {target.name}", target.name)
+        attempt.say_at_once("Killing", f"Stopping container {target.name}", target.name)
 
     def alive(view: ObservedPod) -> Selection:
         for each in view.containers:

@@ -137,7 +137,7 @@ class Agent:
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self.refresh_report: Callable[[], Awaitable[None]] = _nothing_to_refresh  # housekeeping sets it
         self.evictor: Evictor | None = None  # housekeeping makes it
-        self.tell_cluster: Callable[[PodRef, Pod, StepEvent], None] = _nobody_to_tell  # the node's part in it sets it
+        self.tell_cluster: Callable[[PodRef, StepEvent], None] = _nobody_to_tell  # the node's part in it sets it
         self._ended_runs, self.node_pods = EndedRuns(client), self._node_pods(context)
         self._background = self._own_tasks(context)
         self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
@@ -234,9 +234,9 @@ class Agent:
         """Take a listing that a step is about to return to its workflow: no signal repeats it."""
         self.pleg.returned(listing)
 
-    def event_happens(self, ref: PodRef, pod: Pod, event: StepEvent) -> None:
+    def event_happens(self, ref: PodRef, event: StepEvent) -> None:
         """Have the cluster be told at once of an event that a step's result will have."""
-        self.tell_cluster(ref, pod, event)
+        self.tell_cluster(ref, event)
 
     def step_acts(self, uid: str) -> None:
         """Note that a step of the pod is about to change something, and to return the pod's listing."""
@@ -456,7 +456,7 @@ def _host_ip_of(facts: Callable[[], NodeFacts]) -> Callable[[], str]:
     return lambda: next(iter(facts().host_ips), "")
 
 
-def _nobody_to_tell(ref: PodRef, pod: Pod, event: StepEvent) -> None:
+def _nobody_to_tell(ref: PodRef, event: StepEvent) -> None:
     """Do nothing: the node is part of no cluster."""
 
 

@@ -53,7 +53,6 @@ def container_config(
     try:
         log_path = container_log_file(container.name, restart_count)
         mounts = container_mounts(pod, container, node, pod_ips, path, sub_paths, images)
-        devices = container_devices(pod, container, node, path)
         message = message_file(node, pod.metadata.uid, container, restart_count)
     except UnsafeName as unsafe:
         raise ContainerConfigError(str(unsafe)) from unsafe
@@ -72,7 +71,7 @@ def container_config(
         working_dir=container.working_dir,
         envs=[KeyValue(key=name, value=value.encode(errors="surrogateescape")) for name, value in variables.items()],
         mounts=mounts,
-        devices=devices,
+        devices=container_devices(pod, container, node, path),
         labels=container_labels(pod, container, node),
         annotations=container_annotations(pod, container, restart_count, incarnation),
         log_path=log_path,

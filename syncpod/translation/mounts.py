@@ -10,7 +10,7 @@ from syncpod.pod import Container, Pod, Volume, VolumeMount
 from syncpod.pod.volumes import is_read_only
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
-from syncpod.translation.paths import claim_link, etc_hosts_file, volume_directory
+from syncpod.translation.paths import UnsafeName, claim_link, etc_hosts_file, volume_directory
 
 ETC_HOSTS = "/etc/hosts"
 
@@ -67,12 +67,15 @@ def container_devices(pod: Pod, container: Container, node: NodeContext, path: s
     """Return the block volumes that a container gets as devices, in their order.
 
     The runtime follows the symlink to the device. ``path`` is the container's path in the pod. Raises
-    :class:`ContainerConfigError`, UnsafeName (kubelet_pods.go, v1.36, makeBlockVolumes).
+    :class:`ContainerConfigError` (kubelet_pods.go, v1.36, makeBlockVolumes).
     """
     volumes, devices = {volume.name: volume for volume in pod.spec.volumes}, []
     for index, device in enumerate(container.volume_devices):
         volume = volumes.get(device.name)
-        place = None if volume is None else claim_link(node, pod.metadata.uid, volume)
+        try:
+            place = None if volume is None else claim_link(node, pod.metadata.uid, volume)
+        except UnsafeName as unsafe:
+            raise ContainerConfigError(str(unsafe)) from unsafe
         if volume is None or place is None:
             raise ContainerConfigError(f"{path}.volumeDevices[{index}].name: the pod has no claim {device.name!r}")
         given = Device(

@@ -44,7 +44,7 @@ class RecordingAgent(AgentPort):
     def admission_refusal(self, pod: Pod) -> str:
         return self.pressure
 
-    def event_happens(self, ref: PodRef, pod: Pod, event: StepEvent) -> None:
+    def event_happens(self, ref: PodRef, event: StepEvent) -> None:
         self.happened.append(event)
 
     def pod_adopted(self, ref: PodRef) -> None:

@@ -85,6 +85,7 @@ async def test_a_killed_container_gets_its_stop_signal_and_is_reported_as_exited
     assert (result.outcome, result.id) == (Outcome.DONE, main)
     assert [(each.state, each.exit_code) for each in result.status.containers] == [("exited", 3)]
     assert [(each.reason, each.message) for each in result.events] == [("Killing", "Stopping container main")]
+    assert list(result.events) == bench.agent.happened, "a cluster is told when it begins"
     assert [each.ready for each in result.status.sandboxes] == [True]
 
 

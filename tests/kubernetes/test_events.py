@@ -23,7 +23,7 @@ from syncpod.kubernetes.reflector import ObjectKey
 from syncpod.messages.identity import PodRef
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE, NodeCondition, NodeStatus
 from syncpod.messages.steps import StepEvent
-from syncpod.pod import ObjectMeta, Pod
+from syncpod.pod import ObjectMeta
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import ApiServer, Fault
 
@@ -93,17 +93,15 @@ def written(api: ApiServer) -> list[dict[str, Any]]:
 async def test_an_event_that_is_told_when_it_happens_is_told_once(
     api: ApiServer, client: ApiClient, tmp_path: Path
 ) -> None:
-    pod = Pod.model_validate(
-        {
-            "metadata": {**State("web", ()).metadata.model_dump(by_alias=True, exclude_defaults=True)},
-            "spec": {"containers": [{"name": "app", "image": "busybox:1"}]},
-        }
-    )
     pulling = StepEvent(reason="Pulling", message='Pulling image "busybox:1"', container="app")
-    ref = PodRef(name="web", uid=pod.metadata.uid)
+    ref = PodRef(name="web", uid="uid-of-web")
     async with running(client, tmp_path) as (_, pods):
+        pods.happens(ref, pulling)
+        await asyncio.sleep(0.1)
+        assert not written(api), "nothing is known of the pod yet"
+        pods.published(State("web", []))
         for times in (1, 2):
-            pods.happens(ref, pod, pulling)
+            pods.happens(ref, pulling)
             await until(lambda: [each["count"] for each in written(api)] == [times])  # noqa: B023
         [told] = written(api)
         assert told["involvedObject"]["fieldPath"] == "spec.containers{app}"
@@ -111,7 +109,8 @@ async def test_an_event_that_is_told_when_it_happens_is_told_once(
         pods.published(State("web", [of_step, record(3, "Pulled", container="app")]))
         await until(lambda: [each["reason"] for each in written(api)] == ["Pulling", "Pulled"])
         assert [each["count"] for each in written(api)] == [2, 1]
-        pods.happens(ref.model_copy(update={"uid": "other"}), Pod(), pulling)
+        pods.published(State("own", [], "apply"))
+        pods.happens(PodRef(name="own", uid="uid-of-own"), pulling)
         await asyncio.sleep(0.1)
         assert len(written(api)) == 2, "a pod of the node alone is no cluster's matter"
 

@@ -25,8 +25,7 @@ from syncpod.messages.identity import PodRef
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE
 from syncpod.messages.sources import list_of
 from syncpod.messages.steps import StepEvent
-from syncpod.pod import ObjectMeta, Pod
-from syncpod.pod.wire import to_wire
+from syncpod.pod import ObjectMeta
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +84,8 @@ class PodEvents:
         """By UID: the time of the newest event that was given to the writer."""
         self._first: dict[str, dict[_Key, tuple[datetime, datetime]]] = {}
         """By UID: when each event happened first, by its record and as it was told, which gives its Event the name."""
+        self._states: dict[str, PublishedEvents] = {}
+        """By UID: the newest state of each pod."""
         self._told: dict[str, dict[_Key, _Told]] = {}
         """By UID: the events that were told when they happened, before the pod's workflow had them."""
         self._paths: dict[str, Mapping[str, str]] = {}
@@ -98,7 +99,7 @@ class PodEvents:
         meta = state.metadata
         if list_of(meta) not in _SOURCES:
             return
-        self._news[meta.uid] = state
+        self._news[meta.uid] = self._states[meta.uid] = state
         if is_gone:
             self._gone.add(meta.uid)
         else:
@@ -110,18 +111,20 @@ class PodEvents:
         at = datetime.now(UTC)
         self._writer.take(Event(Subject("Pod", key.namespace, key.name, uid), "Warning", reason, why, at, at))
 
-    def happens(self, ref: PodRef, pod: Pod, event: StepEvent) -> None:
-        """Take an event that happens now; the pod's workflow has it once its step has ended, and it is told once."""
-        meta = pod.metadata
-        if list_of(meta) not in _SOURCES:
+    def happens(self, ref: PodRef, event: StepEvent) -> None:
+        """Take an event that happens now; the pod's workflow has it once its step has ended, and it is told once.
+
+        One of a pod that has published nothing here yet is told then.
+        """
+        state = self._states.get(ref.uid)
+        if state is None:
             return
         at = datetime.now(UTC)
         key = event.type, event.reason, event.container, event.message
         told = self._told.setdefault(ref.uid, {}).setdefault(key, _Told(at))
         told.times += 1
         told.waiting += 1
-        path = field_paths(to_wire(pod)).get(event.container, "")
-        subject = Subject("Pod", meta.namespace or ref.namespace, meta.name, ref.uid, path)
+        subject = Subject("Pod", ref.namespace, ref.name, ref.uid, self._field_path(state, event.container))
         self._writer.take(Event(subject, event.type, event.reason, event.message, told.first, at, told.times))
 
     async def run(self) -> None:
@@ -181,12 +184,9 @@ class PodEvents:
         return True
 
     def _event(self, state: PublishedEvents, record: Mapping[str, Any], last: datetime) -> Event:
-        meta, container = state.metadata, record["container"]
-        if container and container not in self._paths.get(meta.uid, {}):
-            self._paths[meta.uid] = field_paths(state.pod())
-        path = self._paths.get(meta.uid, {}).get(container, "")
+        meta = state.metadata
         return Event(
-            subject=Subject("Pod", meta.namespace, meta.name, meta.uid, path),
+            subject=Subject("Pod", meta.namespace, meta.name, meta.uid, self._field_path(state, record["container"])),
             type=record["type"],
             reason=record["reason"],
             message=record["message"],
@@ -194,6 +194,13 @@ class PodEvents:
             last=last,
             count=record["count"],
         )
+
+    def _field_path(self, state: PublishedEvents, container: str) -> str:
+        """Return the field path of a container; "" of the whole pod."""
+        uid = state.metadata.uid
+        if container and container not in self._paths.get(uid, {}):
+            self._paths[uid] = field_paths(state.pod())
+        return self._paths.get(uid, {}).get(container, "")
 
     def _happened_first(self, uid: str, record: Mapping[str, Any]) -> datetime:
         """Return when an event happened first, also if it was told of a task that the server has not taken."""
@@ -217,6 +224,7 @@ class PodEvents:
                 self._paths.pop(uid, None)
                 self._first.pop(uid, None)
                 self._told.pop(uid, None)
+                self._states.pop(uid, None)
             self._gone.clear()
             if self._seen != self._noted:
                 self._noted = dict(self._seen)
