@@ -24,8 +24,10 @@ READS = ("get", "tree", "--trace", "logs", "history", "events", "plan", "fleet e
 """
 PATIENCE_SECONDS = 120
 """A node is Unknown after 50 s of silence."""
-SERVES = ("temporal server start-dev", "syncpod runtime", "python worker.py")
+SERVES = ("temporal server start-dev", "syncpod runtime", "python worker.py", "prometheus --")
 """Commands that go on until they are interrupted: each has a terminal of its own until the shell is closed."""
+READY = {"prometheus --": "Server is ready to receive web requests."}
+"""What such a command says once it serves, if its page does not show it."""
 FOLLOWS = re.compile(r"syncpod (fleet )?logs .*-f\b|syncpod (fleet )?logs -f\b")
 """Commands that go on, and are interrupted once they have printed something."""
 
@@ -61,7 +63,8 @@ class Shell:
         deadline = time.monotonic() + PATIENCE_SECONDS
         if command.startswith(SERVES):
             self._serve(command, log)
-            while missing := not_printed(shown, printed := log.read_text()):
+            ready = next((said for name, said in READY.items() if command.startswith(name)), "")
+            while (missing := not_printed(shown, printed := log.read_text())) or ready not in printed:
                 assert self._serving[-1].poll() is None and time.monotonic() < deadline, (command, missing, printed)
                 time.sleep(0.1)
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -36,6 +37,10 @@ class Part:
     """Commands of `syncpod` that the page takes for granted."""
     after: tuple[str, ...] = ()
     """Commands of `syncpod` that make of the machine again what it was."""
+    only: str = ""
+    """How the first command of its block begins, if it is one block below the heading; other parts leave that out."""
+    follows: Part | None = None
+    """A part whose commands are typed before, in the same terminals."""
 
 
 WEB = "apply -f examples/pod.yaml --wait"
@@ -73,6 +78,14 @@ ON_A_FLEET = (
 BY_HAND = (
     Part("docs/temporal.md", ("By hand",)),
     Part("docs/simulated.md", ("Simulated pods",), after=("delete pod crashes-twice", "down")),
+    Part("docs/fleet.md", ("On several machines",), only="syncpod fleet up", after=("fleet down",)),
+    Part("docs/security.md", ("A fleet",), only="syncpod fleet up", after=("fleet down",)),
+    Part(
+        "docs/upgrading.md",
+        ("For operators",),
+        only="temporal workflow signal --query",
+        follows=Part("docs/temporal.md", ("By hand",)),
+    ),
 )
 """Parts of pages whose commands start processes in terminals."""
 
@@ -109,8 +122,6 @@ NOT_RUN = (
     NotRun("docs/fleet-cluster.md", "Of a fleet on `syncpod server`", "", "`tests/e2e/test_fleet_restored.py` does so"),
     NotRun("docs/fleet-cluster.md", "The UI", "syncpod fleet codec",
            "it prints another address each time: `tests/signing/test_codec_server.py`"),
-    NotRun("docs/fleet.md", "On several machines", "syncpod fleet up",
-           "its address is another machine's: the same commands are run with one of this machine"),
     NotRun("docs/fleet.md", "Why a pod is where it is", "syncpod fleet explain --placement",
            "it has three nodes, one of which is full: `test_fleet_explain.py`"),
     NotRun("docs/fleet.md", "Why a pod is where it is", "syncpod fleet get nodes",
@@ -133,19 +144,16 @@ NOT_RUN = (
            "it needs a cluster's API server: `test_up_kubernetes.py` does so with a scripted one"),
     NotRun("docs/kubernetes.md", "kubectl syncpod", "kubectl syncpod",
            "it needs a cluster and its kubectl: `tests/kubernetes/test_pod_commands.py`"),
-    NotRun("docs/metrics.md", "Alerts and dashboards", "prometheus",
-           "it goes on: `tests/deploy/test_prometheus_on_a_node.py`"),
+    *(() if shutil.which("prometheus") else (
+        NotRun("docs/metrics.md", "Alerts and dashboards", "prometheus", "Prometheus is not installed"),
+    )),
     NotRun("docs/runtimes.md", "Images with files of their own", "podman save", "podman and a registry are needed"),
-    NotRun("docs/security.md", "A fleet", "syncpod fleet up",
-           "its address is another machine's: the same commands are run with one of this machine"),
     NotRun("docs/systemd.md", "Under systemd", "syncpod up", SYSTEMD),
     NotRun("docs/systemd.md", "Under systemd", "syncpod uninstall", SYSTEMD),
     NotRun("docs/temporal.md", "tctl", "cp -r", "it downloads Go modules; `.ci/run` builds it in this way"),
     NotRun("docs/testing.md", "Testing", "make test", "they run the tests themselves"),
     NotRun("docs/traces.md", "Traces and logs", "OTEL_EXPORTER",
            "the guide of traces runs one; a collector is needed for the other: `tests/deploy/test_otel_collector.py`"),
-    NotRun("docs/upgrading.md", "For operators", "temporal workflow signal --query",
-           "it is for a node without signatures: `tests/e2e/test_upgrades.py`"),
     NotRun("docs/upgrading.md", "For operators", "pip download", "it downloads: `test_server_versions.py`"),
 )  # fmt: skip
 
@@ -222,6 +230,10 @@ def run_part(part: Part, place: Place, shell: Shell) -> None:
 def in_order(part: Part) -> list[Block]:
     """Return the blocks of a part that are run, in the order of its headings."""
     found = [block for block in blocks(part.page) if not any(each.is_of(block) for each in NOT_RUN)]
+    if part.only:
+        return [block for block in found if block.heading in part.headings and block.first.startswith(part.only)]
+    claimed = [each.only for each in (*ON_A_NODE, *ON_A_FLEET, *BY_HAND) if each.only and each.page == part.page]
+    found = [block for block in found if not any(block.first.startswith(first) for first in claimed)]
     return [block for heading in part.headings for block in found if block.heading == heading]
 
 
@@ -229,7 +241,7 @@ def in_order(part: Part) -> list[Block]:
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which the commands are typed, with what they name of this tree."""
     made = tmp_path_factory.mktemp("pages")
-    for name in ("examples", "worker.py"):
+    for name in ("examples", "worker.py", "deploy"):
         (made / name).symlink_to(ROOT / name)
     return made
 
@@ -247,6 +259,8 @@ def node(request: pytest.FixtureRequest, directory: Path) -> Iterator[Place]:
             "/etc/kubernetes/manifests": manifests, "/etc/syncpod/pods": manifests,
             "/var/lib/syncpod": environ["SYNCPOD_STATE_DIR"], "/root/": f"{directory}/",
             "~/.local/state/syncpod": environ["SYNCPOD_STATE_DIR"],
+            "prometheus --config": f"prometheus --web.listen-address=127.0.0.1:{free_port()} "
+            f"--storage.tsdb.path={directory}/prometheus --config",
         }  # fmt: skip
         yield Place(directory, environ, names)
 
@@ -292,13 +306,18 @@ def test_what_a_person_starts_in_terminals_prints_what_the_page_shows(
 ) -> None:
     monkeypatch.chdir(directory)
     environ = {"SYNCPOD_STATE_DIR": f"{tmp_path}/state", "SYNCPOD_LOG_DIR": f"{tmp_path}/pods", "SYNCPOD_NODE": "vm"}
-    port = free_port()
+    port, gate = free_port(), free_port()
     names = {
+        "0.0.0.0:7300": f"127.0.0.1:{gate}", "fleet.example.com:7300": f"fleet.example.com:{gate}",
         "127.0.0.1:7233": f"127.0.0.1:{port}", "server start-dev": f"server start-dev --headless --port {port}",
-        "/tmp/by-hand": f"{tmp_path}/state", "/tmp/simulated": f"{tmp_path}/simulated",
+        "/tmp/by-hand": f"{tmp_path}/state", "/tmp/simulated": f"{tmp_path}/simulated", "<name>": "vm",
     }  # fmt: skip
+    place = Place(tmp_path, environ, names)
     with Shell(environ) as shell:
-        run_part(part, Place(tmp_path, environ, names), shell)
+        for each in filter(None, (part.follows, part)):
+            run_part(each, place, shell)
+    for invitation in directory.glob("*.invitation"):  # of a fleet that is no more
+        invitation.unlink()
     assert remains({"SYNCPOD_STATE_DIR": str(tmp_path)}) == [], "nothing runs on"
 
 
