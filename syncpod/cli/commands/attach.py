@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncpod.cli.commands.exec import has_terminal, write_ours
+from syncpod.cli.commands.exec import has_terminal, lend
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
@@ -17,6 +16,7 @@ from syncpod.cli.reached_pod import reached_pod
 from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
+    from syncpod.cli.streams.remote_command import Write
     from syncpod.pod import Container as ContainerSpec
     from syncpod.pod import EphemeralContainer, Pod
 
@@ -62,7 +62,6 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
     Raises BadInput, and Failure if the runtime refuses or cannot be reached, or the stream breaks.
     """
     from syncpod.cli.machine.runtime_client import runtime_of, unanswered
-    from syncpod.cli.streams import terminal
     from syncpod.cli.streams.remote_command import stream
     from syncpod.cri.errors import CriError, TransportFault
 
@@ -81,17 +80,14 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
             raise unanswered(fault) from None
         except CriError as error:
             raise Failure(f'the runtime refuses to attach to container "{container.name}": {error.message}') from None
-        source = terminal.our_input() if stdin else -1
         if tty:
             remark("If you don't see a command prompt, try pressing enter.")
-        with terminal.raw(source) if tty else contextlib.nullcontext():
-            return await stream(
-                url,
-                stdin=terminal.read(source) if stdin else None,
-                sizes=_redrawing(terminal.sizes(source)) if tty else None,
-                write=write_ours,
-                tty=container.tty,
-            )
+
+        async def run(*, stdin: Any, write: Write, sizes: AsyncIterator[tuple[int, int]] | None) -> int:
+            redrawing = None if sizes is None else _redrawing(sizes)
+            return await stream(url, stdin=stdin, sizes=redrawing, write=write, tty=container.tty)
+
+        return await lend(run, stdin=stdin, tty=tty)
 
 
 def _spec_of(pod: Pod, raw_id: str) -> ContainerSpec | EphemeralContainer:

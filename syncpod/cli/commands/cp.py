@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -102,7 +102,6 @@ async def _copy(
     """Copy between this machine and a container of a pod. Raises Failure."""
     from syncpod.cli.machine.containers import chosen_container, running_instance
     from syncpod.cli.machine.runtime_client import runtime_of
-    from syncpod.cli.streams.tar_copy import Copying
 
     chosen = chosen_container(pod, container)
     instance = running_instance(pod, chosen)
@@ -111,11 +110,26 @@ async def _copy(
         async def run(command: Sequence[str], stdin: AsyncIterator[bytes] | None, write: Write) -> int:
             return await run_in(runtime, instance, chosen, command, stdin=stdin, write=write)
 
-        copying = Copying(run, chosen)
-        if source.pod:
-            await copying.out_of(source.path, Path(destination.path), retries=retries)
-        else:
-            await copying.into(Path(source.path), destination.path, preserve=preserve)
+        await copied(run, chosen, source, destination, preserve=preserve, retries=retries)
+
+
+async def copied(
+    run: Callable[..., Awaitable[int]],
+    container: str,
+    source: CopyLocation,
+    destination: CopyLocation,
+    *,
+    preserve: bool,
+    retries: int = 0,
+) -> None:
+    """Copy between this machine and a container, in which `run` runs commands. Raises Failure."""
+    from syncpod.cli.streams.tar_copy import Copying
+
+    copying = Copying(run, container)
+    if source.pod:
+        await copying.out_of(source.path, Path(destination.path), retries=retries)
+    else:
+        await copying.into(Path(source.path), destination.path, preserve=preserve)
 
 
 def _require(path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -59,7 +60,7 @@ def exec_(
         chosen = chosen_container(found, container)
         instance = running_instance(found, chosen)
         async with runtime_of(found) as runtime:
-            return await _lend(runtime, instance, chosen, command, stdin=stdin, tty=tty)
+            return await lend(partial(run_in, runtime, instance, chosen, command), stdin=stdin, tty=tty)
 
     raise typer.Exit(asyncio.run(run()))
 
@@ -72,19 +73,16 @@ def has_terminal(*, stdin: bool) -> bool:
     return False
 
 
-async def _lend(
-    runtime: CriClient, instance: ContainerInstance, container: str, command: Sequence[str], *, stdin: bool, tty: bool
-) -> int:
-    """Run a command with our own streams and terminal."""
+async def lend(run: Callable[..., Awaitable[int]], *, stdin: bool, tty: bool) -> int:
+    """Return what `run` returns, given our output as `write`, our input as `stdin`, our terminal's `sizes`, or None.
+
+    Meanwhile our terminal passes each key on. Raises BadInput if our input is closed.
+    """
     from syncpod.cli.streams import terminal
 
     source = terminal.our_input() if stdin else -1
     with terminal.raw(source) if tty else contextlib.nullcontext():
-        return await run_in(
-            runtime,
-            instance,
-            container,
-            command,
+        return await run(
             stdin=terminal.read(source) if stdin else None,
             write=write_ours,
             sizes=terminal.sizes(source) if tty else None,

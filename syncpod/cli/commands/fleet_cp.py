@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.commands.cp import NoPreserve, copy_location, require_one_here
+from syncpod.cli.commands.cp import NoPreserve, copied, copy_location, require_one_here
 from syncpod.cli.input.options import Container, Namespace, OfNode, StateDir
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ def cp(
     container needs `tar`.
     """
     from syncpod.cli.fleet_remote_commands import run_there
-    from syncpod.cli.streams.tar_copy import Copying
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import find_pod
 
@@ -49,10 +47,6 @@ def cp(
             words = ["exec", found.name, *flags, *(["--stdin"] if stdin is not None else []), "--", *command]
             return await run_there(client, found.node, words, stdin=stdin, write=write, state_dir=state_dir, typed="cp")
 
-        copying = Copying(run, container or found.name)
-        if ends[0].pod:
-            await copying.out_of(inside.path, Path(ends[1].path), retries=0)
-        else:
-            await copying.into(Path(ends[0].path), inside.path, preserve=not no_preserve)
+        await copied(run, container or found.name, *ends, preserve=not no_preserve)
 
     fleet.run(work, state_dir=state_dir)

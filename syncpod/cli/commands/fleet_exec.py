@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.commands.exec import Stdin, Tty, has_terminal, write_ours
+from syncpod.cli.commands.exec import Stdin, Tty, has_terminal, lend
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import Container, Namespace, OfNode, StateDir
 from syncpod.cli.streams import interrupts
@@ -17,7 +17,7 @@ from syncpod.cli.streams import interrupts
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.messages.fleet import FleetNodeView
+    from syncpod.cli.streams.remote_command import Write
 
 PodName = Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)]
 
@@ -81,32 +81,23 @@ def _reach(
     tty = tty and has_terminal(stdin=stdin)
     flags = [f"--namespace={namespace}", *([f"--container={container}"] if container else [])]
     flags += [flag for flag, is_given in (("--stdin", stdin), ("--tty", tty)) if is_given]
-    source = terminal.our_input() if stdin else -1
+    if stdin:
+        terminal.our_input()  # before a node is asked
 
     async def work(client: Client) -> int:
         found = await find_pod(client, [pod], namespace, node)
         asked = [verb, found.name, *flags, *rest]
+
         if verb == "attach" or tty:
-            return await _directly(found.node, asked, state_dir, source, tty=tty)
+            from syncpod.cli.fleet_endpoint import to_endpoint
+
+            async with to_endpoint(state_dir, found.node, "a terminal" if tty else f"`{verb}`") as way:
+                return await lend(partial(way.run, asked, term=os.environ.get("TERM", "")), stdin=stdin, tty=tty)
         from syncpod.cli.fleet_remote_commands import run_there
 
-        given = terminal.read(source) if stdin else None
-        return await run_there(client, found.node, asked, stdin=given, write=write_ours, state_dir=state_dir)
+        async def run(*, stdin: AsyncIterator[bytes] | None, write: Write, sizes: None) -> int:
+            return await run_there(client, found.node, asked, stdin=stdin, write=write, state_dir=state_dir)
+
+        return await lend(run, stdin=stdin, tty=False)
 
     raise typer.Exit(fleet.run(work, state_dir=state_dir))
-
-
-async def _directly(node: FleetNodeView, asked: Sequence[str], state_dir: str, source: int, *, tty: bool) -> int:
-    """Run a command over the node's endpoint, with our input if there is a `source`, and with our terminal."""
-    from syncpod.cli.fleet_endpoint import to_endpoint
-    from syncpod.cli.streams import terminal
-
-    async with to_endpoint(state_dir, node, "a terminal" if tty else f"`{asked[0]}`") as way:
-        with terminal.raw(source) if tty else contextlib.nullcontext():
-            return await way.run(
-                asked,
-                write=write_ours,
-                stdin=terminal.read(source) if source >= 0 else None,
-                sizes=terminal.sizes(source) if tty else None,
-                term=os.environ.get("TERM", ""),
-            )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syncpod.cli.commands.port_forward import required
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace, OfNode, StateDir
@@ -35,12 +36,8 @@ def port_forward(
     from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name
 
     kind_and_name([pod])
-    if not ports:
-        raise BadInput(f"name a port: syncpod fleet port-forward {pod} 8080:80")
-    wanted = [_ports(word) for word in ports]
-    addresses = [part for entry in address or ["localhost"] for part in entry.split(",") if part]
-    if not addresses:
-        raise BadInput("--address: name where to listen: localhost or an address, several with commas")
+    words, addresses = required(ports, address, f"fleet port-forward {pod}")
+    wanted = [_ports(word) for word in words]
 
     async def work(client: Client) -> None:
         from syncpod.cli.fleet_endpoint import to_endpoint

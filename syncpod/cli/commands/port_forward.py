@@ -41,11 +41,7 @@ def port_forward(
     import asyncio
 
     name = pod_name([pod])
-    if not ports:
-        raise BadInput(f"name a port: syncpod port-forward {name} 8080:80")
-    addresses = [part for entry in address or ["localhost"] for part in entry.split(",") if part]
-    if not addresses:
-        raise BadInput("--address: name where to listen: localhost or an address, several with commas")
+    words, addresses = required(ports, address, f"port-forward {name}")
 
     interrupts.enable()
     found = reached_pod(namespace, name)
@@ -55,7 +51,7 @@ def port_forward(
         from syncpod.cli.streams.forwarded_ports import Forwarder
         from syncpod.cli.streams.pod_ports import OurPodPorts
 
-        wanted = forwarded_ports(found, ports)
+        wanted = forwarded_ports(found, words)
         if found.status.phase != "Running":
             raise Failure(f'pod "{name}" does not run: its phase is {found.status.phase or "unknown"}')
         async with runtime_of(found) as runtime:
@@ -64,6 +60,16 @@ def port_forward(
             await Forwarder(pod_ports.carry).forward(addresses, wanted)
 
     asyncio.run(forward())
+
+
+def required(ports: list[str] | None, address: list[str] | None, command: str) -> tuple[list[str], list[str]]:
+    """Return the words of ports, and the addresses to listen at. Raises BadInput if there are none of either."""
+    if not ports:
+        raise BadInput(f"name a port: syncpod {command} 8080:80")
+    addresses = [part for entry in address or ["localhost"] for part in entry.split(",") if part]
+    if not addresses:
+        raise BadInput("--address: name where to listen: localhost or an address, several with commas")
+    return ports, addresses
 
 
 def forwarded_ports(pod: Pod, words: Sequence[str]) -> list[ForwardedPort]:
