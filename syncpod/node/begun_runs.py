@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -36,8 +37,12 @@ COPY: Final = "it is a copy of the start of another run"
 class BegunRuns:
     """The starts that this node has seen. May be used from any thread."""
 
-    def __init__(self, state_dir: Path) -> None:
-        """Read what earlier workers have noted. Raises OSError. A line that is damaged counts as none."""
+    def __init__(self, state_dir: Path, *, newest: int = sys.maxsize) -> None:
+        """Read what earlier workers have noted. Raises OSError.
+
+        A line that is damaged counts as none, and so does a number above `newest`, which no start can have: its
+        workflow, or a node whose dropped workflows have it, would begin nothing until the clock has reached it.
+        """
         self._path = state_dir / FILE_NAME
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
@@ -51,7 +56,7 @@ class BegunRuns:
         for line in text.splitlines():
             number, _, rest = line.partition(" ")
             run_id, _, workflow_id = rest.partition(" ")
-            if not _NUMBER.fullmatch(number):
+            if not _NUMBER.fullmatch(number) or int(number) > newest:
                 continue
             if not run_id:
                 self._floor = max(self._floor, int(number))

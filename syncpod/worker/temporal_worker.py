@@ -38,7 +38,7 @@ SPARE_WORKFLOWS = 100
 
 def make_worker(served: ServedByNode, client: Client, node: Node, agent: Agent, *, keys: Keys | None) -> Worker:
     """Return the Temporal worker of a node, not yet running. With `keys`, it takes only what is signed."""
-    begun = None if keys is None else BegunRuns(node.context.state_dir).refusal
+    begun = None if keys is None else BegunRuns(node.context.state_dir, newest=keys.number()).refusal
     return Worker(
         client if keys is None else verifying(client, keys),
         task_queue=served.task_queue(node.context.name),

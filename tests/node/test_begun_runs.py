@@ -84,3 +84,14 @@ def test_a_damaged_line_counts_as_none_and_the_others_count(tmp_path: Path, dama
     assert begun.refusal(WEB, "copy", 9) == COPY
     assert begun.refusal(WEB, "run", 9) == ""
     assert begun.refusal("pod/default/db", "next", 10) == ""
+
+
+@pytest.mark.parametrize("damaged", [f"95 run {WEB}\n", "95  \n"])
+def test_a_number_that_no_start_can_have_keeps_nothing_from_beginning(tmp_path: Path, damaged: str) -> None:
+    """One flipped bit can put a number centuries ahead: that pod, or any new one, never began any more."""
+    (tmp_path / FILE_NAME).write_text(f"{damaged}9 run pod/default/db\n")
+    begun = BegunRuns(tmp_path, newest=20)
+    assert begun.refusal(WEB, "run", 15) == ""
+    assert begun.refusal(WEB, "copy", 15) == COPY
+    assert begun.refusal("pod/default/db", "copy", 9) == COPY
+    assert begun.refusal("pod/default/new", "run", 21) == ""
