@@ -99,6 +99,9 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
     assert "1/1?    Orphan   0?" in syncpod("get", "pods", "alone").out, "marked: it is what it told last"
     orphans = syncpod("node").out.partition("Orphans:")[2].partition("Housekeeping:")[0]
     assert "default/alone" in orphans and "default/attended" not in orphans and "left: no worker serves this" in orphans
+    node = syncpod("describe", "node", environ["SYNCPOD_NODE"]).out
+    assert re.search(r"default +alone +Orphan +api +\d", node), node
+    assert re.search(r"default +attended +Running\? +api +\d", node), "its age is known here"
     everything = syncpod("events")
     assert everything.code == 0 and "Pod/attended (app)" in everything.out, "by the node's journal"
     assert "; the events of attended are those of its journal" in everything.err

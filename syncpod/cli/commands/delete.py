@@ -39,7 +39,6 @@ _UNSERVED_SECONDS: Final = 15.0
 """How long a worker of this machine's node may be missing until its pods are not waited for: one that is being started
 anew is there sooner."""
 _LOOK_SECONDS: Final = 1.0
-_BY_FORCE: Final = "--force ends the pod without its node"
 
 
 def delete(
@@ -303,12 +302,13 @@ def _noted(silent: Sequence[FetchedPod], how: _How) -> dict[tuple[str, str], str
     from syncpod.cli.temporal.pod_deletion import why_silent_pod_is_left
 
     why = {one.key: why_silent_pod_is_left(one) for one in silent}
-    ways = [way for way, is_open in (("Ctrl-C ends only this wait", how.wait), (_BY_FORCE, not how.force)) if is_open]
     away = {why[one.key] for one in silent if not one.lives and not one.stuck}
     for reason in dict.fromkeys(why.values()):
         of_it = [one.pod.metadata.name for one in silent if why[one.key] == reason]
         which = f"pod {of_it[0]}" if len(of_it) == 1 else f"{len(of_it)} pods"
-        more = "".join(f"; {way}" for way in ways) if reason in away else ""
+        by_force = f"--force ends {'the pod without its node' if len(of_it) == 1 else 'them without it'}"
+        ways = [(how.wait, "Ctrl-C ends only this wait"), (not how.force, by_force)]
+        more = "".join(f"; {way}" for is_open, way in ways if is_open) if reason in away else ""
         remark(f"Note: {which}: {reason}{more}")
     return why
 

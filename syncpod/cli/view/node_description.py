@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
-from syncpod.api.views.durations import age, moment_text, short_duration
+from syncpod.api.views.durations import age, moment_text, read_moment, short_duration
 from syncpod.api.views.layout import NONE, mapping, pairs
 from syncpod.api.views.text import align
 from syncpod.cli.fetched import FetchedNode, FetchedPod
 from syncpod.journal.records import EventRecord
 from syncpod.messages.node import NodeView
 from syncpod.node.loop_stalls import LoopStall
+from syncpod.node.orphan_mark import STATUS, why_orphaned
 
 
 def describe(
@@ -105,11 +106,15 @@ def _pods(view: NodeView, pods: Sequence[FetchedPod], now: datetime) -> list[str
     sources = {(each.namespace, each.name): each.source for each in view.desired}
     rows = [("Namespace", "Name", "Phase", "Source", "Age")]
     for each in pods:
-        meta, phase = each.pod.metadata, each.pod.status.phase or "Pending"
+        meta, phase = each.pod.metadata, str(each.pod.status.phase or "Pending")
         source = sources.get((meta.namespace, meta.name), "api")
-        # If a pod did not answer, only the start of its workflow's present run is known.
-        told = (phase, source, age(meta.creation_timestamp, now)) if each.current else (f"{phase}?", source, "?")
-        rows.append((meta.namespace, meta.name, *told))
+        lived = age(meta.creation_timestamp, now)
+        if why_orphaned(each.wire):
+            phase = STATUS
+        elif not each.current:  # of its age, only the start of its workflow's present run may be known
+            created = read_moment(each.recorded.created)
+            phase, lived = f"{phase}?", "?" if created is None else age(created, now)
+        rows.append((meta.namespace, meta.name, phase, source, lived))
     return _table(f"Pods ({len(pods)} in total)", rows)
 
 
