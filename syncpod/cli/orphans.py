@@ -5,34 +5,62 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from syncpod.api.views.text import printable
 from syncpod.cli.console import program, remark
 from syncpod.cli.failure import BadInput
 from syncpod.node.orphan_mark import why_orphaned
 
+_NAMED: Final = 5
+"""The most pods that are named in one note, or in one command."""
+
 
 def note_orphans(pods: Iterable[Mapping[str, Any]]) -> None:
-    """Print a note for each of these printed pods that has no workflow."""
-    for pod in pods:
-        if why_orphaned(pod):
-            remark(f"Note: pod {printable(str(pod['metadata']['name']))} {without_workflow(pod)}")
+    """Print a note about these printed pods, if one has no workflow; one note for several of one kind."""
+    found = [pod for pod in pods if why_orphaned(pod)]
+    for of_directory in (False, True):
+        alike = [pod for pod in found if _is_of_directory(pod["metadata"]) is of_directory]
+        if len(alike) == 1:
+            remark(f"Note: pod {printable(str(alike[0]['metadata']['name']))} {without_workflow(alike[0])}")
+        elif alike:
+            remark(f"Note: {printable(_several(alike, of_directory=of_directory))}")
+
+
+def _several(pods: Sequence[Mapping[str, Any]], *, of_directory: bool) -> str:
+    """Return the sentence about several such pods, which are all, or none, of the node's directory."""
+    names = sorted({str(pod["metadata"]["name"]) for pod in pods})
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    which = f"{len(pods)} pods run without a workflow ({', '.join(names[:_NAMED])}{more})"
+    if of_directory:
+        return (
+            f"{which}: their manifests are in the node's directory, so the node gives them one again by itself, within "
+            "a minute, and restarts nothing"
+        )
+    adopt, prune = (way_for(command, pods) for command in ("adopt", "prune"))
+    return f"{which}, so nothing is decided for them: {adopt} gives them one and restarts nothing, {prune} ends them"
+
+
+def way_for(command: str, pods: Sequence[Mapping[str, Any]]) -> str:
+    """Return the command, ``adopt`` or ``prune``, as it is typed for these printed pods: by name if they are few."""
+    keys = sorted({(str(pod["metadata"].get("namespace") or "default"), str(pod["metadata"]["name"])) for pod in pods})
+    namespaces = {namespace for namespace, _ in keys}
+    is_named = len(namespaces) == 1 and len(keys) <= _NAMED
+    flag = f" -n {keys[0][0]}" if len(namespaces) == 1 and (keys[0][0] != "default" or not is_named) else ""
+    which = " ".join(name for _, name in keys) if is_named else "--all"
+    return f"`{shlex.quote(program())} {command}{flag} {which}`"
 
 
 def without_workflow(pod: Mapping[str, Any]) -> str:
     """Return the sentence about such a pod, as it is printed, that follows its name."""
-    metadata = pod["metadata"]
-    namespace, name = str(metadata.get("namespace") or "default"), str(metadata["name"])
-    us, flag = shlex.quote(program()), "" if namespace == "default" else f" -n {namespace}"
-    if _is_of_directory(metadata):
+    if _is_of_directory(pod["metadata"]):
         return printable(
             "runs without a workflow: its manifest is in the node's directory, so the node gives it one again by "
-            f"itself, within a minute, and restarts nothing (`{us} explain{flag} {name}`)"
+            f"itself, within a minute, and restarts nothing ({way_for('explain', [pod])})"
         )
     return printable(
-        f"runs without a workflow, so nothing is decided for it: `{us} adopt{flag} {name}` gives it one and restarts "
-        f"nothing, `{us} prune{flag} {name}` ends it"
+        f"runs without a workflow, so nothing is decided for it: {way_for('adopt', [pod])} gives it one and restarts "
+        f"nothing, {way_for('prune', [pod])} ends it"
     )
 
 

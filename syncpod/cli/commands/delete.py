@@ -201,6 +201,7 @@ async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _Ho
     """
     import asyncio
 
+    from syncpod.cli.orphans import orphan_of
     from syncpod.cli.several import together
     from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pods import not_found, read_pod, read_pods
@@ -233,8 +234,9 @@ async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _Ho
         ending, said = await _answering(client, ending, how)
         if how.wait:
             await _until_gone(client, ending, how.patience, said)
-    if not how.ignore_not_found:
-        refused += [not_found(name, namespace) for namespace, name in missing]
+    if how.ignore_not_found:  # one that runs without a workflow is there
+        missing = [pod for pod in missing if await asyncio.to_thread(orphan_of, *pod) is not None]
+    refused += [not_found(name, namespace) for namespace, name in missing]
     if refused:
         raise together(refused, done=len(refused) < len(pods))
 

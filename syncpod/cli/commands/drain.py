@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from syncpod.api.label_selector import Selector
+from syncpod.api.views.text import printable
 from syncpod.cli.commands.cordon import NodeNames, set_schedulable
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import node_names, read_dry_run, read_selector, read_timeout
 from syncpod.cli.input.options import DryRun, GracePeriod, Timeout
+from syncpod.cli.orphans import orphan_of, way_for
+from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -48,8 +51,9 @@ def drain(
 ) -> None:
     """Drain nodes: cordon them, and end their pods.
 
-    Pods from a node's manifest directory stay, and are listed: static pods end when their files are removed. As with
-    kubectl, no pod of a node is ended if one of them must not be.
+    Pods from a node's manifest directory stay, and are listed: static pods end when their files are removed. A pod that
+    runs without a workflow cannot be ended so: `syncpod prune` ends it first. As with kubectl, no pod of a node is
+    ended if one of them must not be.
     """
     from syncpod.cli.temporal import session
 
@@ -130,8 +134,9 @@ async def _drain(client: Client, name: str, how: _How) -> None:
     # Only now: the labels of a pod that does not answer may be incomplete.
     chosen = [one for one in there if how.conditions.matches(one.pod.metadata.labels)]
     static = [one for one in chosen if _is_static(one)]
-    pods = [one for one in chosen if not _is_static(one)]
-    _refuse(name, pods, how)
+    orphans = [one for one in chosen if why_orphaned(one.wire) and not _is_static(one)]
+    pods = [one for one in chosen if one not in orphans and not _is_static(one)]
+    _refuse(name, pods, orphans, how)
     if static:
         remark(f"Static pods stay: {_names(static)} (they end when their manifests are removed)")
     unmanaged = [one for one in pods if not _has_ended(one)]
@@ -141,8 +146,11 @@ async def _drain(client: Client, name: str, how: _How) -> None:
     say(f"node/{name} drained{how.mark}")
 
 
-def _refuse(name: str, pods: Sequence[FetchedPod], how: _How) -> None:
-    """Raise Failure for pods that must not be ended (kubectl's pkg/drain/filters.go, v1.36), before any is."""
+def _refuse(name: str, pods: Sequence[FetchedPod], orphans: Sequence[FetchedPod], how: _How) -> None:
+    """Raise Failure for pods that must not be ended (kubectl's pkg/drain/filters.go, v1.36), before any is.
+
+    It also raises for `orphans`, which run without a workflow: nothing would heed the deletion, and they would run on.
+    """
     live = [one for one in pods if not _has_ended(one)]
     reasons = []
     if live and not how.force:
@@ -152,8 +160,18 @@ def _refuse(name: str, pods: Sequence[FetchedPod], how: _How) -> None:
         reasons.append(
             f"cannot delete Pods with local storage (use --delete-emptydir-data to override): {_names(with_data)}"
         )
+    if orphans:
+        reasons.append(_left_running([one.wire for one in orphans]))
     if reasons:
         raise Failure("\n".join([f'unable to drain node "{name}"{how.cordoned}:', *reasons]))
+
+
+def _left_running(orphans: Sequence[Mapping[str, Any]]) -> str:
+    """Say that these printed pods run without a workflow, and what ends them."""
+    names = sorted({str(one["metadata"]["name"]) for one in orphans})
+    which = f"pod {names[0]} runs" if len(names) == 1 else f"pods {', '.join(names)} run"
+    end = f"drain cannot end {'it' if len(names) == 1 else 'them'}: {way_for('prune', orphans)}"
+    return printable(f"{which} without a workflow, so {end}")
 
 
 async def _end(client: Client, pods: Sequence[FetchedPod], how: _How) -> None:
@@ -170,6 +188,8 @@ async def _end(client: Client, pods: Sequence[FetchedPod], how: _How) -> None:
             return
         if await request_deletion(client, namespace, name, how.grace) is not None:
             await until_gone(client, namespace, name, one.pod.metadata.uid)
+        elif (orphan := await asyncio.to_thread(orphan_of, namespace, name)) is not None:
+            raise Failure(_left_running([orphan]))  # somebody has ended its workflow since the list
         say(f"pod/{name} evicted")
         remark_on_source(one)
 
