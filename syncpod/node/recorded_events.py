@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from syncpod.node.snapshot_names import NODE_SNAPSHOT_NAME
+
+START_FIELDS: Final = ("unschedulable", "cordoned_by", "events", "status")
+"""The fields of a node's state that outlive its workflow, if somebody has ended that."""
 
 
 class NodeEvent(NamedTuple):
@@ -35,6 +38,15 @@ def recorded_cordon(state_dir: Path) -> str | None:
     """Return who had cordoned the node when its record was written, "" if that is not known; None = nobody. Blocks."""
     snapshot = _snapshot(state_dir)
     return str(snapshot.get("cordoned_by", "")) if snapshot.get("unschedulable") is True else None
+
+
+def recorded_start(state_dir: Path, node: str) -> dict[str, Any]:
+    """Return what a node's new workflow is to know of the one that has ended: its cordon, its events, its status.
+
+    Empty if there is no record of this node. Blocks.
+    """
+    snapshot = _snapshot(state_dir)
+    return {key: snapshot[key] for key in START_FIELDS if key in snapshot} if snapshot.get("name") == node else {}
 
 
 def _snapshot(state_dir: Path) -> dict[str, Any]:

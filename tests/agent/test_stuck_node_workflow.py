@@ -9,6 +9,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from activities.registry import node_steps
 from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.identity import pod_workflow_id
-from syncpod.messages.node import NodeView, RecallPods, node_workflow_id
+from syncpod.messages.node import NodeStatus, NodeView, RecallPods, node_workflow_id
+from syncpod.node.recorded_events import recorded_cordon, recorded_start
 from syncpod.node.snapshot_names import NODE_SNAPSHOT_NAME
 from syncpod.temporal.plugin import syncpod_plugin
 from syncpod.temporal.pod_orders import PodOrders
@@ -217,3 +219,53 @@ async def test_another_workflow_under_the_id_of_a_nodes_is_ended(client: Client,
     assert (await own.describe()).task_queue == f"node/{name}"
     assert await signals.end_another() == ""
     await own.terminate()
+
+
+async def test_a_nodes_workflow_that_somebody_has_terminated_begins_again_with_its_cordon_and_its_events(
+    healer: Healer,
+) -> None:
+    """The worker has not started again: no event says so."""
+    client, name = healer.client, healer.context.name
+
+    async def require() -> None:
+        pass
+
+    record = partial(recorded_start, healer.context.state_dir, name)
+    signals = NodeSignals(client, name, require, lambda: False, record)
+    status = NodeStatus(boot=3, identity=f"node/{name}/3", has_cluster_dns=True)
+    async with worker(healer):
+        await signals.node_status(status)
+        handle = client.get_workflow_handle(node_workflow_id(name))
+        first = (await handle.describe()).run_id
+        await handle.execute_update("cordon", {"by": "alice"})
+
+        async def is_recorded() -> bool:
+            await healer.published_pods.flush()
+            return recorded_cordon(healer.context.state_dir) == "alice"
+
+        await until_asked(is_recorded)
+        await handle.terminate(reason="try it")
+        await signals.node_status(status)
+        view = NodeView.model_validate(await handle.query("node", result_type=dict))
+        assert (await handle.describe()).run_id != first
+        await handle.terminate()
+    assert (view.unschedulable, view.boot) == (True, 3)
+    assert [each.reason for each in view.events].count("Starting") == 1, view.events
+    assert any("by alice" in each.message for each in view.events)
+    told = next(each.message for each in view.events if each.reason == "WorkflowEnded")
+    assert told.startswith("Its workflow was terminated at "), told
+    assert told.endswith(": try it; its worker has begun it again; it stays cordoned"), told
+
+
+async def test_a_record_that_no_worker_of_this_version_has_written_keeps_no_node_from_beginning_again(
+    healer: Healer,
+) -> None:
+    client, name = healer.client, healer.context.name
+    given = {"node": name, "ended": "its workflow was terminated", "events": 7, "status": [], "unschedulable": True}
+    async with worker(healer):
+        handle = await client.start_workflow(
+            "NodeWorkflow", given, id=node_workflow_id(name), task_queue=healer.node.queue
+        )
+        view = NodeView.model_validate(await handle.query("node", result_type=dict))
+        await handle.terminate()
+    assert (view.unschedulable, [each.reason for each in view.events]) == (True, ["WorkflowEnded"])

@@ -10,13 +10,26 @@ import signal
 import sys
 
 import pytest
+from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.common import RawValue
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from syncpod.cli.temporal.liveness import lives
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW
+from tests.agent.waiting import until_asked
 from tests.cli.conftest import Command, silent_node
 from tests.cli.manifests import fresh_name
+
+
+@workflow.defn(name="Nothing")
+class Nothing:
+    """Lets a worker poll a task queue."""
+
+    @workflow.run
+    async def run(self) -> None:
+        """Do nothing."""
 
 
 async def test_watching_nodes_prints_a_line_for_each_change(client: Client) -> None:
@@ -81,3 +94,25 @@ async def test_a_memo_that_no_node_has_written_counts_as_none(syncpod: Command, 
         await written.terminate()
     assert (listed.code, "Traceback" in listed.err) == (0, False)
     assert f"{name} NotReady" in " ".join(listed.out.split())
+
+
+async def test_a_node_whose_workflow_was_terminated_is_not_said_to_have_never_been(
+    syncpod: Command, client: Client
+) -> None:
+    """A node that refuses its cancellation names that command; the workflow begins again half a minute later."""
+    name = f"n-{fresh_name()}"
+    queue = f"node/{name}"
+    workflow_id = f"node/{name}"
+    await client.start_workflow(NODE_WORKFLOW, id=workflow_id, task_queue=queue)
+    await client.get_workflow_handle(workflow_id).terminate(reason="no use")
+    away = await syncpod("describe", "node", name)
+    assert f'nodes "{name}" not found (its workflow was terminated at ' in away.err, away
+    assert ": no use; no worker serves the node: `syncpod up` there starts both again)" in away.err, away
+    async with Worker(client, task_queue=queue, workflows=[Nothing], workflow_runner=UnsandboxedWorkflowRunner()):
+        await until_asked(lambda: lives(client, name))
+        shown = [await syncpod(*verb, name) for verb in (("get", "node"), ("describe", "node"), ("cordon",))]
+        shown += [await syncpod("get", "nodes"), await syncpod("describe", "nodes")]
+    for each in shown:
+        assert ": no use; its worker starts it again within half a minute" in each.err, each
+        assert "No resources found" not in each.err, each
+    assert [each.code for each in shown] == [1, 1, 1, 0, 0]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -278,10 +279,22 @@ def _begun(start: Any, workflow_id: str, now: datetime, decisions: int) -> tuple
         state = NodeState(since=now, max_events=limit if isinstance(limit, int) else 0)
         state.name = start["node"] if isinstance(start.get("node"), str) else ""
         state.unschedulable = start.get("unschedulable") is True
+        if isinstance(ended := start.get("ended"), str):
+            state = _after_another(state, start, ended, now)
     if workflow_id != node_workflow_id(state.name):
         return NodeState(), f"node: must be the one of the workflow id {workflow_id}, is {state.name!r}"
     state.decision_version = decisions
     return state, ""
+
+
+def _after_another(state: NodeState, start: dict[str, Any], ended: str, now: datetime) -> NodeState:
+    """Return the state of a run that begins since somebody has ended the node's last one, by the agent's record."""
+    known = {name: start[name] for name in ("cordoned_by", "events", "status") if name in start}
+    with suppress(ValueError):  # of a version that writes it otherwise: the agent reports its status again
+        state = NodeState.model_validate({**state.model_dump(exclude_defaults=True), **known})
+    kept = "; it stays cordoned" if state.unschedulable else ""
+    state.event(now, "Warning", "WorkflowEnded", f"{ended[:1].upper()}{ended[1:]}; its worker has begun it again{kept}")
+    return state
 
 
 def recorded() -> NodeSummary | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from temporalio.client import Client, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
@@ -22,6 +23,7 @@ from syncpod.messages.node import (
 )
 from syncpod.temporal.node_start import node_start_arguments
 from syncpod.temporal.pod_start import ENDED
+from syncpod.temporal.run_history import how_ended
 
 _RPC: Final = timedelta(seconds=5)
 
@@ -30,12 +32,19 @@ class NodeSignals:
     """Sends signals. Each method raises RPCError if the server did not accept it; the caller retries."""
 
     def __init__(
-        self, client: Client, node: str, require: Callable[[], Awaitable[None]], has_attributes: Callable[[], bool]
+        self,
+        client: Client,
+        node: str,
+        require: Callable[[], Awaitable[None]],
+        has_attributes: Callable[[], bool],
+        recorded: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         """Signal the workflow of `node`. `require` raises RPCError if the server is not the node's.
 
-        `has_attributes`: whether the namespace has our search attributes.
+        `has_attributes`: whether the namespace has our search attributes. `recorded` returns, and may block, the part
+        of the node's own record that a workflow gets which begins after another one has ended.
         """
+        self._recorded = recorded
         self._has_attributes = has_attributes
         self._client = client
         self._node = node
@@ -97,9 +106,19 @@ class NodeSignals:
 
     async def _send(self, name: str, payload: Message) -> None:
         await self._require()
+        handle = self._client.get_workflow_handle(node_workflow_id(self._node))
+        try:
+            await handle.signal(name, payload, rpc_timeout=_RPC)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+        else:
+            return
+        ended = await how_ended(self._client, handle.id, timeout=_RPC)
+        before = {} if ended is None else {"ended": ended.sentence, **await asyncio.to_thread(self._recorded)}
         await self._client.start_workflow(
             NODE_WORKFLOW,
-            {"node": self._node},
+            {"node": self._node, **before},
             start_signal=name,
             start_signal_args=[payload],
             rpc_timeout=_RPC,

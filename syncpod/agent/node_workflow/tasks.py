@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,7 @@ from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
 from syncpod.messages.identity import node_task_queue
 from syncpod.messages.node import FILE_SOURCE, NodeStatus, NodeView, node_workflow_id
+from syncpod.node.recorded_events import recorded_start
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,13 @@ def add_node_workflow_tasks(
     `version` returns the present name and version of the runtime.
     """
     task_queue = node_task_queue(context.name)
-    signals = NodeSignals(client, context.name, agent.own_server.require, agent.has_search_attributes)
+    signals = NodeSignals(
+        client,
+        context.name,
+        agent.own_server.require,
+        agent.has_search_attributes,
+        partial(recorded_start, context.state_dir, context.name),
+    )
     workflows = PodWorkflows(client, task_queue)
 
     sources: dict[str, Callable[[], bool]] = {}

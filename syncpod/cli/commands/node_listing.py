@@ -40,8 +40,8 @@ def get_nodes(names: Sequence[str], output: str, labels: LabelColumns, *, header
             print_documents([document(one) for one in found], output, single=len(names) == 1, headers=headers)
             return missing
         printer.print_changes(found)
-        if not found and not names:
-            remark("No resources found")
+        if not names:
+            await _note_absent(client, found)
         while watch and not missing:
             await asyncio.sleep(_WATCH_SECONDS)
             found, _ = await _find(client, names)
@@ -96,6 +96,8 @@ def describe_nodes(names: Sequence[str]) -> None:
         from syncpod.cli.view.node_description import describe
 
         found, missing = await _find(client, names)
+        if not names:
+            await _note_absent(client, found)
         nodes = {one.name for one in found}
         pods = await list_pods(client, None, Selector(()), nodes=nodes) if found else []
         if found:  # what runs on this machine's node without a workflow is there too
@@ -110,8 +112,6 @@ def describe_nodes(names: Sequence[str]) -> None:
     if described:
         lines = "\n\n\n".join("\n".join(lines) for lines in described).split("\n")
         say("\n".join(printable(line.expandtabs()) for line in lines))
-    elif not names:
-        remark("No resources found")
     if missing:
         raise Failure("\n".join(missing))
 
@@ -130,15 +130,26 @@ def _node_of(fetched: FetchedPod) -> str:
     return fetched.pod.spec.node_name
 
 
+async def _note_absent(client: Client, found: Sequence[FetchedNode]) -> None:
+    """Say which nodes are missing from a list of all, since their workflows have ended; or that there is none."""
+    from syncpod.cli.temporal.nodes import notes_of_ended
+
+    notes = await notes_of_ended(client, [one.name for one in found])
+    for note in notes:
+        remark(f"Note: {note}")
+    if not found and not notes:
+        remark("No resources found")
+
+
 async def _find(client: Client, names: Sequence[str]) -> tuple[list[FetchedNode], list[str]]:
     """Return the nodes, and a message for each that does not exist."""
-    from syncpod.cli.temporal.nodes import another_in_its_place, list_nodes, read_node
+    from syncpod.cli.temporal.nodes import list_nodes, read_node, why_absent
 
     if not names:
         return await list_nodes(client), []
     found = {name: await read_node(client, name) for name in names}
     missing = []
     for name in (name for name, fetched in found.items() if fetched is None):
-        why = await another_in_its_place(client, name)
+        why = await why_absent(client, name)
         missing.append(f'nodes "{name}" not found{why and f" ({why})"}')
     return [fetched for fetched in found.values() if fetched is not None], missing

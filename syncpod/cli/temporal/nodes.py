@@ -7,7 +7,7 @@ workflow's memory. Mirrors pkg/controller/nodelifecycle, v1.36: a dead worker's 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -18,13 +18,17 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedNode
-from syncpod.cli.temporal.liveness import Life, lives_of
+from syncpod.cli.temporal.liveness import Life, lives, lives_of
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, NodeView, node_workflow_id
 from syncpod.temporal.pod_start import ENDED
+from syncpod.temporal.run_history import how_ended
 
 _ANSWER: Final = timedelta(seconds=10)
 """How long a live worker has for its node's answer: it may have much to do."""
 _RPC: Final = timedelta(seconds=5)
+_BEGINS_AGAIN: Final = "its worker starts it again within half a minute"
+_ENDED_AT_MOST: Final = 100
+"""Runs of nodes that have ended which are looked at: anybody can end any number of them."""
 _UNREADABLE: Final = (ValidationError, KeyError, RuntimeError)
 """The exceptions of the SDK and pydantic for a memo or an answer that nobody of ours has made: anybody can write
 one."""
@@ -58,12 +62,38 @@ async def require_node(client: Client, name: str) -> FetchedNode:
     """Return one node. Raises Failure if it does not exist."""
     fetched = await read_node(client, name)
     if fetched is None:
-        why = await another_in_its_place(client, name)
+        why = await why_absent(client, name)
         raise Failure(f'nodes "{name}" not found ({why or "a node appears when its worker first runs"})')
     return fetched
 
 
-async def another_in_its_place(client: Client, name: str) -> str:
+async def why_absent(client: Client, name: str) -> str:
+    """Return a clause that says why a node has no workflow, and what brings it back; "" if it never had one."""
+    if another := await _another_in_its_place(client, name):
+        return another
+    ended = await how_ended(client, node_workflow_id(name), timeout=_RPC)
+    if ended is None:
+        return ""
+    if await lives(client, name):
+        return f"{ended.sentence}; {_BEGINS_AGAIN}"
+    return f"{ended.sentence}; no worker serves the node: `syncpod up` there starts both again"
+
+
+async def notes_of_ended(client: Client, listed: Iterable[str]) -> list[str]:
+    """Return a sentence for each node that is not listed, since its workflow has ended, although its worker lives."""
+    states = ", ".join(f"'{state}'" for state in ("Terminated", "Failed", "Completed", "Canceled", "TimedOut"))
+    query = f"WorkflowType = '{NODE_WORKFLOW}' AND WorkflowId STARTS_WITH 'node/' AND ExecutionStatus IN ({states})"
+    found = {_name(each) async for each in client.list_workflows(query, limit=_ENDED_AT_MOST, rpc_timeout=_RPC)}
+    alive = [name for name, life in (await lives_of(client, found - {*listed})).items() if life.lives]
+    ends = [await how_ended(client, node_workflow_id(name), timeout=_RPC) for name in alive]
+    return [
+        f"node {name}: {end.sentence}; {_BEGINS_AGAIN}"
+        for name, end in zip(alive, ends, strict=True)
+        if end is not None
+    ]
+
+
+async def _another_in_its_place(client: Client, name: str) -> str:
     """Return a clause about a workflow that has a node's id and is not a node's; "" if there is none."""
     handle = client.get_workflow_handle(node_workflow_id(name))
     try:
