@@ -28,7 +28,7 @@ from activities.node.ownership import anothers, is_ours
 from activities.pods.removal import remove_remains, stop_and_remove
 from activities.pods.stopping import stop_sandbox
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt
-from syncpod.messages import ObservedPod
+from syncpod.messages import KillCause, ObservedPod
 from syncpod.messages.identity import EndedLife, PodRef
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import KillPod, Outcome, StepInput
@@ -120,7 +120,8 @@ class Collector:
         if removed.outcome == Outcome.STOPPING and is_over:
             # It has come to life since the kill: the runtime has carried out the start of a worker that died.
             grace = (record.pod.spec.termination_grace_period_seconds or 0) if record is not None else 0
-            removed = await stop_and_remove(attempt, KillPod(ref=ref, grace_seconds=grace, message=_OVER, final=True))
+            kill = KillPod(ref=ref, grace_seconds=grace, message=_OVER, final=True)
+            removed = await stop_and_remove(attempt, kill, KillCause.DELETED)
         self._node.agent.listing_returned(await attempt.read())
         return removed.outcome == Outcome.DONE
 

@@ -20,7 +20,7 @@ from activities.pods.removal import stop_and_remove
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt
 from syncpod.cri.errors import NotFound
 from syncpod.cri.port import ContainerSummary
-from syncpod.messages import ObservedContainer, ObservedPod
+from syncpod.messages import KillCause, ObservedContainer, ObservedPod
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import KillPod, KillTarget, Outcome, StepInput, StepResult
 from syncpod.node.inventory import Nameless, take_inventory
@@ -72,7 +72,7 @@ class OrphanKiller:
             targets = _targets(view.containers, record, grace_seconds)
             request = KillPod(ref=ref, targets=targets, grace_seconds=grace_seconds, message=why, final=True)
             try:
-                removed = await stop_and_remove(attempt, request)
+                removed = await stop_and_remove(attempt, request, KillCause.ORPHAN)
             except Interrupted:
                 return Ended(done=False)
             except (PodFault, NotYet) as obstacle:

@@ -9,6 +9,7 @@ from activities.node.ownership import anothers
 from activities.pods.removal import stop_and_remove
 from activities.step_attempt import NotYet, StepAttempt, warning
 from syncpod.cri.port import SandboxSummary
+from syncpod.messages import KillCause
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import KillPod, Outcome
 from syncpod.node.tombstones import record_of_ended_life, tombstone_at
@@ -56,7 +57,8 @@ async def end_earlier_lives(attempt: StepAttempt, listed: Sequence[SandboxSummar
         attempt.doing = f"ends the pod {uid}, an earlier life of this name without a workflow"
         elder = PodRef(namespace=ref.namespace, name=ref.name, uid=uid)
         why = f"an earlier life of {ref.namespace}/{ref.name}, whose workflow is gone"
-        await _end(attempt, elder, KillPod(ref=elder, grace_seconds=grace_seconds, message=why))
+        kill = KillPod(ref=elder, grace_seconds=grace_seconds, message=why)
+        await _end(attempt, elder, kill, KillCause.EARLIER_LIFE)
         attempt.events.append(warning("EarlierLifeEnded", f"Killed and removed the pod {uid}: {why}."))
     if any((_uid(each), _incarnation(each)) == (ref.uid, ref.incarnation) for each in listed):
         return ""
@@ -80,7 +82,8 @@ async def remove_what_was_left(attempt: StepAttempt, *, grace_seconds: int) -> N
     attempt.doing = "removes what the pod's last life has left"
     meta = record.pod.metadata
     elder = PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=record.incarnation)
-    await _end(attempt, elder, KillPod(ref=elder, grace_seconds=grace_seconds, message="its life is over"))
+    kill = KillPod(ref=elder, grace_seconds=grace_seconds, message="its life is over")
+    await _end(attempt, elder, kill, KillCause.DELETED)
 
 
 def _left_to_the_node(node: NodeContext, listed: Iterable[SandboxSummary]) -> set[str]:
@@ -89,11 +92,11 @@ def _left_to_the_node(node: NodeContext, listed: Iterable[SandboxSummary]) -> se
     return {_uid(each) for each in listed if tombstone_at(node, _uid(each), _incarnation(each)) is not None} - alive
 
 
-async def _end(attempt: StepAttempt, elder: PodRef, kill: KillPod) -> None:
-    """Kill and remove an earlier life. Raises NotYet if something of it is alive again."""
+async def _end(attempt: StepAttempt, elder: PodRef, kill: KillPod, cause: KillCause) -> None:
+    """Kill and remove an earlier life, for a `cause`. Raises NotYet if something of it is alive again."""
     ref, attempt.ref = attempt.ref, elder  # the same StepAttempt is used, so that a request to let go reaches it
     try:
-        removed = await stop_and_remove(attempt, kill)
+        removed = await stop_and_remove(attempt, kill, cause)
     finally:
         attempt.ref = ref
     if removed.outcome == Outcome.STOPPING:

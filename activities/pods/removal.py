@@ -14,7 +14,7 @@ from activities.pods.admission import forget
 from activities.pods.stopping import stop_pod, stop_sandboxes
 from activities.step_attempt import NotYet, StepAttempt
 from syncpod.kernel.cgroupfs import CgroupBusy
-from syncpod.messages import ObservedPod
+from syncpod.messages import KillCause, ObservedPod
 from syncpod.messages.steps import KillPod, Outcome, StepResult
 from syncpod.node.cgroups import kill_pod_cgroup, remove_pod_cgroup
 from syncpod.node.directories import remove_pod_directories
@@ -40,9 +40,15 @@ async def leave_tombstone(attempt: StepAttempt) -> bool:
     return True
 
 
-async def stop_and_remove(attempt: StepAttempt, kill: KillPod) -> StepResult:
-    """Stop a pod that no workflow ends, and remove its remains. Raises what `stop_pod` and `remove_remains` raise."""
-    await stop_pod(attempt, kill)
+async def stop_and_remove(attempt: StepAttempt, kill: KillPod, cause: KillCause) -> StepResult:
+    """Stop a pod that no workflow ends, and remove its remains. Raises what `stop_pod` and `remove_remains` raise.
+
+    The node's journal gets the message of the kill and its `cause` as those of the ends of all that was alive.
+    """
+    alive = {each.id for each in (await attempt.read()).containers if each.state != "exited"}
+    stopped = (await stop_pod(attempt, kill)).status
+    killed = [each for each in stopped.containers if each.id in alive]
+    await keep_log_ends(attempt, killed, why=kill.message, cause=cause)
     return await remove_remains(attempt)
 
 

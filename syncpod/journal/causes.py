@@ -83,6 +83,8 @@ _BY: Final[Mapping[str, str]] = {
     KillCause.EVICTED: "the node: eviction",
     KillCause.DEADLINE: "the pod's deadline",
     KillCause.FINISHED: "the end of the pod",
+    KillCause.EARLIER_LIFE: "the node: an earlier life",
+    KillCause.ORPHAN: "the node: it had no workflow",
 }
 """Who decided a kill; any other was decided by the node."""
 
@@ -94,6 +96,7 @@ _WORDS: Final[Mapping[str, str]] = {
     KillCause.UPDATE: "its definition was changed",
     KillCause.RESIZE: "a resize needs a restart",
     KillCause.DELETED: "the pod was deleted",
+    KillCause.EARLIER_LIFE: "an apply began a new life of this name after this one's workflow was ended",
 }
 """The words for a kill; for any other cause, the recorded one."""
 

@@ -39,6 +39,10 @@ class KillCause(StrEnum):
     """The pod has failed as a whole in another way, such as at its limit of restarts."""
     FINISHED = "finished"
     """No container of the pod is left to run."""
+    EARLIER_LIFE = "earlier life"
+    """Another life of the pod's name has begun, and this one has no workflow any more."""
+    ORPHAN = "orphan"
+    """The pod has no workflow any more, and should not exist by the server's records."""
 
     @property
     def reason(self) -> str:

@@ -28,15 +28,20 @@ KEPT_PODS: Final = 20_000
 
 def write_tombstone(node: NodeContext, uid: str, incarnation: str) -> None:
     """Note that this life of a pod is over. Blocks; safe to repeat. Raises OSError, UnsafeName."""
-    path = _path(node, uid, incarnation)
+    path = _path(node.state_dir, uid, incarnation)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
 def tombstone_at(node: NodeContext, uid: str, incarnation: str) -> datetime | None:
     """Return when this life of a pod was deleted; None if it was not, or if that is forgotten. Blocks."""
+    return tombstone_in(node.state_dir, uid, incarnation)
+
+
+def tombstone_in(state_dir: Path, uid: str, incarnation: str) -> datetime | None:
+    """Return the same by the state directory of the pod's node. Blocks."""
     try:
-        return datetime.fromtimestamp(_path(node, uid, incarnation).stat().st_mtime, UTC)
+        return datetime.fromtimestamp(_path(state_dir, uid, incarnation).stat().st_mtime, UTC)
     except (OSError, UnsafeName):
         return None
 
@@ -65,5 +70,5 @@ def prune_tombstones(node: NodeContext) -> int:
     return len(gone)
 
 
-def _path(node: NodeContext, uid: str, incarnation: str) -> Path:
-    return node.state_dir / _DIRECTORY / safe_name(f"{uid}.{incarnation}", "metadata.uid")
+def _path(state_dir: Path, uid: str, incarnation: str) -> Path:
+    return state_dir / _DIRECTORY / safe_name(f"{uid}.{incarnation}", "metadata.uid")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -743,7 +744,8 @@ async def test_a_pod_of_a_node_that_is_dead_for_good_leaves_its_name_by_force(sy
     assert (forced.code, forced.out) == (0, f'pod "{name}" force deleted\n'), forced.err
     assert forced.err == (
         f"Note: node {there} is away, so pod {name} has ended without it: its name is free, but what runs of it "
-        "there goes on until that node's worker is back, which then ends it\n"
+        "there goes on: that node's worker ends it once it is back, unless it takes only signed commands, as every "
+        f"node of `up` does; then `{shlex.quote(console.program())} prune {name}` there ends it\n"
     )
     assert (await syncpod("get", "pod", name)).code == 1
     again = await syncpod("apply", "-f", "-", "--node", f"other-{name}", stdin=as_json(manifest(name)))

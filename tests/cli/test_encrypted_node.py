@@ -140,7 +140,7 @@ def test_a_pod_whose_workflow_a_stranger_has_terminated_runs_on(environ: dict[st
     table = program("get", "pods", environ=environ)
     assert [line.split()[2] for line in table.out.splitlines() if line.startswith("third ")] == ["Orphan"]
     assert table.err.startswith("Note: pod third runs without a workflow") and ways in table.err
-    assert "third: Orphan, 1/1 ready" in program("tree", environ=environ).out
+    assert "third: Orphan: it has no workflow; this was told last" in program("tree", environ=environ).out
     explained = program("explain", "third", environ=environ).out
     assert "Next:  it runs without a workflow, so nothing is decided for it" in explained and ways in explained
     for asked in (("describe", "pod", "third"), ("get", "pod", "third", "-o", "yaml")):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, Run, machine
-from tests.cli.test_worker_away import end_workflow, pod, status_of, until_written
+from tests.cli.test_worker_away import end_worker, end_workflow, pod, status_of, until_written
 from tests.runtimes.temporal import free_ports
 
 
@@ -42,6 +44,17 @@ def make_orphan(syncpod: Run, environ: dict[str, str], *names: str) -> None:
         assert status_of(syncpod, name) == "Orphan"
 
 
+def lives(script: str) -> bool:
+    """Say whether a process with this script runs."""
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if script.encode() in line.read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
 def test_what_cannot_end_a_pod_without_a_workflow_does_not_say_that_it_has(
     syncpod: Run, environ: dict[str, str]
 ) -> None:
@@ -64,3 +77,45 @@ def test_what_cannot_end_a_pod_without_a_workflow_does_not_say_that_it_has(
     drained = syncpod("drain", node, "--force")
     assert (drained.code, drained.out.splitlines()[-1]) == (0, f"node/{node} drained"), drained
     assert syncpod("uncordon", node).code == 0
+
+
+def test_a_pod_that_is_deleted_by_force_while_the_worker_is_away_is_ended_by_the_next_worker(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    script = f"echo {environ['SYNCPOD_NODE']}-forced; trap exit TERM; sleep 3600 & wait"
+    manifest = pod("forced")
+    manifest["spec"]["containers"][0]["command"] = ["sh", "-c", script]
+    applied = syncpod("apply", "-f", "-", "--wait", "--timeout", "60s", stdin=json.dumps(manifest))
+    assert applied.code == 0, applied.err
+    assert syncpod("explain", "forced").code == 0
+    until_written(syncpod, environ, "forced")
+    end_worker(environ)
+    forced = syncpod("delete", "pod", "forced", "--force", "--timeout", "60s")
+    assert (forced.code, forced.out) == (0, 'pod "forced" force deleted\n'), forced
+    assert "is away, so pod forced has ended without it: its name is free, and the order to end what runs" in forced.err
+    assert lives(script), "nothing has ended it yet"
+    listed = syncpod("get", "pods")
+    assert "forced" not in listed.out and "without a workflow" not in listed.err, "it is deleted"
+    explained = syncpod("explain", "forced").out
+    assert "it is deleted, and its node ends what runs of it: `syncpod up` first" in explained, explained
+    assert "deleted by force while its node was away" in explained
+    assert syncpod("up").code == 0
+    deadline = time.monotonic() + 60
+    while lives(script):
+        assert time.monotonic() < deadline, "the next worker ends it"
+        time.sleep(0.1)
+    while "has never ended" in (explained := syncpod("explain", "forced").out) or "ended once" not in explained:
+        assert time.monotonic() < deadline, explained
+        time.sleep(0.2)
+    assert "the pod was deleted" in explained and "did not send" not in explained, explained
+
+
+def test_the_end_of_an_earlier_life_is_the_nodes_own_decision(syncpod: Run, environ: dict[str, str]) -> None:
+    make_orphan(syncpod, environ, "again")
+    uid = json.loads(syncpod("get", "pod", "again", "-o", "json").out)["metadata"]["uid"]
+    applied = syncpod("apply", "-f", "-", "--wait", "--timeout", "60s", stdin=json.dumps(pod("again")))
+    assert applied.code == 0, applied.err
+    explained = syncpod("explain", "again", "--uid", uid).out
+    assert "did not send" not in explained, explained
+    assert "an apply began a new life of this name after this one's workflow was ended" in explained, explained
+    assert "the node: an earlier life" in explained and "the node: an earlier life" in syncpod("explain", "node").out

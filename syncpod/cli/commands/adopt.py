@@ -48,7 +48,8 @@ def adopt(
     lost, is adopted as its manifest says, if what runs was made from it; its labels in the runtime say the rest.
 
     With --force, the workflow of a named pod is terminated at the moment when the new one starts. Terminating it first
-    would leave the pod an orphan, which its node kills.
+    would leave the pod an orphan: a node that takes only signed commands lets it run until `adopt` or `prune`, and any
+    other kills it.
     """
     from syncpod.cli.several import do_all
     from syncpod.cli.strays.listing import chosen, here, named_only, require_choice, staying

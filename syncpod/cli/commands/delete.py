@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from syncpod.cli.console import remark, say
+from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import Kind, named, read_dry_run, read_field_selector, read_selector, read_timeout
 from syncpod.cli.input.manifests import named_in
@@ -273,8 +274,11 @@ async def _answering(
 ) -> tuple[list[FetchedPod], dict[tuple[str, str], str]]:
     """Return the pods to wait for, and why those do not end that do not answer; a note says it.
 
-    By force, those that have never run, or whose node is dead, are ended here, and not returned.
+    By force, those that have never run, or whose node is away, are ended here, and not returned.
     """
+    import asyncio
+
+    from syncpod.cli.strays.forced_deletion import leave_order
     from syncpod.cli.temporal.unserved import end_if_never_run, end_without_node, never_served
 
     silent = [fetched for fetched in ending if not fetched.current]
@@ -284,11 +288,7 @@ async def _answering(
         silent = [fetched for fetched in silent if fetched.key not in gone]
         left = [one for one in silent if await end_without_node(client, one)]
         for one in left:
-            where, name = one.pod.spec.node_name, one.pod.metadata.name
-            remark(
-                f"Note: node {where} is away, so pod {name} has ended without it: its name is free, but what runs of "
-                "it there goes on until that node's worker is back, which then ends it"
-            )
+            remark(f"Note: {_ended_without_node(one, is_ordered=await asyncio.to_thread(leave_order, one))}")
         ending = [fetched for fetched in ending if fetched not in left]
         silent = [fetched for fetched in silent if fetched not in left]
     unserved = await never_served(client, (fetched.pod.spec.node_name or "" for fetched in silent))
@@ -297,6 +297,26 @@ async def _answering(
         remark(f"Note: no worker has ever polled for node {node}, so nothing ends {names} there; --force ends it here")
     said = _noted([fetched for fetched in silent if fetched.pod.spec.node_name not in unserved], how)
     return list(ending), said
+
+
+def _ended_without_node(one: FetchedPod, *, is_ordered: bool) -> str:
+    """Say what becomes of a pod whose workflow has ended while its node is away.
+
+    `is_ordered`: the node has the order to end it in its records.
+    """
+    from syncpod.cli.orphans import way_for
+
+    where, name = one.pod.spec.node_name, one.pod.metadata.name
+    ended = f"node {where} is away, so pod {name} has ended without it: its name is free"
+    if is_ordered:
+        return (
+            f"{ended}, and the order to end what runs of it there is in the node's records: its worker ends it as soon "
+            f"as it is back (`{shlex.quote(program())} up`)"
+        )
+    return (
+        f"{ended}, but what runs of it there goes on: that node's worker ends it once it is back, unless it takes only "
+        f"signed commands, as every node of `up` does; then {way_for('prune', [one.document])} there ends it"
+    )
 
 
 def _noted(silent: Sequence[FetchedPod], how: _How) -> dict[tuple[str, str], str]:

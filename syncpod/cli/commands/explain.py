@@ -21,6 +21,7 @@ from syncpod.cli.input.arguments import named_nodes, pod_name, read_duration
 from syncpod.cli.input.options import Namespace, PodNames
 from syncpod.cli.machine.journaled_logs import lives_with_uid
 from syncpod.cli.orphans import orphan_of, without_workflow
+from syncpod.node.tombstones import tombstone_in
 from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def _explain_pod(
     absences = _absences(here.state_dir)
     unserved, last_sign = ("", None) if past else _unserved(here, records)
     ended: Ended | None = None
-    if not past and (alone := _without_workflow(records, unserved)):
+    if not past and (alone := _without_workflow(here.state_dir, records, unserved)):
         from syncpod.cli.temporal.ended_workflows import end_of
 
         unserved, ended = alone, end_of(namespace, name)
@@ -349,12 +350,14 @@ def _unserved(here: NodeSettings, records: PodRunRecords) -> tuple[str, datetime
     return "no worker serves this node: nothing of this happens until `syncpod up`", known
 
 
-def _without_workflow(records: PodRunRecords, unserved: str) -> str:
+def _without_workflow(state_dir: Path, records: PodRunRecords, unserved: str) -> str:
     """Return a sentence if the pod runs without a workflow; "" if it has one, is gone, or nobody can say.
 
     `unserved` as `_unserved` returns it. If it is not "", the Temporal server says it, provided that it answers.
     """
     life = records.life
+    if records.gone is None and tombstone_in(state_dir, life.uid, life.incarnation) is not None and _has_none(life):
+        return f"it is deleted, and its node ends what runs of it{': `syncpod up` first' if unserved else ''}"
     orphan = orphan_of(life.namespace, life.name) if records.gone is None else None
     if orphan is None or orphan["metadata"].get("uid") != life.uid:
         return ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncpod.node.orphan_mark import NO_WORKFLOW, marked
+from syncpod.node.tombstones import tombstone_in
 
 if TYPE_CHECKING:
     from syncpod.node.inventory import PodInRuntime
@@ -20,7 +21,8 @@ def pods_at_rest(
     """Return the pods of a namespace (None = all) that run here, marked; with `names`, only these.
 
     `worker` is the record of the worker that has ended. Whether their workflows are open is for the caller to ask.
-    [] if the runtime does not say what it has. Blocks.
+    Pods whose lives the node has noted as over are left out: the next worker ends what runs of them. [] if the runtime
+    does not say what it has. Blocks.
     """
     import asyncio
 
@@ -29,7 +31,9 @@ def pods_at_rest(
     return [
         marked(_told_last(state_dir, pod), NO_WORKFLOW)
         for pod in running
-        if namespace in (None, pod.namespace) and (not names or pod.name in names)
+        if namespace in (None, pod.namespace)
+        and (not names or pod.name in names)
+        and tombstone_in(state_dir, pod.uid, pod.incarnation) is None
     ]
 
 

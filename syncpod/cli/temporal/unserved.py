@@ -70,15 +70,17 @@ async def end_if_never_run(client: Client, fetched: FetchedPod) -> bool:
 
 
 async def end_without_node(client: Client, fetched: FetchedPod) -> bool:
-    """End the workflow of a pod whose node is dead, so that its name is free; return whether the node is dead.
+    """End the workflow of a pod whose node is away, so that its name is free; return whether the node is away.
 
-    The pod's processes there go on. If the node's worker comes back, it finds that the pod's workflow has ended, and
-    kills it (`syncpod.lifecycle.orphans`), as a kubelet does with a pod that is gone from the API. Raises RPCError.
+    The pod's processes there go on. If the node's worker comes back, it finds that the pod's workflow has ended. It
+    kills the pod (`syncpod.lifecycle.orphans`), as a kubelet does with a pod that is gone from the API, provided that
+    the order is in its own records, or that its commands are not signed: anybody can end a workflow. Raises RPCError.
     """
     if await lives(client, fetched.pod.spec.node_name or ""):
         return False
+    reason = "deleted by force while its node was away"
     try:
-        await handle_of(client, *fetched.key).terminate(reason="deleted by force; its node is dead", rpc_timeout=_RPC)
+        await handle_of(client, *fetched.key).terminate(reason=reason, rpc_timeout=_RPC)
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
             raise
