@@ -116,9 +116,11 @@ class FetchedNode:
     current: bool
     """Whether the workflow answered."""
     heard: datetime | None
-    """The server's last contact with its worker; None if never, or if the worker has shut down."""
+    """The last sign of its worker; None if there was none, or if the worker has shut down."""
     lives: bool
     """Whether that is recent enough for the worker to count as alive. It may be too busy to answer."""
+    is_told: bool = False
+    """If it did not answer: whether `view` has its status and events nevertheless, as this machine recorded them."""
 
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:

@@ -53,7 +53,8 @@ def program() -> Any:
     app = typer.Typer(
         name="syncpod",
         cls=Group,
-        help="Kubernetes pods on this machine's container runtime, each a durable Temporal workflow.",
+        help="Kubernetes pods on this machine's container runtime, each a durable Temporal workflow. SYNCPOD_STATE_DIR "
+        "names another state directory than the usual one, for each command.",
         epilog="Exit codes: 0 done, 1 failed or not found, 2 wrong input or environment, 130 interrupted.",
         no_args_is_help=True,
         add_completion=False,

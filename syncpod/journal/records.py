@@ -65,8 +65,9 @@ RESTART_OF_ALL: Final = "restart_all_containers"
 """The subject of a wait for the start of all containers together, which a restart rule has asked for."""
 
 
-EntryKind = Literal["decision", "step", "signal", "exit", "hold", "update", "rejected", "sender"]
-"""The subject of a line of a history. A `hold` is a wait; a `sender` is in the journal alone (`SENDER`)."""
+EntryKind = Literal["decision", "step", "signal", "exit", "hold", "update", "rejected", "sender", "workflow"]
+"""The subject of a line of a history. A `hold` is a wait; a `sender` is in the journal alone (`SENDER`); the end of a
+`workflow` is known to the Temporal server alone, and a command adds it."""
 
 
 @dataclass(frozen=True, slots=True)

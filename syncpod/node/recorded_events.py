@@ -49,10 +49,24 @@ def recorded_start(state_dir: Path, node: str) -> dict[str, Any]:
     return {key: snapshot[key] for key in START_FIELDS if key in snapshot} if snapshot.get("name") == node else {}
 
 
-def _snapshot(state_dir: Path) -> dict[str, Any]:
-    """Return what is recorded of the node's workflow; {} if there is no record, or it is being made anew."""
+def recorded_status(state_dir: Path, run_id: str) -> dict[str, Any]:
+    """Return the status that the node's agent told last, and its events, of this run of its workflow alone.
+
+    Empty if the record is missing, or is of another run, perhaps on another server. Blocks.
+    """
+    snapshot = _snapshot(state_dir, run_id)
+    status = snapshot.get("status")
+    return {**status, "events": snapshot.get("events", [])} if isinstance(status, dict) else {}
+
+
+def _snapshot(state_dir: Path, run_id: str = "") -> dict[str, Any]:
+    """Return what is recorded of the node's workflow, of one run if it is named.
+
+    Empty if there is no record, or it is being made anew.
+    """
     try:
-        snapshot = json.loads((state_dir / NODE_SNAPSHOT_NAME).read_bytes())["next_input"]["snapshot"]
+        record = json.loads((state_dir / NODE_SNAPSHOT_NAME).read_bytes())
+        snapshot = record["next_input"]["snapshot"] if run_id in ("", record["run_id"]) else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return snapshot if isinstance(snapshot, dict) else {}

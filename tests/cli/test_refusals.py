@@ -42,7 +42,7 @@ from tests.cli.manifests import manifest
         (("get", "pods,nodes"), "'nodes': see `syncpod get nodes`; a pod of that name is pod/nodes"),
         (("get", "po", "node/a"), "'node/a': see `syncpod get nodes`"),
         (("get", "no/a", "pod/b"), "'no/a': see `syncpod get nodes`"),
-        (("wait", "node/a", "--for", "delete"), "'node/a': see `syncpod get nodes`"),
+        (("wait", "node/a", "--for", "delete"), "'node/a': `syncpod get node NAME -w` shows what changes"),
         (("adopt",), "name pods, or say --all"),
         (("adopt", "web", "--all"), "name pods, or say --all"),
         (("prune",), "name pods, or say --all"),

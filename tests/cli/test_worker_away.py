@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from syncpod.node.recorded_events import recorded_cordon
 from syncpod.node.recorded_pods import recorded_creation, recorded_pod
 from syncpod.settings.worker_record import read_worker_record
 from tests.agent.waiting import until
@@ -161,8 +162,9 @@ def test_a_terminated_workflow_is_told_of_before_and_after_the_pod_is_adopted_or
     end_workflow(environ, "ended")
     terminated = re.compile(r"its workflow was terminated by \S+: \S")
     assert terminated.search(syncpod("explain", "ended").out)
-    assert "was terminated by" in syncpod("history", "ended").out.splitlines()[-1]
-    assert json.loads(syncpod("history", "ended", "-o", "json").out)[-1]["subject"] == "workflow"
+    assert re.search(r" workflow +end +terminated +- +- +by ", syncpod("history", "ended").out.splitlines()[-1])
+    last = json.loads(syncpod("history", "ended", "-o", "json").out)[-1]
+    assert (last["kind"], last["subject"], last["outcome"]) == ("workflow", "end", "terminated")
     assert syncpod("adopt", "ended").code == 0
     told = re.compile(r"adopt .*generation 1; its workflow was terminated at \d{4}-\S+ \S+, by \S+: \S")
     assert told.search(syncpod("history", "ended").out)
@@ -247,3 +249,47 @@ def test_down_ends_pods_that_run_without_a_workflow(syncpod: Run, environ: dict[
     assert ended.code == 0, ended.err
     assert ended.out.count('pod "left" deleted') == 1
     assert remains(environ) == []
+
+
+def test_a_node_whose_worker_was_killed_shows_since_when_and_what_it_told_last(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    """The last test of this machine: its worker stays away."""
+    assert syncpod("up").code == 0
+    before = syncpod("describe", "nodes").out
+    assert "Capacity:\n" in before, before
+    worker = read_worker_record(state_of(environ))
+    assert worker is not None
+    assert syncpod("cordon", worker.node).code == 0
+    until_cordoned(environ)
+    end_worker(environ)
+    told = syncpod("describe", "node", worker.node).out
+    assert re.search(rf"^Worker: +{re.escape(worker.identity)}, dead since \d{{4}}-", told, re.MULTILINE), told
+    for part in ("Capacity:\n", "Allocatable:\n"):
+        assert told.partition(part)[2].split("\n")[0] == before.partition(part)[2].split("\n")[0], told
+    assert "The last that it told: True, kubelet is posting ready status" in told, told
+    assert "NodeNotSchedulable" in told, told
+
+
+def until_cordoned(environ: dict[str, str]) -> None:
+    """Wait until the node's last state is on the disk."""
+    deadline = time.monotonic() + 60
+    while recorded_cordon(state_of(environ)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_pod_that_the_killed_worker_had_not_noted_is_not_taken_for_another_nodes(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    """Its workflow is this node's; a node without a worker takes no pod, so the workflow stands for one here."""
+    worker = read_worker_record(state_of(environ))
+    assert worker is not None
+    server = json.loads((state_of(environ) / "server.json").read_text())["address"]
+    queue = ("--task-queue", f"node/{worker.node}", "--type", "PodWorkflow", "--workflow-id", "pod/default/unnoted")
+    start = ("workflow", "start", *queue, "--address", server, "--input", "{}")
+    assert run(str(temporal_program()), *start, environ={"TEMPORAL_CONFIG_FILE": os.devnull}).code == 0
+    told = syncpod("explain", "unnoted")
+    assert told.code == 1 and "it is a pod of this node, whose worker died before it noted it" in told.err, told
+    assert "`syncpod up`" in told.err and "another node" not in told.err, told
+    end_workflow(environ, "unnoted")

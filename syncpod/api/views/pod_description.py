@@ -122,7 +122,7 @@ def _marked(pod: Pod, word: str) -> str:
 
 def _tail(pod: Pod) -> Iterator[tuple[str, Sequence[str]]]:
     spec = pod.spec
-    yield "QoS Class", [pod.status.qos_class or NONE]
+    yield "QoS Class", [pod.status.qos_class or "<unknown>"]
     yield "Restart Policy", [spec.restart_policy or "Always"]
     if says_restarts(pod.metadata.annotations):
         yield "Restart Back-off", [*_restarts(restart_settings(pod.metadata.annotations))]

@@ -82,6 +82,12 @@ def require_one_here(
     """Raise BadInput unless exactly one end is here, a local source exists, and the flags fit the direction."""
     if bool(source.pod) == bool(destination.pod):
         raise BadInput("one of SRC and DST must be in a pod (POD:PATH), the other here")
+    if source.pod and destination.path == "-":
+        way = f"`syncpod exec {source.pod} -- cat {source.path}` writes a file to standard output"
+        raise BadInput(f"-: {way}, and ./- names a file here")
+    if destination.pod and source.path == "-":
+        way = f"`syncpod exec -i {destination.pod} -- sh -c 'cat > {destination.path}'` writes standard input to a file"
+        raise BadInput(f"-: {way}, and ./- names a file here")
     if source.pod and no_preserve:
         raise BadInput("--no-preserve is for a copy into a container: out of one, owners are never kept")
     if not source.pod:

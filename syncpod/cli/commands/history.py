@@ -75,7 +75,10 @@ def _end_of_workflow(namespace: str, name: str) -> list[HistoryEntry]:
     from syncpod.journal.records import HistoryEntry
 
     ended = end_of(namespace, name)
-    return [] if ended is None else [HistoryEntry(at=ended.at, kind="update", subject="workflow", reason=ended.how)]
+    if ended is None:
+        return []
+    how, _, by = ended.how.removeprefix("was ").partition(" by ")
+    return [HistoryEntry(at=ended.at, kind="workflow", subject="end", outcome=how, reason=by and f"by {by}")]
 
 
 def _written(records: Sequence[HistoryEntry]) -> tuple[list[dict[str, Any]], Sequence[HistoryEntry]]:

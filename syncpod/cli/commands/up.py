@@ -473,7 +473,8 @@ def _tell(here: NodeSettings, server: local_processes.Server, running: local_pro
     logs += [worker_log(directory)]
     kind = "" if own is None else " (embedded: simulated)" if own.simulated else " (embedded: no isolation)"
     rows = [("Temporal", f"{worker.address}, namespace {worker.namespace}")]
-    rows += [("UI", server.own.ui or f"off, as root: `{program()} up --ui` begins with it")] if server.own else []
+    no_ui = f"off, since this is root: `{program()} up --ui` turns it on"
+    rows += [("UI", server.own.ui or no_ui)] if server.own else []
     rows += [("not ready", not_ready_page(server.own.ui, worker.namespace))] if server.own and server.own.ui else []
     rows += [("runtime", f"{worker.runtime}{kind}"), ("socket", worker.endpoint), ("node", worker.node)]
     rows += [("manifests", worker.manifest_dir)] if worker.manifest_dir else []

@@ -8,6 +8,8 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Final, Literal
 
+from typer._click.globals import get_current_context
+
 from syncpod.api.field_selector import OF_ANY, OF_PODS, FieldSelector, parse_field_selector
 from syncpod.api.label_selector import Selector, parse_selector
 from syncpod.cli.failure import BadInput
@@ -73,10 +75,53 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
 }
 """Words that name a kind in kubectl, and what there is instead."""
 
+_WORKLOADS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("deploy", "deployment", "deployments", "deployments.apps"), "deployment"),
+    **dict.fromkeys(("ds", "daemonset", "daemonsets", "daemonsets.apps"), "daemonset"),
+}
+_IN_MANIFEST: Final = "change the manifest, and `syncpod fleet apply -f FILE` again"
+_OF_WORKLOADS: Final[Mapping[str, str]] = {
+    "describe": "`syncpod fleet describe {kind} NAME`",
+    "delete": "`syncpod fleet delete {kind} NAME`",
+    "explain": "`syncpod fleet explain {kind}/NAME`",
+    "exec": "`syncpod fleet exec {kind}/NAME -- COMMAND`",
+    "attach": "`syncpod fleet attach {kind}/NAME`",
+    "port-forward": "`syncpod fleet port-forward {kind}/NAME PORT`",
+    **dict.fromkeys(("events", "history"), "`syncpod fleet describe {kind} NAME` shows the events of one"),
+    "wait": "`syncpod fleet rollout status {kind}/NAME` waits for one",
+    "restart": "`syncpod fleet rollout restart {kind}/NAME`",
+    **dict.fromkeys(("label", "annotate", "edit", "patch", "resize", "plan"), _IN_MANIFEST),
+}
+"""By command, what a fleet has for its workloads."""
+_OF_NODES: Final[Mapping[str, str]] = {
+    "delete": "`syncpod drain NODE`, then `syncpod down` on its machine; a fleet loses one by `syncpod fleet remove`",
+    "label": "a node's labels are those of `syncpod up --node-labels`, on its machine",
+    **dict.fromkeys(("annotate", "edit", "patch"), "a node is changed by `syncpod cordon`, `drain` and `up`"),
+    "restart": "`syncpod down --keep-pods`, then `syncpod up`, on its machine, start its worker again",
+    "events": "`syncpod describe node NAME` shows those of a node",
+    "history": "`syncpod explain node` tells what happened to this machine's",
+    "wait": "`syncpod get node NAME -w` shows what changes",
+}
+"""By command, what there is for nodes."""
+
 _LONG_SPAN: Final = re.compile(r"(?=[0-9]+[yd])(?:(?P<years>[0-9]{1,9})y)?(?:(?P<days>[0-9]{1,9})d)?(?P<rest>.*)")
 """Years and days, which Go's durations do not have, and the Go duration that may follow."""
 _LONGEST_DAYS: Final = 2562047 // 24
 """As many days as the longest Go duration has."""
+
+
+def way_elsewhere(word: str) -> str:
+    """Return what there is instead of a kind of kubectl's, for the command that runs; "" if the word names none.
+
+    A fleet's kinds and nodes have ways of their own for a command, such as `syncpod fleet delete deployment NAME`.
+    """
+    context = get_current_context(silent=True)
+    command = str(context.info_name or "") if context is not None else ""
+    if word in _WORKLOADS and command in _OF_WORKLOADS:
+        return f"a fleet has them: {_OF_WORKLOADS[command].format(kind=_WORKLOADS[word])}"
+    if word in _NODE_WORDS and command in _OF_NODES:
+        return _OF_NODES[command]
+    return _ELSEWHERE.get(word, "")
 
 
 def named(words: Sequence[str]) -> dict[Kind, list[str]]:
@@ -247,8 +292,8 @@ def _opened(words: Sequence[str]) -> tuple[list[Kind], list[str]]:
     if first and all(part in _KINDS for part in first):
         return list(dict.fromkeys(_KINDS[part] for part in first)), list(words[1:])
     for part in first:
-        if part in _ELSEWHERE:
-            raise BadInput(f"{part!r}: {_ELSEWHERE[part]}; a pod of that name is pod/{part}")
+        if way := way_elsewhere(part):
+            raise BadInput(f"{part!r}: {way}; a pod of that name is pod/{part}")
     return [], list(words)
 
 
@@ -266,5 +311,5 @@ def _split(word: str, kinds: Mapping[str, Kind], sentence: str) -> tuple[Kind, s
 
 def _refuse_elsewhere(word: str) -> None:
     """Raise BadInput for a ``KIND/NAME`` that another command shows."""
-    if way := _ELSEWHERE.get(word.partition("/")[0]):
+    if way := way_elsewhere(word.partition("/")[0]):
         raise BadInput(f"{word!r}: {way}")

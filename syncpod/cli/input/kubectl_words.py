@@ -53,7 +53,7 @@ _OF_CREATE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("deployment", "deploy"), "a fleet has Deployments: `syncpod fleet apply -f FILE`; here is `syncpod run NAME`"
     ),
-    **dict.fromkeys(("namespace", "ns"), "a namespace needs not be created: it is there with its first pod, `-n NAME`"),
+    **dict.fromkeys(("namespace", "ns"), "a namespace need not be created: it is there with its first pod, `-n NAME`"),
     **dict.fromkeys(
         ("job", "cronjob", "cj"),
         "a pod with `restartPolicy: OnFailure` runs to its end: `syncpod run NAME --restart OnFailure`",
@@ -143,6 +143,9 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("--recursive", "-R"), "name each directory with -f"),
         "--cascade": "nothing is deleted with a pod but what is the pod's own: leave it out",
     },
+    "label": {"--list": "`syncpod get pod NAME --show-labels` shows them"},
+    "annotate": {"--list": "`syncpod describe pod NAME` shows them"},
+    "logs": {"--all-pods": "-l selects pods, and their logs are printed together: leave it out"},
     "exec": dict.fromkeys(("-q", "--quiet"), "notes are on standard error: `2>/dev/null` hides them"),
     "create": {"--edit": "edit the file first, or the pod afterwards: `syncpod edit POD`"},
     "version": dict.fromkeys(("--output", "-o"), "its lines have all that there is: a name and a version each"),

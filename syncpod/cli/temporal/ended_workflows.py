@@ -1,4 +1,4 @@
-"""How the workflows of pods that run without one have ended, by the Temporal server."""
+"""How the workflows of pods have ended, and which node an open one is of, by the Temporal server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from temporalio.service import RPCError
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import session
-from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.identity import node_task_queue, pod_workflow_id
+from syncpod.temporal.pod_start import ENDED
 from syncpod.temporal.run_history import how_ended
 
 if TYPE_CHECKING:
@@ -33,3 +34,16 @@ def end_of(namespace: str, name: str) -> Ended | None:
         return session.run(work)
     except Failure:
         return None
+
+
+def is_open_on(node: str, namespace: str, name: str) -> bool:
+    """Say whether a pod's workflow is open, and of this node; a server that does not answer says nothing."""
+
+    async def work(client: Client) -> bool:
+        described = await client.get_workflow_handle(pod_workflow_id(namespace, name)).describe(rpc_timeout=_RPC)
+        return described.status not in ENDED and described.task_queue == node_task_queue(node)
+
+    try:
+        return session.run(work)
+    except (Failure, RPCError):
+        return False

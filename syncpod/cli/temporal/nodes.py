@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
@@ -18,8 +19,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedNode
+from syncpod.cli.machine.own_journal import last_sign
+from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.liveness import Life, lives, lives_of
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, NodeView, node_workflow_id
+from syncpod.node.recorded_events import recorded_status
 from syncpod.temporal.pod_start import ENDED
 from syncpod.temporal.run_history import how_ended
 
@@ -155,7 +159,15 @@ async def _read(client: Client, execution: WorkflowExecution, life: Life) -> Fet
         addresses=summary.addresses,
         node_info=summary.node_info,
     )
-    return FetchedNode(name, known, current=False, heard=life.heard, lives=life.lives)
+    here = settings()
+    told = await asyncio.to_thread(recorded_status, here.state_dir, execution.run_id)
+    heard = life.heard
+    if told and heard is None:  # its process has ended on this machine
+        heard = await asyncio.to_thread(last_sign, here)
+    with suppress(ValidationError):  # a record of another version
+        whole = NodeView.model_validate({**told, **known.model_dump(exclude_defaults=True, by_alias=True)})
+        return FetchedNode(name, whole, current=False, heard=heard, lives=life.lives, is_told=bool(told))
+    return FetchedNode(name, known, current=False, heard=heard, lives=life.lives)
 
 
 async def _ask(client: Client, workflow_id: str) -> NodeView | None:

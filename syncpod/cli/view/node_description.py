@@ -26,14 +26,15 @@ def describe(
     lines = [*pairs(_head(fetched, now)), *(pairs([("Event Loop", stall_lines(stall, now))]) if stall else ())]
     lines += _conditions(fetched)
     lines += _named("Addresses", [(each.type, each.address) for each in view.addresses])
-    if fetched.current:
+    if fetched.current or fetched.is_told:
         lines += _named("Capacity", view.capacity.items())
         lines += _named("Allocatable", view.allocatable.items())
     lines += _named("System Info", _system(view))
     if fetched.current:
         lines += _sources(view, now)
     lines += _pods(view, pods, now)
-    lines += _events(view.events, now) if fetched.current else ["Events:  <unknown>, the node did not answer"]
+    known = fetched.current or fetched.is_told
+    lines += _events(view.events, now) if known else ["Events:  <unknown>, the node did not answer"]
     return lines
 
 
@@ -44,8 +45,7 @@ def _head(fetched: FetchedNode, now: datetime) -> Iterator[tuple[str, Sequence[s
     yield "Labels", mapping(view.labels)
     yield "CreationTimestamp", [moment_text(view.since)]
     yield "Unschedulable", [str(view.unschedulable).lower()]
-    heard = f"last sign of it {age(fetched.heard, now)} ago" if fetched.heard is not None else "no sign of it yet"
-    yield "Worker", [f"{view.identity or '<unknown>'}, {heard}"]
+    yield "Worker", [f"{view.identity or '<unknown>'}, {_sign(fetched, now)}"]
     if fetched.lives and not fetched.current:
         yield (
             "Note",
@@ -53,6 +53,15 @@ def _head(fetched: FetchedNode, now: datetime) -> Iterator[tuple[str, Sequence[s
         )
     elif not fetched.current:
         yield "Note", ["the node does not answer: what follows is what it said last"]
+
+
+def _sign(fetched: FetchedNode, now: datetime) -> str:
+    """Say when the node's worker gave its last sign of life, or since when it is dead."""
+    if fetched.heard is None:
+        return "no sign of it yet" if fetched.lives else "no sign of it: it was stopped, or has never run"
+    if fetched.lives:
+        return f"last sign of it {age(fetched.heard, now)} ago"
+    return f"dead since {fetched.heard.astimezone():%Y-%m-%d %H:%M:%S}, {age(fetched.heard, now)} ago"
 
 
 def stall_lines(stall: LoopStall, now: datetime) -> list[str]:
@@ -66,8 +75,11 @@ def stall_lines(stall: LoopStall, now: datetime) -> list[str]:
 def _conditions(fetched: FetchedNode) -> list[str]:
     head = ["Type", "Status", "LastTransitionTime", "Reason", "Message"]
     rows = [head, ["-" * len(word) for word in head]]
+    told = {each.type: each for each in fetched.view.conditions} if not fetched.current else {}
     for each in fetched.conditions:
-        rows.append([each.type, each.status, moment_text(each.last_transition_time), each.reason, each.message])
+        before = told.get(each.type)
+        last = f" The last that it told: {before.status}, {before.message or before.reason}" if before else ""
+        rows.append([each.type, each.status, moment_text(each.last_transition_time), each.reason, each.message + last])
     return ["Conditions:", *(f"  {'  '.join(row)}".rstrip() for row in align(rows))]
 
 
