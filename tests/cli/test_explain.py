@@ -118,7 +118,7 @@ def test_one_screen_says_what_why_and_what_next(environ: dict[str, str]) -> None
     assert "(back-off 5m0s)" in out
     assert "\x1b" not in out
     assert str(Path(environ["SYNCPOD_LOG_DIR"]) / "default_web_uid-1/app/2.log") in out
-    assert "Other lives of this name:" in out
+    assert "Other lives of this name, each by `--uid UID`:" in out
     assert "(uid uid-0)" in out
     assert len(out.splitlines()) < 30
 
@@ -292,13 +292,14 @@ def test_the_restless_pods_of_the_node_are_named(environ: dict[str, str]) -> Non
     restless, node, due = done.out.split("\n\n")[1:]
     head, web, old = restless.splitlines()
     assert head.split("   ")[0] == "POD"
-    assert "default/web   3" in web
+    assert "default/web (uid-1)   3" in web
     assert "app: exited 3" in web
     assert "CrashLoopBackOff" in web
     assert "its deletion" in old
     assert node.splitlines()[0] == "What happened to the node:"
     assert node.endswith("Ready is False now: it hangs (2 times since " + f"{ago(300).astimezone():%Y-%m-%d %H:%M:%S})")
-    assert due.split()[3:] == ["default/web", "app", "starts", "again", "(CrashLoopBackOff)"]
+    assert due.startswith("Next: nothing before `syncpod up`, and then:\n")
+    assert due.split(":\n")[1].split()[2:] == ["default/web", "app", "starts", "again", "(CrashLoopBackOff)"]
     said = json.loads(program("explain", "node", "--since", until_now(120), "-o", "json", environ=environ).out)
     assert [(each["name"], each["ends"], each["now"]) for each in said["restless"]] == [("web", 1, "CrashLoopBackOff")]
     assert [each["name"] for each in said["next"]] == ["web"]

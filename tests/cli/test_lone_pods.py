@@ -119,3 +119,26 @@ def test_the_end_of_an_earlier_life_is_the_nodes_own_decision(syncpod: Run, envi
     assert "did not send" not in explained, explained
     assert "an apply began a new life of this name after this one's workflow was ended" in explained, explained
     assert "the node: an earlier life" in explained and "the node: an earlier life" in syncpod("explain", "node").out
+
+
+def test_nothing_is_due_for_a_pod_without_a_workflow_and_its_state_is_that_of_the_termination(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    manifest = pod("short")
+    manifest["spec"]["containers"][0]["command"] = ["sh", "-c", "test -e /nowhere || exit 3"]
+    assert syncpod("apply", "-f", "-", stdin=json.dumps(manifest)).code == 0
+    deadline = time.monotonic() + 60
+    while "CrashLoopBackOff" not in syncpod("explain", "short").out:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert "default/short   app starts again" in syncpod("explain", "node").out
+    end_workflow(environ, "short")
+    assert status_of(syncpod, "short") == "Orphan"
+    explained = syncpod("explain", "short").out
+    assert "; what happened since is not known" in explained.splitlines()[1], explained
+    assert "starts again" not in explained and "it runs without a workflow" in explained
+    of_node = syncpod("explain", "node").out
+    assert "starts again" not in of_node, of_node
+    row = next(line.split() for line in of_node.splitlines() if line.startswith("default/short "))
+    assert row[-1] == "Orphan", of_node
+    assert syncpod("prune", "short").code == 0

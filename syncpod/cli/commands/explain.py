@@ -22,8 +22,7 @@ from syncpod.cli.input.options import Namespace, PodNames
 from syncpod.cli.machine.journaled_logs import lives_with_uid
 from syncpod.cli.machine.state_directory import recorded_worker, worker_log
 from syncpod.cli.orphans import orphan_of, without_workflow
-from syncpod.node.tombstones import tombstone_in
-from syncpod.settings.worker_record import serving
+from syncpod.settings.worker_record import read_worker_record, serving
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -181,14 +180,18 @@ def _explain_pod(
     absences = _absences(here.state_dir)
     unserved, last_sign = ("", None) if past else _unserved(here, records)
     ended: Ended | None = None
+    alone = ""
     if not past and (alone := _without_workflow(here.state_dir, records, unserved)):
         from syncpod.cli.temporal.ended_workflows import end_of
 
         unserved, ended = alone, end_of(namespace, name)
+        last_sign = records.seen if ended is None else max(records.seen, ended.at)  # nobody has looked since
     doing = _doing(here.state_dir, records) if not (past or unserved) else {}
     explanation = explained(
         records, moment, past=past, since=begin, absences=absences, last_sign=last_sign, doing=doing
     )
+    if alone:  # nobody does what was due, and nobody ends it for its deadline
+        explanation = replace(explanation, waits=(), deadline=None, is_being_deleted=False)
     if ended is not None:
         explanation = replace(
             explanation, changes=(*explanation.changes, Change(ended.at, f"its workflow {ended.how}"))
@@ -363,14 +366,23 @@ def _without_workflow(state_dir: Path, records: PodRunRecords, unserved: str) ->
     `unserved` as `_unserved` returns it. If it is not "", the Temporal server says it, provided that it answers.
     """
     life = records.life
-    if records.gone is None and tombstone_in(state_dir, life.uid, life.incarnation) is not None and _has_none(life):
-        return f"it is deleted, and its node ends what runs of it{': `syncpod up` first' if unserved else ''}"
+    if unserved and _is_noted_as_over(state_dir, life) and _has_none(life):
+        return "it is deleted, and its node ends what runs of it: `syncpod up` first"
     orphan = orphan_of(life.namespace, life.name) if records.gone is None else None
     if orphan is None or orphan["metadata"].get("uid") != life.uid:
         return ""
     if not unserved:
         return f"it {without_workflow(orphan)}"
     return f"it {without_workflow(orphan)}; no worker serves this node: `syncpod up` first" if _has_none(life) else ""
+
+
+def _is_noted_as_over(state_dir: Path, life: PodRun) -> bool:
+    """Say whether the node has noted that a pod's life is over, so that its next worker ends what runs of it."""
+    if read_worker_record(state_dir) is None:
+        return False
+    from syncpod.node.tombstones import tombstone_in
+
+    return tombstone_in(state_dir, life.uid, life.incarnation) is not None
 
 
 def _has_none(life: PodRun) -> bool:

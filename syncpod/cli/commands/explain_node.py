@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.cli.console import say, terminal_width
 from syncpod.cli.failure import BadInput, Failure
@@ -47,11 +47,27 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
     if (by := recorded_cordon(here.state_dir)) is not None:
         served.append(f"it is cordoned{by and f' by {by}'}: it takes no new pods (`syncpod uncordon` ends that)")
     events = [each for each in recorded_node_events(here.state_dir) if each.last >= begin]
+    orphans = _orphans() if summary.due or summary.restless else []
     if output == "json":
-        say(json.dumps(document(summary, events, absences, now, begin, served), indent=4))
-    else:
-        wide = terminal_width()
-        say("\n".join(lines(summary, events, absences, now, begin, node=node, served=served, wide=wide)))
+        say(json.dumps(document(summary, events, absences, now, begin, served, orphans), indent=4))
+        return
+    how: dict[str, Any] = {"orphans": orphans, "unserved": serving(here.state_dir) is None, "wide": terminal_width()}
+    say("\n".join(lines(summary, events, absences, now, begin, node=node, served=served, **how)))
+
+
+def _orphans() -> list[str]:
+    """Return the UIDs of this machine's pods that run without a workflow; [] if the Temporal server does not say it."""
+    from syncpod.cli.orphans import orphans_here
+
+    if not orphans_here(None):
+        return []
+    from syncpod.cli.temporal import session
+    from syncpod.cli.temporal.pods import lone_pods
+
+    try:
+        return [each.pod.metadata.uid for each in session.run(lambda client: lone_pods(client, None))]
+    except Failure:
+        return []
 
 
 def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:

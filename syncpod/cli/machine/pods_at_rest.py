@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncpod.node.orphan_mark import NO_WORKFLOW, marked
-from syncpod.node.tombstones import tombstone_in
 
 if TYPE_CHECKING:
     from syncpod.node.inventory import PodInRuntime
@@ -25,6 +24,8 @@ def pods_at_rest(
     does not say what it has. Blocks.
     """
     import asyncio
+
+    from syncpod.node.tombstones import tombstone_in
 
     with ThreadPoolExecutor(1) as other:  # the caller's thread may have a loop of its own
         running = other.submit(asyncio.run, _running(worker)).result()

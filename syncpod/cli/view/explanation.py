@@ -66,7 +66,12 @@ def lines(
     if explanation.changes or explanation.absences:
         shown += ["", *_changes(explanation, clock, wide)]
     if others:
-        shown += ["", "Other lives of this name:", *(f"  {_other_life(each, clock)}" for each in others[-_LOG_LINES:])]
+        uid = "" if all(each.life.uid == explanation.records.life.uid for each in others) else ", each by `--uid UID`"
+        shown += [
+            "",
+            f"Other lives of this name{uid}:",
+            *(f"  {_other_life(each, clock)}" for each in others[-_LOG_LINES:]),
+        ]
     return shown
 
 
@@ -246,9 +251,18 @@ def _next(one: Explanation, clock: Clock, unserved: str) -> list[str]:
         return ["nothing: it has finished"]
     if one.awaited is not None and one.awaited.runs:
         return [f"the next containers start when init container {one.awaited.name} has finished or is ready"]
-    if all(each.runs or each.is_finished_init for each in one.containers) and one.containers:
+    if (
+        one.phase in ("Running", "")
+        and any(each.runs for each in one.containers)
+        and not any(map(_awaits, one.containers))
+    ):
         return ["nothing is due: it runs until something happens"]
     return ["nothing is due: it waits for something to happen (`syncpod describe pod`)"]
+
+
+def _awaits(container: Explained) -> bool:
+    """Say whether a container is still to start: one that has ended for good, or whose work is done, is not."""
+    return not container.runs and (container.newest is None or bool(container.wait is not None or container.why_not))
 
 
 def _removal(one: Explanation, clock: Clock) -> str:
@@ -414,11 +428,13 @@ def _last_words(end: End, one: Explanation, log_dir: Path, has_log: HasLog) -> l
 
 def _changes(one: Explanation, clock: Clock, wide: int | None) -> list[str]:
     """Return the changes to the pod, and the times without a worker, in the order of their times."""
-    told = [(each.at, f"{_short(each.what, wide)}{_repeated(each, clock)}") for each in one.changes[-CHANGES_SHOWN:]]
+    newest = one.changes[-CHANGES_SHOWN:]
+    changes = newest if newest == one.changes else (one.changes[0], *newest[1:])  # the first one made the pod
+    told = [(each.at, f"{_short(each.what, wide)}{_repeated(each, clock)}") for each in changes]
     told += [(each.begun, absence(each, clock)) for each in one.absences[-ABSENCES_SHOWN:]]
     more = len(one.changes) + len(one.absences) - len(told)
     left = "1 earlier one is" if more == 1 else f"{more} earlier ones are"
-    head = f"Changes and failures{f' ({left} not shown)' if more else ''}:"
+    head = f"Changes and failures{f' ({left} not shown: `-o json` has all)' if more else ''}:"
     rows = [(clock(at), what) for at, what in sorted(told)]
     width = max(len(at) for at, _ in rows)
     shown = [head]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from syncpod.journal.causes import End
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.reading import NodeSummary
 from syncpod.journal.records import Absence
+from syncpod.node.orphan_mark import STATUS
 from syncpod.node.recorded_events import NodeEvent
 
 _SHOWN: Final = 10
@@ -32,10 +34,13 @@ def lines(
     node: str,
     served: Sequence[str],
     wide: int | None = None,
+    orphans: Collection[str] = (),
+    unserved: bool = False,
 ) -> list[str]:
     """Return one screen about a node's pods since a moment. `served` has sentences about the node itself.
 
-    If a line has room for `wide` characters only, long texts are cut; None = there is room for any.
+    If a line has room for `wide` characters only, long texts are cut; None = there is room for any. `orphans` are the
+    UIDs of pods that run without a workflow, for which nothing is due. `unserved`: no worker serves the node now.
     """
     shown = [
         *pairs(
@@ -48,7 +53,7 @@ def lines(
             wide=wide,
         )
     ]
-    shown += ["", *_restless(summary, now, since, wide)] if summary.restless else []
+    shown += ["", *_restless(summary, now, since, wide, orphans)] if summary.restless else []
     narrower = wide and wide - 2
     happened = [(each.last, f"{each.message}{_repeated(each)}") for each in events[-_SHOWN:]]
     happened += [(each.begun, absence(each, _clock)) for each in absences[-_SHOWN:]]
@@ -57,25 +62,37 @@ def lines(
         for at, what in sorted(happened):
             first, *rest = wrapped(what, wide and wide - len(_clock(at)) - 5)
             shown += [f"  {_clock(at)}   {first}", *(f"{'':<{len(_clock(at)) + 5}}{line}" for line in rest)]
-    if due := _due(summary, now):
+    if due := _due(summary, now, orphans):
         more = f" ({len(due) - _SHOWN} later ones are not shown)" if len(due) > _SHOWN else ""
-        rows = [(_clock(at), f"{one.records.life.namespace}/{one.records.life.name}", what) for at, one, what in due]
-        shown += ["", f"Next{more}:", *(f"  {line}" for line in table(rows[:_SHOWN], wide=narrower, cut=(2,)))]
+        begins = ": nothing before `syncpod up`, and then" if unserved else ""
+        at_once = now if unserved else None
+        rows = [
+            (
+                "at once" if at_once and at <= at_once else _clock(at),
+                f"{one.records.life.namespace}/{one.records.life.name}",
+                what,
+            )
+            for at, one, what in due
+        ]
+        shown += ["", f"Next{begins}{more}:", *(f"  {line}" for line in table(rows[:_SHOWN], wide=narrower, cut=(2,)))]
     return shown
 
 
-def _restless(summary: NodeSummary, now: datetime, since: datetime, wide: int | None) -> list[str]:
+def _restless(
+    summary: NodeSummary, now: datetime, since: datetime, wide: int | None, orphans: Collection[str]
+) -> list[str]:
+    lives = Counter((each.life.namespace, each.life.name) for each, _ in summary.restless)
     rows = [("POD", "ENDS", "LAST", "WHY", "DECIDED BY", "NOW")]
     for explanation, ends in _explained(summary, now, since):
         last, life = _last(explanation), explanation.records.life
         rows.append(
             (
-                f"{life.namespace}/{life.name}",
+                f"{life.namespace}/{life.name}{f' ({life.uid})' if lives[life.namespace, life.name] > 1 else ''}",
                 str(ends),
                 f"{age(last.instance.ended_at, now)} ago" if last is not None else "-",
                 f"{last.instance.container}: {last.cause.words}" if last is not None else "-",
                 last.cause.by if last is not None else "-",
-                _now(explanation),
+                STATUS if life.uid in orphans and not explanation.is_gone else _now(explanation),
             )
         )
     return table(rows, wide=wide, cut=_CUT, below=_CUT)
@@ -85,10 +102,10 @@ def _repeated(event: NodeEvent) -> str:
     return f" ({event.times} times since {_clock(event.first)})" if event.times > 1 else ""
 
 
-def _due(summary: NodeSummary, now: datetime) -> list[tuple[datetime, Explanation, str]]:
-    """Return what happens next by itself, the soonest first: when, to which pod, and what."""
+def _due(summary: NodeSummary, now: datetime, orphans: Collection[str]) -> list[tuple[datetime, Explanation, str]]:
+    """Return what happens next by itself, the soonest first: when, to which pod, and what; nothing to `orphans`."""
     found = []
-    for each in summary.due:
+    for each in (due for due in summary.due if due.life.uid not in orphans):
         one = explain(each, now)
         for wait in one.waits:
             if wait.until is not None:
@@ -107,8 +124,9 @@ def document(
     now: datetime,
     since: datetime,
     served: Sequence[str],
+    orphans: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the same as JSON."""
+    """Return the same as JSON; `orphans` as for the lines."""
     return {
         "served": "; ".join(served),
         "since": since.astimezone(UTC).isoformat(),
@@ -124,7 +142,9 @@ def document(
                 "container": last.instance.container if (last := _last(explanation)) is not None else "",
                 "lastEnd": last.cause.words if last is not None else "",
                 "decidedBy": last.cause.by if last is not None else "",
-                "now": _now(explanation),
+                "now": STATUS
+                if explanation.records.life.uid in orphans and not explanation.is_gone
+                else _now(explanation),
             }
             for explanation, ends in _explained(summary, now, since)
         ],
@@ -135,7 +155,7 @@ def document(
         "absences": [{"begun": _stamp(each.begun), "ended": _stamp(each.ended), "how": each.how} for each in absences],
         "next": [
             {"at": _stamp(at), "namespace": one.records.life.namespace, "name": one.records.life.name, "what": what}
-            for at, one, what in _due(summary, now)
+            for at, one, what in _due(summary, now, orphans)
         ],
     }
 
