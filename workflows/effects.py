@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from pydantic import ValidationError
+
 from syncpod.messages.command_table import CommandSpec
 from workflows.rejections import Rejected
 
@@ -27,7 +29,13 @@ class Effect(Generic[State, Payload, Result]):
         """Decode what came in, and fold it into the state. Raises Rejected, ValidationError, and what `fold` raises."""
         if self.command.takes_payload and (len(args) > 1 or (self.command.needs_payload and not args)):
             raise Rejected(self.command.wrong_number(len(args)))
-        return self.fold(state, self.command.decoded(args[0] if args else {}), now)
+        try:
+            given = self.command.decoded(args[0] if args else {})
+        except ValidationError as wrong:
+            if kind := self.command.wrong_kind(wrong):
+                raise Rejected(kind) from None
+            raise
+        return self.fold(state, given, now)
 
 
 def effects(*rows: Effect[State, Any, Result]) -> dict[str, Effect[State, Any, Result]]:

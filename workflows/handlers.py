@@ -17,10 +17,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.messages.command_table import CommandTable, QuerySpec, SignalSpec, UpdateSpec
 
+UNKNOWN_UPDATE: Final = "An update of any other name is refused"
+_NAME: Final = 100
+"""Characters of a name that anybody may have made up."""
 UNKNOWN: Final = "A signal of any other name is shown as a rejection"
 
 
@@ -49,6 +54,7 @@ def takes(table: CommandTable) -> Callable[[Workflow], Workflow]:
             setattr(kind, f"signal_{signal.name}", _signal_handler(signal))
         for update in table.updates.values():
             setattr(kind, f"update_{update.name}", _update_handler(update))
+        setattr(kind, "update_of_another_name", _refused_updates(table))  # noqa: B010  # as those above
         return kind
 
     return decorate
@@ -59,9 +65,34 @@ def query_handler(query: QuerySpec) -> Callable[[Method], Method]:
     return workflow.query(name=query.name, description=query.description)
 
 
-def unknown_signal(table: CommandTable, given: int) -> str:
+def unknown_signal(table: CommandTable, name: str, given: int) -> str:
     """Return the sentence about a signal without a row that came with a number of payloads."""
-    return f"unknown, with {given} payloads; known: {', '.join(table.signals)}"
+    if (update := table.updates.get(name)) is not None:
+        return f"{name} is an update: `temporal workflow update execute --name {name}` with {update.example}"
+    return f"unknown, with {given} payload{'' if given == 1 else 's'}; known: {', '.join(table.signals)}"
+
+
+def unknown_update(table: CommandTable, name: str) -> str:
+    """Return the sentence about an update without a row."""
+    if (signal := table.signals.get(name)) is not None:
+        return f"{name} is a signal: `temporal workflow signal --name {name}` with {signal.example}"
+    return f"unknown update {name[:_NAME]}; known: {', '.join(table.updates)}"
+
+
+def _refused_updates(table: CommandTable) -> Callable[..., Any]:
+    """Return a handler that refuses updates without a row, before they are in the history."""
+
+    class Refusing:
+        def check(self, name: str, args: Sequence[RawValue]) -> None:
+            raise ApplicationError(unknown_update(table, name), type="Invalid", non_retryable=True)
+
+        @workflow.update(dynamic=True, description=UNKNOWN_UPDATE)
+        async def refuse(self, name: str, args: Sequence[RawValue]) -> None:
+            raise ApplicationError(unknown_update(table, name), type="Invalid", non_retryable=True)
+
+    refuse = Refusing.refuse
+    refuse.validator(Refusing.check)
+    return refuse
 
 
 def _signal_handler(signal: SignalSpec[Any]) -> Callable[..., None]:

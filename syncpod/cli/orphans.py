@@ -74,11 +74,12 @@ def _is_of_directory(metadata: Mapping[str, Any]) -> bool:
     return annotations.get(SOURCE_ANNOTATION) == FILE_SOURCE and made_from == metadata.get("uid")
 
 
-def note_earlier(name: str) -> None:
-    """Print a note that such a pod has the name of one that is applied, and what becomes of it."""
+def note_earlier(namespace: str, name: str) -> None:
+    """Print a note that such a pod has the name of one that is applied, what becomes of it, and what keeps it."""
+    way = way_for("adopt", [{"metadata": {"namespace": namespace, "name": name}}])
     remark(
         f"Note: an earlier pod {printable(name)} runs, and somebody has ended its workflow: its node ends it before it "
-        "starts this one"
+        f"starts this one; {printable(way)}, in place of an apply, keeps it"
     )
 
 
@@ -114,9 +115,11 @@ def orphan_of(namespace: str, name: str) -> dict[str, Any] | None:
     return next(iter(orphans_here(namespace, [name])), None)
 
 
-async def note_if_earlier(namespace: str, name: str) -> None:
-    """Print the note of `note_earlier` if a pod of this name runs here without a workflow."""
+async def note_if_earlier(namespace: str, name: str) -> bool:
+    """Print the note of `note_earlier` if a pod of this name runs here without a workflow, and say whether one does."""
     import asyncio
 
-    if await asyncio.to_thread(orphan_of, namespace or "default", name) is not None:
-        note_earlier(name)
+    if await asyncio.to_thread(orphan_of, namespace or "default", name) is None:
+        return False
+    note_earlier(namespace or "default", name)
+    return True

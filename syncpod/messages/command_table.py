@@ -112,6 +112,11 @@ class CommandSpec(Generic[Payload]):
             return self.payload()
         return self.payload.model_validate(given, extra="forbid" if self.is_strict else None)
 
+    def wrong_kind(self, wrong: ValidationError) -> str:
+        """Return what the payload must be if it is no object at all; "" if something in it is wrong."""
+        problem = wrong.errors(include_url=False, include_input=False)[0]
+        return f"must be an object: {self.shape}" if problem["type"] in OBJECTS and not problem["loc"] else ""
+
     def wrong_number(self, given: int) -> str:
         """Return what is wrong if there is not one payload, and what would be one."""
         one = f": {self.form if self.form and self.form[0] != '{' else '`{}`'} is one"
@@ -201,9 +206,22 @@ def _as_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+OBJECTS: Final = frozenset({"dict_type", "model_type", "model_attributes_type"})
+_WHAT: Final[Mapping[str, str]] = {
+    "extra_forbidden": "unknown field",
+    "string_type": "must be a string",
+    "bool_type": "must be true or false",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(sorted(OBJECTS), "must be an object"),
+}
+"""By pydantic's name of a problem, what is wrong, in words that need no Python."""
+
+
 def payload_problem(wrong: ValidationError) -> str:
     """Return the first problem, after the path of its field if it is about one: ``contaner: unknown field``."""
     problem = wrong.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in problem["loc"])
-    what = "unknown field" if problem["type"] == "extra_forbidden" else str(problem["msg"])
+    what = _WHAT.get(problem["type"], str(problem["msg"]))
     return f"{where}: {what}" if where else what

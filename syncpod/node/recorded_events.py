@@ -75,4 +75,5 @@ def _snapshot(state_dir: Path, run_id: str = "") -> dict[str, Any]:
 def _event(said: dict[str, object]) -> NodeEvent:
     """Return an event of a snapshot. Raises KeyError, ValueError and TypeError for what is none."""
     first, last = (datetime.fromisoformat(str(said[key])) for key in ("first", "last"))
-    return NodeEvent(str(said["message"]), first, last, int(str(said.get("count", 1))))
+    rejected = "rejected: " if said.get("reason") == "Rejected" else ""
+    return NodeEvent(f"{rejected}{said['message']}", first, last, int(str(said.get("count", 1))))

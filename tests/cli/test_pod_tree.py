@@ -57,7 +57,7 @@ HELD = {"subject": "app", "until": (NOW + timedelta(seconds=20)).isoformat(), "r
         ),
         (
             branch(app(RUNNING, ready=True), holds=({**HELD, "subject": "create_sandbox", "until": None},)),
-            "create_sandbox waits for an operator: CrashLoopBackOff",
+            "create_sandbox: waits for an operator: CrashLoopBackOff",
         ),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_back_off_is_told_with_its_end() -> None:
     drawn = branch(app(waiting("CrashLoopBackOff", "words")), holds=(HELD,))
     *_, last = lines([drawn], NOW)
     due = (NOW + timedelta(seconds=20)).astimezone()
-    assert last == f"   └─ container app: waiting, waits for CrashLoopBackOff until {due:%H:%M:%S}, in 20s"
+    assert last == f"   └─ container app: waiting, CrashLoopBackOff: starts again at {due:%H:%M:%S}, in 20s"
     (node,) = documents([drawn])
     assert node["pods"][0]["containers"][0]["waitsFor"] == f"CrashLoopBackOff until {HELD['until']}"
 

@@ -136,6 +136,7 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
     again = syncpod("apply", "-f", "-", stdin=json.dumps(pod("alone")))
     assert again.out == "pod/alone created\n"
     assert "Note: an earlier pod alone runs, and somebody has ended its workflow: its node ends it before" in again.err
+    assert again.err.count("adopt alone`, in place of an apply, keeps it") == 1, again
 
 
 def test_the_age_of_an_adopted_pod_counts_from_its_creation_while_no_worker_serves_its_node(
@@ -165,6 +166,9 @@ def test_a_terminated_workflow_is_told_of_before_and_after_the_pod_is_adopted_or
     assert re.search(r" workflow +end +terminated +- +- +by ", syncpod("history", "ended").out.splitlines()[-1])
     last = json.loads(syncpod("history", "ended", "-o", "json").out)[-1]
     assert (last["kind"], last["subject"], last["outcome"]) == ("workflow", "end", "terminated")
+    planned = syncpod("plan", "-f", "-", stdin=json.dumps(pod("ended")))
+    assert re.search(r"its node ends it before it starts this one; `\S+ adopt ended`, in place of an ap", planned.err)
+    assert re.search(r"^  1\. +kill_pod +- +an earlier pod of this name runs", planned.out, re.MULTILINE), planned
     assert syncpod("adopt", "ended").code == 0
     told = re.compile(r"adopt .*generation 1; its workflow was terminated at \d{4}-\S+ \S+, by \S+: \S")
     assert told.search(syncpod("history", "ended").out)

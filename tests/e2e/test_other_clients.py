@@ -113,7 +113,7 @@ async def test_no_invalid_signal_harms_a_pod(pods: Pods, engine: EngineNode, tct
     for sentence in (
         f"signal no_such_signal: unknown, with 0 payloads; {known}",
         f"signal no_such_signal: unknown, with 3 payloads; {known}",
-        f"signal no_such_signal: unknown, with 1 payloads; {known}",
+        f"signal no_such_signal: unknown, with 1 payload; {known}",
         "signal delete_pod: gracePeriodSeconds: must be 0 or more",
         f"signal delete_pod: uid: is {before['metadata']['uid']}, not another",
         "signal backoff_expired: container: is 'nobody', must be one of main",

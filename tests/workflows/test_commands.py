@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from datetime import UTC, datetime
 
-from syncpod.messages.pod_commands import POD_COMMANDS
+import pytest
+from pydantic import ValidationError
+
+from syncpod.messages.command_table import CommandTable, payload_problem
+from syncpod.messages.node_commands import NODE_COMMANDS
+from syncpod.messages.pod_commands import POD_COMMANDS, RESTART
+from syncpod.messages.signals import Restart
+from workflows.effects import Effect
+from workflows.handlers import unknown_signal, unknown_update
+from workflows.rejections import Rejected
 
 
 @pytest.mark.parametrize(
@@ -20,3 +29,52 @@ from syncpod.messages.pod_commands import POD_COMMANDS
 def test_a_wrong_number_of_payloads_names_one_that_is_right(name: str, given: int, says: str) -> None:
     command = POD_COMMANDS.signals.get(name) or POD_COMMANDS.updates[name]
     assert command.wrong_number(given) == says
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "says"),
+    [
+        (
+            NODE_COMMANDS,
+            "cordon",
+            "cordon is an update: `temporal workflow update execute --name cordon` with",
+        ),
+        (
+            POD_COMMANDS,
+            "resize",
+            "resize is an update: `temporal workflow update execute --name resize` with",
+        ),
+        (POD_COMMANDS, "nobody", "unknown, with 1 payload; known: update_pod, "),
+    ],
+)
+def test_an_update_that_comes_as_a_signal_is_told_how_it_is_sent(table: CommandTable, name: str, says: str) -> None:
+    assert unknown_signal(table, name, 1).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "says"),
+    [
+        (POD_COMMANDS, "restart", "restart is a signal: `temporal workflow signal --name restart` with `--input '{"),
+        (NODE_COMMANDS, "nobody", "unknown update nobody; known: apply, delete, sync_pods, cordon, uncordon"),
+    ],
+)
+def test_a_signal_that_comes_as_an_update_is_told_how_it_is_sent(table: CommandTable, name: str, says: str) -> None:
+    assert unknown_update(table, name).startswith(says)
+
+
+@pytest.mark.parametrize("given", [5, "x", ["container"]])
+def test_a_payload_that_is_no_object_is_told_what_one_is(given: object) -> None:
+    effect: Effect[None, Restart, tuple[()]] = Effect(RESTART, lambda *_: ())
+    with pytest.raises(Rejected) as refused:
+        effect(None, (given,), datetime.now(UTC))
+    assert str(refused.value) == 'must be an object: {"container": ""}'
+
+
+def test_a_field_of_a_wrong_type_is_told_without_pythons_words() -> None:
+    for given, says in (({"name": 5}, "name: must be a string"), ({"pdo": {}}, "pdo: unknown field")):
+        with pytest.raises(ValidationError) as wrong:
+            NODE_COMMANDS.updates["delete"].decoded(given)
+        assert payload_problem(wrong.value) == says
+    with pytest.raises(ValidationError) as wrong:
+        NODE_COMMANDS.signals["sync_pods"].decoded({"pods": 5})
+    assert payload_problem(wrong.value) == "pods: must be a list"

@@ -73,5 +73,25 @@ async def test_what_a_schedule_starts_says_that_a_schedule_can_start_no_pod(clie
         with pytest.raises(WorkflowFailureError) as failed:
             await begun.result()
         says = str(failed.value.cause)
-        assert f"workflow id: must be {expected} for this pod, is {id_}" in says
+        assert (f"workflow id: must be {expected} for this pod, is {id_}" in says) != is_of_schedule
         assert ("a schedule can start no pod" in says) == is_of_schedule
+        assert says.endswith("or send the update `apply`, as docs/temporal.md shows") == is_of_schedule
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"pdo": {}}, "pod: required; pdo: unknown field"),
+        ({}, "pod: required"),
+        ({"pod": 5}, "pod: must be an object, a v1 Pod"),
+        (7, 'input: must be {"pod": <v1 Pod>}'),
+    ],
+)
+async def test_a_start_without_a_pod_says_what_is_wrong_with_it(
+    client: Client, node: ScriptedNode, given: object, says: str
+) -> None:
+    id_ = f"pod/default/wrong-{uuid.uuid4().hex[:8]}"
+    begun = await client.start_workflow("PodWorkflow", given, id=id_, task_queue=node.queue)
+    with pytest.raises(WorkflowFailureError) as failed:
+        await begun.result()
+    assert str(failed.value.cause) == f"Invalid: {says}"

@@ -231,7 +231,7 @@ class FleetNodeWorkflow:
     @workflow.signal(dynamic=True, description=UNKNOWN)
     def receive_unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        self.entity.refuse(name, unknown_signal(FLEET_NODE_COMMANDS, len(args)))
+        self.entity.refuse(name, unknown_signal(FLEET_NODE_COMMANDS, name, len(args)))
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
         """Carry out an accepted update. An update before it may have made it impossible."""

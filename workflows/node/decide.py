@@ -318,6 +318,8 @@ def _ended(state: NodeState, action: Action, result: PodWorkflowResult, now: dat
         del state.deletions[action.key]
     if result.refused and deletion is not None:
         state.event(now, "Warning", "FailedPodSync", f"pod {action.key} is not deleted: {result.refused}")
+    elif result.absent and deletion is not None:
+        state.event(now, "Warning", "NotFound", f"pod {action.key} is not deleted: it is not here")
     elif not result.absent and not result.refused:
         state.event(now, "Normal", "PodDeleted", f"{action.summary.removeprefix('delete ')}")
 

@@ -211,7 +211,7 @@ class NodeWorkflow:
     @workflow.signal(dynamic=True, description=UNKNOWN)
     def receive_unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        self.entity.refuse(name, unknown_signal(NODE_COMMANDS, len(args)))
+        self.entity.refuse(name, unknown_signal(NODE_COMMANDS, name, len(args)))
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any] | None:
         """Carry out an accepted update. Returns at once; the orders to the pods' workflows are next."""

@@ -103,6 +103,11 @@ def _tell_restart(state: PodState, replaced: Restarted, now: datetime) -> None:
     state.written = {}
 
 
+_NAME: Final = 40
+_NAMES: Final = 3
+"""How much of a start's unknown fields is told: characters of a name, and names."""
+
+
 class _Refused(Exception):
     """A run cannot begin; the text says why, in one sentence."""
 
@@ -127,7 +132,10 @@ def _new(
 ) -> tuple[PodState, Admission]:
     """Return the state of a pod that has no run yet, and its admission. Raises _Refused and PodInvalid."""
     if "pod" not in start:
-        raise _Refused("pod: required")
+        others = "".join(f"; {name[:_NAME]}: unknown field" for name in sorted(map(str, start))[:_NAMES])
+        raise _Refused(f"pod: required{others}")
+    if not isinstance(start["pod"], dict):
+        raise _Refused("pod: must be an object, a v1 Pod")
     adoption = _adoption(start)
     # An adopted pod was admitted when it was applied, and the pod of a run with older decisions when that run began:
     # rules that have become stricter since then do not apply to it.
@@ -182,6 +190,12 @@ def _check_place(pod: Pod, workflow_id: str, node: str) -> None:
         raise _Refused(f"workflow id: must be {expected} for this pod, is {workflow_id}")
     if pod.spec.node_name and pod.spec.node_name != node:
         raise _Refused(f"spec.nodeName: is {pod.spec.node_name}, but the task queue is that of node {node}")
+
+
+OF_SCHEDULE: Final = (
+    "a schedule can start no pod, since it adds the time to the workflow's id: have cron run `syncpod apply -f FILE` "
+    "or send the update `apply`, as docs/temporal.md shows"
+)
 
 
 def is_of_schedule(workflow_id: str) -> bool:

@@ -161,7 +161,7 @@ class PodWorkflow:
             )
             self.state.accepted = self.commands.accepted_before(self.state.accepted)
         if self.refusal and start.is_of_schedule(info.workflow_id):
-            self.refusal = f"a schedule can start no pod, since it adds the time to the workflow's id: {self.refusal}"
+            self.refusal = start.OF_SCHEDULE
         self.entity = Entity(self, self.state, PodInbox(), self.commands, part=PART)
         for name, args in signals_left(given) if not self.refusal else ():
             self.entity.put(name, args)
@@ -588,7 +588,7 @@ class PodWorkflow:
     @workflow.signal(dynamic=True, description=UNKNOWN)
     def receive_unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        self.entity.refuse(name, f"signal {name}: {unknown_signal(POD_COMMANDS, len(args))}")
+        self.entity.refuse(name, f"signal {name}: {unknown_signal(POD_COMMANDS, name, len(args))}")
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
         """Carry out an accepted update after the signals before it, which may have made it impossible."""

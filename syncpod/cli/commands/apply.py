@@ -24,6 +24,7 @@ from syncpod.cli.input.options import (
     Timeout,
 )
 from syncpod.cli.orphans import note_earlier, orphans_here
+from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
     import asyncio
@@ -159,6 +160,8 @@ async def apply_all(
             return await apply_pod(client, pod, node=node, has_attributes=has_attributes, patience=patience)
 
     there = await asyncio.to_thread(_running_alone, admissions)
+    for key in (key for key, is_sure in there.items() if is_sure):
+        note_earlier(*key)  # before it is too late to interrupt this
     lacking = await image_warnings(settings().state_dir, node, [admission.pod for admission in admissions])
     applied: list[Applied] = []
     failures: list[Failure] = []
@@ -172,8 +175,9 @@ async def apply_all(
             continue
         say(f"pod/{pod.metadata.name} {one.change.value}")
         applied.append(one)
-        if one.change is Change.CREATED and (one.pod.metadata.namespace, pod.metadata.name) in there:
-            note_earlier(pod.metadata.name)
+        key = (one.pod.metadata.namespace, pod.metadata.name)
+        if one.change is Change.CREATED and there.get(key) is False:
+            note_earlier(*key)
         images = lacking.get(pod.metadata.name, []) if one.change is not Change.UNCHANGED else []
         for warning in (*warnings, *images, *await _missing_features(client, one)):
             warn(f"pod {pod.metadata.name}: {warning}")
@@ -190,17 +194,17 @@ async def apply_all(
     return applied
 
 
-def _running_alone(admissions: Iterable[Admission]) -> set[tuple[str, str]]:
+def _running_alone(admissions: Iterable[Admission]) -> dict[tuple[str, str], bool]:
     """Return which of these pods, by namespace and name, run on this machine's node without a workflow. Blocks.
 
-    If its worker has ended, those that run there: a caller that begins a workflow of such a name knows that there was
-    none.
+    The value says whether that is sure. If its worker has ended, it is not: these run there, and a caller that begins
+    a workflow of such a name knows that there was none.
     """
     names: dict[str, list[str]] = {}
     for pod, _ in admissions:
         names.setdefault(pod.metadata.namespace or "default", []).append(pod.metadata.name)
     found = (one for namespace, of in names.items() for one in orphans_here(namespace, of))
-    return {(str(one["metadata"]["namespace"]), str(one["metadata"]["name"])) for one in found}
+    return {(str(one["metadata"]["namespace"]), str(one["metadata"]["name"])): bool(why_orphaned(one)) for one in found}
 
 
 async def _missing_features(client: Client, applied: Applied) -> list[str]:

@@ -20,7 +20,6 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named_nodes, pod_name, read_duration
 from syncpod.cli.input.options import Namespace, PodNames
 from syncpod.cli.machine.journaled_logs import lives_with_uid
-from syncpod.cli.machine.state_directory import recorded_worker, worker_log
 from syncpod.cli.orphans import orphan_of, without_workflow
 from syncpod.settings.worker_record import read_worker_record, serving
 
@@ -158,6 +157,7 @@ def _explain_start(
 ) -> None:
     """Print one start of a container; with `trace_log`, which is "" for the worker's own log, also its calls."""
     from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import worker_log
 
     state_dir = settings().state_dir
     _, records = _lives(state_dir, namespace, name, moment, uid)
@@ -334,6 +334,7 @@ def _unknown(lives: list[PodRunRecords], namespace: str, name: str, state_dir: P
         first = lives[0].begun.astimezone()
         return Failure(f'the journal has nothing of pod "{name}" before {first:%Y-%m-%d %H:%M:%S}')
     where = f"the journal of this node ({state_dir}) has no pod {name} in namespace {namespace}"
+    from syncpod.cli.machine.state_directory import recorded_worker
     from syncpod.cli.temporal.ended_workflows import is_open_on
 
     worker = recorded_worker(state_dir)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -68,9 +68,10 @@ def plan(
         foresight = Foresight(client)
         for admission in manifests.pods:
             planned, refusal, stops_all = await plan_of_manifest(client, admission, local_node(node), foresight)
+            meta, begins = admission.pod.metadata, planned["change"] == "create" and "images" not in planned
+            if begins and await note_if_earlier(meta.namespace, meta.name):
+                planned["steps"] = [_END_OF_EARLIER, *planned["steps"]]
             plans.append(planned)
-            if planned["change"] == "create" and "images" not in planned:
-                await note_if_earlier(admission.pod.metadata.namespace, admission.pod.metadata.name)
             refusals.extend((refusal,) if refusal is not None else ())
             stopping.extend((_called(planned),) if stops_all else ())
             for warning in admission.warnings:
@@ -128,6 +129,13 @@ def _plans_of_existing(namespace: str, names: Sequence[str]) -> list[dict[str, A
         if told is None:
             raise Failure(f'pod "{name}" {why_recorded(pod) or "does not answer"}')
     return [{"pod": name, "change": "none", **found[name][1]} for name in names]
+
+
+_END_OF_EARLIER: Final = {
+    "step": "kill_pod",
+    "container": "",
+    "why": "an earlier pod of this name runs without a workflow: it ends first",
+}
 
 
 class Planned(NamedTuple):

@@ -135,7 +135,14 @@ def _containers(branch: Branch, now: datetime) -> Iterator[str]:
         if word == "terminated":
             word = f"{said.get('reason') or 'terminated'} (exit {said.get('exitCode')})"
         waits = _waits(kind, status, branch, now)
-        yield f"{kind} {status.get('name')}: {word}{f', waits for {waits}' if waits else ''}"
+        if waits:
+            waits = f", {waits}" if _is_due(str(status.get("name", "")), branch) else f", waits for {waits}"
+        yield f"{kind} {status.get('name')}: {word}{waits}"
+
+
+def _is_due(name: str, branch: Branch) -> bool:
+    """Say whether a container starts again at a known time."""
+    return any(each.get("subject") == name and read_moment(each.get("until")) is not None for each in branch.holds)
 
 
 def _waits(kind: str, status: Mapping[str, Any], branch: Branch, now: datetime | None) -> str:
@@ -172,7 +179,8 @@ def _of_the_pod(branch: Branch, now: datetime | None) -> Iterator[str]:
     names = {status.get("name") for _, status in _statuses(branch)}
     for hold in branch.holds:
         if hold.get("subject") not in names:
-            yield f"{hold.get('subject')} waits for {_held(hold, now)}"
+            waits = "" if read_moment(hold.get("until")) is not None else "waits for "
+            yield f"{hold.get('subject')}: {waits}{_held(hold, now, 'is tried')}"
     told = {step for step, _ in branch.doing.values()}
     for step in branch.steps:
         if step.name in told and step.attempt <= 1 and not step.failure:
@@ -185,7 +193,8 @@ def _of_the_pod(branch: Branch, now: datetime | None) -> Iterator[str]:
         yield _clipped(f"step {step.name}{': ' if words else ''}{'; '.join(words)}")
 
 
-def _held(hold: Mapping[str, Any], now: datetime | None) -> str:
+def _held(hold: Mapping[str, Any], now: datetime | None, does: str = "starts") -> str:
+    """Return how a back-off is waited for; `does`: what happens at its end."""
     until = read_moment(hold.get("until"))
     if until is None:
         return f"an operator: {hold.get('reason')}"
@@ -193,7 +202,7 @@ def _held(hold: Mapping[str, Any], now: datetime | None) -> str:
         return f"{hold.get('reason')} until {hold.get('until')}"
     left = until - now
     due = f"in {short_duration(left)}" if left.total_seconds() > 0 else "now"
-    return f"{hold.get('reason')} until {until.astimezone():%H:%M:%S}, {due}"
+    return f"{hold.get('reason')}: {does} again at {until.astimezone():%H:%M:%S}, {due}"
 
 
 def _unfinished(branch: Branch) -> str:
