@@ -66,7 +66,7 @@ def _snapshot(state_dir: Path, run_id: str = "") -> dict[str, Any]:
     """
     try:
         record = json.loads((state_dir / NODE_SNAPSHOT_NAME).read_bytes())
-        snapshot = record["next_input"]["snapshot"] if run_id in ("", record["run_id"]) else {}
+        snapshot = record["next_input"]["snapshot"] if not run_id or record["run_id"] == run_id else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return snapshot if isinstance(snapshot, dict) else {}
