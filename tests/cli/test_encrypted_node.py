@@ -142,7 +142,7 @@ def test_a_pod_whose_workflow_a_stranger_has_terminated_runs_on(environ: dict[st
     assert table.err.startswith("Note: pod third runs without a workflow") and ways in table.err
     assert "third: Orphan: it has no workflow; this was told last" in program("tree", environ=environ).out
     explained = program("explain", "third", environ=environ).out
-    assert "Next:  it runs without a workflow, so nothing is decided for it" in explained and ways in explained
+    assert "  it runs without a workflow, so nothing is decided for it" in explained and ways in explained
     for asked in (("describe", "pod", "third"), ("get", "pod", "third", "-o", "yaml")):
         told = program(*asked, environ=environ)
         assert told.code == 0 and "syncpod.dev/orphan: " in told.out and ways in told.err

@@ -523,6 +523,7 @@ async def test_a_step_result_with_unknown_containers_does_not_break_the_pod(clie
         "create_sandbox",
         "pull_image web",
         "start_container web",
+        "pull_image web",  # fails, since the image was missed: the next one waits
         "pull_image web",
         "start_container web",
     ]
