@@ -16,7 +16,16 @@ from typing import Final, NamedTuple
 
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import innermost, one_line
-from syncpod.journal.records import NEVER_RAN, RESTART_OF_ALL, SENDER, EventRecord, Fact, HistoryEntry, Instance
+from syncpod.journal.records import (
+    NEVER_RAN,
+    RESTART_OF_ALL,
+    SENDER,
+    WORKFLOW,
+    EventRecord,
+    Fact,
+    HistoryEntry,
+    Instance,
+)
 from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE, PRE_STOP_FAILED, KillCause
 
 _SLACK: Final = timedelta(seconds=2)
@@ -316,10 +325,15 @@ class Change(NamedTuple):
     """Whether the pod ends by it: it was deleted, or evicted."""
 
 
+def _rank(line: HistoryEntry) -> int:
+    """Order changes of one moment: how the workflow before ended, what made the pod, then what was done to it."""
+    return 0 if (line.kind, line.subject) == ("update", WORKFLOW) else 1 if line.fact == Fact.MADE else 2
+
+
 def changes_of(lines: Iterable[HistoryEntry]) -> list[Change]:
     """Return changes and commands from outside, with their senders, and failures: each once, by its last time."""
     found: dict[str, Change] = {}
-    lines = list(lines)
+    lines = sorted(lines, key=lambda line: (line.at, _rank(line)))
     senders = {(line.at, line.subject): line.reason for line in lines if line.kind == SENDER}
     for line in lines:
         if what := _change(line):
@@ -353,6 +367,8 @@ def _ends_pod(line: HistoryEntry) -> bool:
 
 
 def _change(line: HistoryEntry) -> str:
+    if line.kind == "update" and line.subject == WORKFLOW:
+        return f"its workflow {line.reason}"
     if line.kind == "update":
         return f"{line.subject}: {line.reason}" if line.reason else line.subject
     if line.kind == "signal" and (line.is_command or line.subject in _VERDICTS):

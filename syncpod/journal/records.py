@@ -63,6 +63,9 @@ _BY_A_PERSON: Final = frozenset({Fact.ASKED, Fact.BACK_OFF_ENDED, Fact.BACK_OFF_
 
 RESTART_OF_ALL: Final = "restart_all_containers"
 """The subject of a wait for the start of all containers together, which a restart rule has asked for."""
+WORKFLOW: Final = "workflow"
+"""The subject of an update that says how the workflow before has ended, where one is started anew for what runs. It has
+no kind of its own, since a worker of an earlier version has to read it."""
 
 
 EntryKind = Literal["decision", "step", "signal", "exit", "hold", "update", "rejected", "sender", "workflow"]
@@ -102,7 +105,7 @@ class HistoryEntry:
     def is_command(self) -> bool:
         """Whether somebody outside the node asked for it, apart from what made the pod."""
         if self.kind == "update":
-            return self.fact != Fact.MADE
+            return self.fact != Fact.MADE and self.subject != WORKFLOW
         return self.kind == "signal" and self.fact in _BY_A_PERSON
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,4 +142,11 @@ def test_nothing_is_due_for_a_pod_without_a_workflow_and_its_state_is_that_of_th
     assert "starts again" not in of_node, of_node
     row = next(line.split() for line in of_node.splitlines() if line.startswith("default/short "))
     assert row[-1] == "Orphan", of_node
-    assert syncpod("prune", "short").code == 0
+    ended = re.search(r"app ended at (\S+):", explained)
+    assert ended is not None, explained
+    assert syncpod("adopt", "short").code == 0
+    exits = [line.split()[1] for line in syncpod("history", "short").out.splitlines() if " exit " in line]
+    assert exits and exits[0].startswith(ended[1]), "the exit is told with its own time, not that of the adopt"
+    changes = syncpod("explain", "short").out.partition("Changes and failures:\n")[2]
+    assert changes.index("its workflow was terminated at ") < changes.index("adopt: generation 1"), changes
+    assert syncpod("delete", "pod", "short").code == 0

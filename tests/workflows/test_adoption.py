@@ -101,9 +101,14 @@ async def test_an_adopted_pod_tells_how_its_workflow_before_has_ended(
     said = Readoption("its workflow was terminated at noon, by somebody\x1b[2J", ends=ends)
     memo = {POD_MEMO: with_readoption({"node": "n"}, said)}
     handle = await adopt(client, node, document, memo=memo)
-    first = (await handle.query("history"))[0]
-    assert (first["kind"], first["subject"]) == ("update", subject)
-    assert first["reason"] == "generation 4; its workflow was terminated at noon, by somebody\\x1b[2J"
+    before, made = (await handle.query("history"))[:2]
+    assert (before["kind"], before["subject"]) == ("update", "workflow")
+    assert before["reason"] == "was terminated at noon, by somebody\\x1b[2J"
+    assert (made["kind"], made["subject"], made.get("reason", "")) == (
+        "update",
+        subject,
+        "" if ends else "generation 4",
+    )
     (event,) = (each for each in await handle.query("events") if each["reason"] == "Adopted")
     assert event["message"].endswith("to end what runs of it" if ends else "for what runs of it already")
 

@@ -95,7 +95,8 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         exit_ = _settled(ended.recorded(at, cause=kill.why, killed_by=kill.cause))
         state.record_exit(exit_)
         if known is not None or not _is_told(state, exit_):
-            _tell_exit(state, exit_, now)
+            # What is taken over may have ended long ago, and the workflow before may have told that already.
+            _tell_exit(state, exit_, at if state.adopting else now)
         state.forget_stuck_kills()
 
 

@@ -15,7 +15,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from syncpod.journal.records import Fact
+from syncpod.journal.records import WORKFLOW, Fact
 from syncpod.lifecycle.observed import Number
 from syncpod.lifecycle.version import is_superseded, too_old
 from syncpod.messages.fleet import is_placed
@@ -217,8 +217,10 @@ def _tell(state: PodState, admission: Admission, now: datetime, readoption: Read
     state.status = PodStatus(start_time=meta.creation_timestamp)
     purpose = "to end what runs of it" if readoption.ends else "for what runs of it already"
     state.event(now, "Normal", "Adopted", f"Its workflow was started anew, {purpose}")
-    why = f"generation {meta.generation}{f'; {readoption.why}' if readoption.why else ''}"
-    state.note(now, "update", "prune" if readoption.ends else "adopt", why, fact=Fact.MADE)
+    if readoption.why:
+        state.note(now, "update", WORKFLOW, readoption.why.removeprefix("its workflow "))
+    subject, why = ("prune", "") if readoption.ends else ("adopt", f"generation {meta.generation}")
+    state.note(now, "update", subject, why, fact=Fact.MADE)
 
 
 def _as_recorded(meta: ObjectMeta, document: Any) -> ObjectMeta:

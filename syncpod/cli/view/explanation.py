@@ -435,7 +435,7 @@ def _changes(one: Explanation, clock: Clock, wide: int | None) -> list[str]:
     more = len(one.changes) + len(one.absences) - len(told)
     left = "1 earlier one is" if more == 1 else f"{more} earlier ones are"
     head = f"Changes and failures{f' ({left} not shown: `-o json` has all)' if more else ''}:"
-    rows = [(clock(at), what) for at, what in sorted(told)]
+    rows = [(clock(at), what) for at, what in sorted(told, key=lambda each: each[0])]
     width = max(len(at) for at, _ in rows)
     shown = [head]
     for at, what in rows:
