@@ -138,6 +138,9 @@ def test_nothing_is_due_for_a_pod_without_a_workflow_and_its_state_is_that_of_th
     explained = syncpod("explain", "short").out
     assert "; what happened since is not known" in explained.splitlines()[1], explained
     assert "starts again" not in explained and "it runs without a workflow" in explained
+    last = syncpod("events", "short").out.splitlines()[-1]
+    assert "WorkflowEnded" in last and "Its workflow was terminated by " in last
+    assert "WorkflowEnded" in syncpod("events").out and "WorkflowEnded" not in syncpod("events", "--types=Normal").out
     of_node = syncpod("explain", "node").out
     assert "starts again" not in of_node, of_node
     row = next(line.split() for line in of_node.splitlines() if line.startswith("default/short "))
@@ -145,7 +148,9 @@ def test_nothing_is_due_for_a_pod_without_a_workflow_and_its_state_is_that_of_th
     ended = re.search(r"app ended at (\S+):", explained)
     assert ended is not None, explained
     assert syncpod("adopt", "short").code == 0
-    exits = [line.split()[1] for line in syncpod("history", "short").out.splitlines() if " exit " in line]
+    history = syncpod("history", "short")
+    assert " explain short`" in history.err and history.err.startswith("Note: what was before the pod was adopted")
+    exits = [line.split()[1] for line in history.out.splitlines() if " exit " in line]
     assert exits and exits[0].startswith(ended[1]), "the exit is told with its own time, not that of the adopt"
     changes = syncpod("explain", "short").out.partition("Changes and failures:\n")[2]
     assert changes.index("its workflow was terminated at ") < changes.index("adopt: generation 1"), changes

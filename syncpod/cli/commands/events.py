@@ -35,6 +35,8 @@ SortBy = Annotated[
 ]
 _OUTPUTS = ("wide", "json", "yaml", "name")
 _TYPES = ("Normal", "Warning")
+_MOST_ASKED = 5
+"""Of how many pods without a workflow the server is asked how it ended."""
 _WATCH_SECONDS = 1.0
 
 
@@ -72,6 +74,8 @@ def events(
         if not watch:
             found = _with_gone(found, api.server, source.namespace, names, wanted)
             source.require(found)
+            if source.orphans and "Warning" in wanted:
+                found = by_time([*found, *_ends_of_workflows(source.orphans)])
             if source.journaled:
                 remark(source.journal_note())
             _print_once(printer, found, output, where, is_whole=not source.silent)
@@ -85,6 +89,26 @@ def events(
             source.note_silent()
             time.sleep(_WATCH_SECONDS)
             printer.print(source.read(api))
+
+
+def _ends_of_workflows(orphans: Sequence[Mapping[str, Any]]) -> list[PodEvent]:
+    """Return an event of each pod's workflow that has ended without it; only of the first few, which are asked for."""
+    from syncpod.cli.temporal.ended_workflows import end_of
+
+    found = []
+    for pod in orphans[:_MOST_ASKED]:
+        metadata = pod["metadata"]
+        ended = end_of(metadata.get("namespace", ""), metadata["name"])
+        if ended is not None:
+            told = {
+                "type": "Warning",
+                "reason": "WorkflowEnded",
+                "message": f"Its workflow {ended.how}",
+                "container": "",
+            }
+            at = ended.at.isoformat()
+            found += events_of(pod, [{**told, "count": 1, "first": at, "last": at}])
+    return found
 
 
 def _order(sort_by: str, *, watch: bool) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncpod.api.client import Reply
-from syncpod.cli.console import remark, say
+from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.kubectl_words import no_such_pod
@@ -63,6 +64,9 @@ def history(
         remark(
             "Note: the pod does not answer; this is what Temporal recorded of its last run, without exits and decisions"
         )
+    if any(each.subject == "adopt" and each.kind == "update" for each in records):
+        earlier = shlex.join((program(), "explain", name, *(() if namespace == "default" else ("-n", namespace))))
+        remark(f"Note: what was before the pod was adopted is told by `{earlier}`")
     if output == "json":
         say(json.dumps(documents, indent=4))
     else:
