@@ -55,7 +55,7 @@ def syncpod(environ: dict[str, str], upped: Result) -> Run:
 def test_up_prints_all_locations_and_the_next_commands(upped: Result, environ: dict[str, str]) -> None:
     assert upped.code == 0, upped.err
     socket = environ["CONTAINER_RUNTIME_ENDPOINT"] or f"unix://{state_of(environ)}/runtime/cri.sock"
-    page = "http://127.0.0.1:" if os.geteuid() else "off, as root"
+    page = "http://127.0.0.1:" if os.geteuid() else "off, since this is root"
     for part in ("UI ", page, socket, environ["SYNCPOD_STATE_DIR"], "worker.log", "temporal.log"):
         assert part in upped.out
     if not environ["CONTAINER_RUNTIME_ENDPOINT"]:
