@@ -5,6 +5,7 @@ The functions are not exported. So a file of ours lies in each of their packages
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import tempfile
@@ -17,7 +18,7 @@ from tests.runtimes.require import cache_directory
 Kind = Literal["actions", "phase", "backoff"]
 VERSIONS: Final = ("1.36.2", "1.37.2")
 """The kubelets whose decisions can be recorded."""
-_FILES: Final = Path(__file__).parent / "recorder"
+_FILES: Final = Path(__file__).parent / "go"
 _MAIN: Final = "cmd/recorder"
 
 
@@ -26,7 +27,7 @@ def recorder(version: str) -> Path:
 
     Raises `Missing`, CalledProcessError.
     """
-    program = cache_directory() / f"kubernetes-{version}" / "recorder"
+    program = cache_directory() / f"kubernetes-{version}" / f"recorder-{_digest()}"
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="syncpod-recorder-") as scratch:
@@ -37,6 +38,12 @@ def recorder(version: str) -> Path:
                 lambda out: run_go(source, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(out), f"./{_MAIN}"),
             )
     return program
+
+
+def _digest() -> str:
+    """Return what tells apart recorders of different sources: an older one in the cache is not taken for this one."""
+    content = b"".join(each.read_bytes() for each in sorted(_FILES.iterdir()))
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _add_files(source: Path, version: str) -> None:

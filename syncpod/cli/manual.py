@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from syncpod.cli.command_table import Entry
 from syncpod.cli.examples import EXAMPLES, NOTES
 from syncpod.cli.input.flags import require_dashes, without_values
-from syncpod.cli.input.kubectl_words import refuse_word
+from syncpod.cli.input.kubectl_words import refuse_word, running
 from syncpod.cli.input.plain_values import taken_plainly
 
 _VERBATIM = "\b"
@@ -46,10 +46,13 @@ class Page(TyperCommand):
         """Run the command. Raises Interrupted at Ctrl-C: typer would turn it into an exit code of 130."""
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `main` has set it
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        before = running.set(ctx.info_name)
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise Interrupted from None
+        finally:
+            running.reset(before)
 
 
 class Group(TyperGroup):

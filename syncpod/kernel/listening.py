@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio
 
 BACKLOG: Final = 4096
 """Connections that wait until they are accepted. The kernel lowers it to net.core.somaxconn, whose default it is."""
+
+SOCKET_PATH_BYTES: Final = 107
+"""The longest path of a unix socket that Linux takes."""
 
 
 def take_crowds(server: asyncio.Server) -> asyncio.Server:

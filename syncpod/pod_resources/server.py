@@ -18,9 +18,8 @@ import grpc
 import grpc.aio
 
 from protos.podresources.v1 import api_pb2, api_pb2_grpc
+from syncpod.kernel.listening import SOCKET_PATH_BYTES
 
-LONGEST_PATH: Final = 107
-"""Bytes of a socket's path that Linux takes."""
 _OLDER: Final = "v1alpha1.PodResourcesLister"
 """The service's name in its first version, which has `List` alone, with the same numbers of fields."""
 _DIRECTORY: Final = 0o700
@@ -46,8 +45,8 @@ async def serving(
 
     `pods` returns the node's pods; `takes` says whether one more request is answered now. Raises OSError.
     """
-    if len(bytes(socket)) > LONGEST_PATH:
-        raise OSError(f"{socket}: the path of a socket has at most {LONGEST_PATH} bytes")
+    if len(bytes(socket)) > SOCKET_PATH_BYTES:
+        raise OSError(f"{socket}: the path of a socket has at most {SOCKET_PATH_BYTES} bytes")
     await asyncio.to_thread(_make_room, socket)
     lister, server = _Lister(pods, takes), grpc.aio.server()
     api_pb2_grpc.add_PodResourcesListerServicer_to_server(lister, server)

@@ -24,6 +24,7 @@ import grpc.aio
 from protos.cri.v1 import api_pb2
 from syncpod.kernel import accepts
 from syncpod.kernel.http2_frames import GRPC_OPTIONS
+from syncpod.kernel.listening import SOCKET_PATH_BYTES
 from syncpod.kernel.ownership import NotOurs, require_ours
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.runtime import host
@@ -45,8 +46,6 @@ from syncpod.runtime.simulation.processes import Simulated
 from syncpod.runtime.state import Runtime, log
 from syncpod.runtime.streaming import StreamingServer
 
-MAX_SOCKET_PATH: Final = 107
-"""In bytes; the limit of the kernel's sockaddr_un."""
 _MAX_MESSAGE: Final = 16 * 1024 * 1024
 _MAX_OPEN_FILES: Final = 1024 * 1024
 """More than any machine's containers need; some programs iterate over all numbers below their limit."""
@@ -76,10 +75,10 @@ class Settings:
 
 async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     """Serve until SIGTERM or SIGINT; containers keep running. Raises CannotServe."""
-    if len(os.fsencode(settings.socket)) > MAX_SOCKET_PATH:
+    if len(os.fsencode(settings.socket)) > SOCKET_PATH_BYTES:
         raise CannotServe(
             f"--socket: {settings.socket} has {len(os.fsencode(settings.socket))} bytes, "
-            f"and a socket's path at most {MAX_SOCKET_PATH}: name a shorter one",
+            f"and a socket's path at most {SOCKET_PATH_BYTES}: name a shorter one",
             2,
         )
     # It applies only to things made for others, such as missing mounted directories; our own files have explicit modes.

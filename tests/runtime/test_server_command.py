@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.runtime.server import MAX_SOCKET_PATH
+from syncpod.kernel.listening import SOCKET_PATH_BYTES
 from tests.runtimes.embedded import Embedded
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def test_a_wrong_command_line_gives_one_sentence_and_exit_code_2(arguments: tupl
 
 
 def test_a_socket_path_too_long_for_the_kernel_is_refused(tmp_path: Path) -> None:
-    socket = tmp_path / ("s" * MAX_SOCKET_PATH)
+    socket = tmp_path / ("s" * SOCKET_PATH_BYTES)
     code, said = ended("--state-dir", str(tmp_path), "--socket", str(socket))
     assert (code, said) == (
         2,

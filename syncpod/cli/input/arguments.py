@@ -8,11 +8,10 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Final, Literal
 
-from typer._click.globals import get_current_context
-
 from syncpod.api.field_selector import OF_ANY, OF_PODS, FieldSelector, parse_field_selector
 from syncpod.api.label_selector import Selector, parse_selector
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.kubectl_words import running
 from syncpod.go_durations import GoDurationTooLong, parse_go_duration
 
 Kind = Literal["Pod", "ConfigMap", "Secret"]
@@ -115,8 +114,7 @@ def way_elsewhere(word: str) -> str:
 
     A fleet's kinds and nodes have ways of their own for a command, such as `syncpod fleet delete deployment NAME`.
     """
-    context = get_current_context(silent=True)
-    command = str(context.info_name or "") if context is not None else ""
+    command = running.get()
     if word in _WORKLOADS and command in _OF_WORKLOADS:
         return f"a fleet has them: {_OF_WORKLOADS[command].format(kind=_WORKLOADS[word])}"
     if word in _NODE_WORDS and command in _OF_NODES:

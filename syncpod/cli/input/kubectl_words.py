@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,8 @@ from typer.core import TyperGroup
 
 from syncpod.cli.failure import BadInput
 
+running: Final[ContextVar[str]] = ContextVar("running", default="")
+"""The name of the command that runs, without those of the groups that it is in: `delete`."""
 MANIFEST_SUFFIXES: Final = (".yaml", ".yml", ".json")
 """How the files end that a directory of manifests has."""
 

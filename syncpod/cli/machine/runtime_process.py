@@ -20,6 +20,7 @@ from syncpod.cli.failure import BAD_INPUT, BadInput, Failure
 from syncpod.cli.machine.processes import cannot_run, end, last_lines, require_not_stopped, run_in_place, start_recorded
 from syncpod.cli.machine.settings import kept_settings
 from syncpod.cli.machine.state_directory import exclusive, prepare, runtime_log
+from syncpod.kernel.listening import SOCKET_PATH_BYTES
 from syncpod.kernel.process_identity import ProcessIdentity, identify, is_running
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.runtime_record import (
@@ -33,8 +34,6 @@ from syncpod.settings.variables import RUNTIME_ENDPOINT
 
 MODULE: Final = "syncpod.runtime"
 """The module that Python runs as the embedded runtime."""
-SOCKET_LIMIT: Final = 107
-"""Bytes of a unix socket's path, by the kernel's sockaddr_un."""
 _SOCKETS: Final = "syncpod-cri-"
 """Prefix of directories that are created only for a socket."""
 READY_SECONDS = 120.0
@@ -98,7 +97,7 @@ def choose_socket(state_dir: Path) -> Path:
     for place in (os.environ.get("XDG_RUNTIME_DIR"), "/tmp"):
         if place and _fits(Path(place) / f"{_SOCKETS}12345678" / usual.name) and os.access(place, os.W_OK | os.X_OK):
             return Path(tempfile.mkdtemp(prefix=_SOCKETS, dir=place)) / usual.name
-    raise BadInput(f"the path of a socket has at most {SOCKET_LIMIT} bytes: name a shorter state directory")
+    raise BadInput(f"the path of a socket has at most {SOCKET_PATH_BYTES} bytes: name a shorter state directory")
 
 
 def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tuple[RuntimeRecord, bool]:
@@ -202,7 +201,7 @@ def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Ma
     Raises Failure if it runs already, and BadInput if its socket's path is too long.
     """
     if socket is not None and not _fits(socket):
-        raise BadInput(f"--socket: {socket} has more than the {SOCKET_LIMIT} bytes that a socket's path may have")
+        raise BadInput(f"--socket: {socket} has more than the {SOCKET_PATH_BYTES} bytes that a socket's path may have")
     prepare(state_dir)
     with exclusive(state_dir):
         running = running_runtime(state_dir)
@@ -273,7 +272,7 @@ def _answers(socket: Path) -> bool:
 
 
 def _fits(socket: Path) -> bool:
-    return len(os.fsencode(socket)) <= SOCKET_LIMIT
+    return len(os.fsencode(socket)) <= SOCKET_PATH_BYTES
 
 
 def _is_private(path: Path) -> bool:

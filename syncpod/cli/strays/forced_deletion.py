@@ -25,10 +25,6 @@ def leave_order(fetched: FetchedPod) -> bool:
         if record is None or (record.pod.metadata.namespace, record.pod.metadata.name) != fetched.key:
             return False
         write_tombstone(node, meta.uid, record.incarnation)
-    except (
-        OSError,
-        UnsafeName,
-        BadInput,
-    ):  # another user's directory, a full disk, or no node here: the caller says it
-        return False
+    except (OSError, UnsafeName, BadInput):
+        return False  # another user's directory, a full disk, or no node here: the caller says what follows
     return True
