@@ -40,9 +40,10 @@ FILES: Final = ("localhost.crt", "localhost.key")
 """What the image of agnhost has beside its program."""
 
 
-def directory() -> Path:
-    """Where the programs are kept; `SYNCPOD_KUBERNETES` names another place."""
-    return Path(os.environ.get("SYNCPOD_KUBERNETES") or cache_directory() / f"kubernetes-{VERSION}")
+def directory(version: str = VERSION) -> Path:
+    """Where the programs of a version are kept; `SYNCPOD_KUBERNETES` names another place for those of `VERSION`."""
+    named = os.environ.get("SYNCPOD_KUBERNETES") if version == VERSION else None
+    return Path(named or cache_directory() / f"kubernetes-{version}")
 
 
 def program(name: str, path: Path | None = None) -> Path:
@@ -56,12 +57,12 @@ def program(name: str, path: Path | None = None) -> Path:
     return path
 
 
-def build(names: Sequence[str] = PROGRAMS) -> Path:
+def build(names: Sequence[str] = PROGRAMS, version: str = VERSION) -> Path:
     """Build those of the programs that are missing, and return their directory; all take 20 minutes on two cores.
 
     Each is kept as soon as it is built, so that an interrupted build goes on. Raises `Missing`, CalledProcessError.
     """
-    target = directory()
+    target = directory(version)
     target.mkdir(parents=True, exist_ok=True)
     absent = [name for name in names if not (target / name).exists()]
     with tempfile.TemporaryDirectory(prefix="syncpod-kubernetes-") as scratch:
@@ -69,9 +70,9 @@ def build(names: Sequence[str] = PROGRAMS) -> Path:
             if name in absent:
                 make(Path(scratch, name), target)
         if of_kubernetes := [name for name in absent if name not in _OTHERS]:
-            source = kubernetes_source(Path(scratch, "kubernetes"))
+            source = kubernetes_source(Path(scratch, "kubernetes"), version)
             for name in of_kubernetes:
-                _build(name, source, target)
+                _build(name, source, target, version)
             _copy_files(source, target)
     return target
 
@@ -109,9 +110,9 @@ def kubernetes_source(source: Path, version: str = VERSION) -> Path:
     return source
 
 
-def _build(name: str, source: Path, target: Path) -> None:
-    flags = f"-s -w -X {_VERSION_PACKAGE}.gitVersion=v{VERSION} -X {_VERSION_PACKAGE}.gitMajor=1 "
-    flags += f"-X {_VERSION_PACKAGE}.gitMinor={VERSION.split('.')[1]}"
+def _build(name: str, source: Path, target: Path, version: str) -> None:
+    flags = f"-s -w -X {_VERSION_PACKAGE}.gitVersion=v{version} -X {_VERSION_PACKAGE}.gitMajor=1 "
+    flags += f"-X {_VERSION_PACKAGE}.gitMinor={version.split('.')[1]}"
     build = ("build", "-trimpath", "-ldflags", flags)
     tests = ("test", "-c", "-vet=off", "-trimpath", "-ldflags", flags)
     commands: dict[str, tuple[str, ...]] = {

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import fnmatch
 import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from qa.differential.compare import Verdict
 from qa.differential.families import SCENARIOS
+from qa.differential.kubelet import build
 from qa.differential.results import keep, kept
 from qa.differential.run import run, tell
 from qa.differential.scenario import Scenario
@@ -27,9 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("patterns", nargs="*", help="which scenarios, as family/name with * (default: all)")
     parser.add_argument("--runtime", choices=("1.6", "2.4"), default="2.4", help="containerd (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="only list the scenarios")
+    parser.add_argument("--build", action="store_true", help="only build the kubelet, if it is missing")
     parser.add_argument("--results", type=Path, help="keep in this file what scenarios come to, beside earlier runs'")
     parser.add_argument("--table", type=Path, help="only write the table of --results between its marks in this page")
     chosen = parser.parse_args(arguments)
+    if chosen.build:
+        return _build()
     scenarios = [each for each in SCENARIOS if not chosen.patterns or _fits(each, chosen.patterns)]
     if chosen.list:
         sys.stdout.writelines(f"{each.title}\n" for each in scenarios)
@@ -46,6 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     counts = Counter(each.kind for each in verdicts)
     sys.stdout.write(f"{len(verdicts)} scenarios: {', '.join(f'{n} {kind}' for kind, n in counts.most_common())}\n")
     return int(any(each.kind in ("unexplained", "undecided") for each in verdicts))
+
+
+def _build() -> int:
+    try:
+        sys.stdout.write(f"{build()}\n")
+    except (Missing, subprocess.CalledProcessError) as error:
+        sys.stderr.write(f"differential: {error}\n")
+        return 2
+    return 0
 
 
 def _fits(scenario: Scenario, patterns: Sequence[str]) -> bool:

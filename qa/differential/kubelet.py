@@ -1,9 +1,8 @@
 """The kubelet that we are compared with: built from the Go module proxy, and run alone, with static pods only.
 
-    python -m qa.conformance.programs kubelet
+    python -m qa.differential --build
 
-It is kept in `~/.cache/syncpod/kubernetes-1.36.2`, beside the programs of a cluster. `SYNCPOD_KUBELET` names another
-one.
+It is kept in `~/.cache/syncpod/kubernetes-1.37.2`. `SYNCPOD_KUBELET` names another one.
 """
 
 from __future__ import annotations
@@ -23,16 +22,28 @@ import yaml
 
 from qa.conformance import programs
 from tests.runtimes.leftovers import CGROUPS, remove_cgroup, unmount_below
+from tests.runtimes.require import Missing
 
-VERSION: Final = programs.VERSION
+VERSION: Final = "1.37.2"
+"""Its version: the one whose decisions a node follows."""
 CONTAINER_LOGS: Final = Path("/var/log/containers")
 """Where a kubelet links to the logs of containers; it cannot be told another place."""
 
 
 def program() -> Path:
     """The kubelet of this machine. Raises `Missing`, saying how it is built."""
-    named = os.environ.get("SYNCPOD_KUBELET")
-    return programs.program("kubelet", Path(named) if named else None)
+    path = Path(os.environ.get("SYNCPOD_KUBELET") or programs.directory(VERSION) / "kubelet")
+    if not os.access(path, os.X_OK):
+        raise Missing(f"there is no kubelet at {path}: python -m qa.differential --build builds one")
+    return path
+
+
+def build() -> Path:
+    """Build it if it is missing, and return it; that takes ten minutes on two cores.
+
+    Raises `Missing`, CalledProcessError.
+    """
+    return programs.build(("kubelet",), VERSION) / "kubelet"
 
 
 class Kubelet:

@@ -16,8 +16,12 @@ from syncpod.kubernetes.json_values import mapping, mappings
 from syncpod.kubernetes.pod_status import same
 from syncpod.messages.node import NodeCondition, NodeStatus
 
-FOLLOWED: Final = "v1.36.2"
-"""The version of Kubernetes whose kubelet the node's decisions follow."""
+REPORTED: Final = "v1.36.2"
+"""The kubelet's version that a Node shows: the oldest one whose API server takes all that a node writes.
+
+It may be older than the kubelet whose decisions the node follows (`syncpod.lifecycle.kubelet_version`), never newer:
+Kubernetes supports no kubelet that is newer than its API server, and `kubeadm join` refuses one.
+"""
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_SECONDS: Final = 40
 """How long the control plane may hear nothing before it doubts the node (nodeLeaseDurationSeconds)."""
@@ -43,10 +47,10 @@ class Machine:
 def kubelet_version(engine: str) -> str:
     """Return the version that the Node shows, such as ``v1.36.2+syncpod.0.1.0``.
 
-    Its first part is what the control plane compares: the kubelet whose decisions the node makes. The rest names this
-    engine, as k3s does (``+k3s1``).
+    Its first part is what the control plane compares (:data:`REPORTED`). The rest names this engine, as k3s does
+    (``+k3s1``).
     """
-    return f"{FOLLOWED}+syncpod.{engine.removeprefix('v')}"
+    return f"{REPORTED}+syncpod.{engine.removeprefix('v')}"
 
 
 def new_node(

@@ -10,7 +10,7 @@ from typing import Final
 from syncpod.lifecycle.actions import ContainerToKill, PodActions
 from syncpod.lifecycle.init_containers import InitActions, compute_init_actions, container_to_kill
 from syncpod.lifecycle.kill_cause import KillCause
-from syncpod.lifecycle.kubelet_version import FOLLOWED, KubeletVersion
+from syncpod.lifecycle.kubelet_version import KubeletVersion
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.lifecycle.resize import (
@@ -38,7 +38,7 @@ def compute_pod_actions(
     actuated: PodResources,
     restart_all: bool = False,
     followed: Collection[str] = (),
-    kubelet: KubeletVersion = FOLLOWED,
+    kubelet: KubeletVersion,
 ) -> PodActions:
     """Decide what one sync of a pod is to do.
 

@@ -37,5 +37,15 @@ class KubeletVersion(StrEnum):
         return self is not KubeletVersion.V1_36
 
 
-FOLLOWED: Final = KubeletVersion.V1_36
+FOLLOWED: Final = KubeletVersion.V1_37
 """The kubelet that a node follows."""
+
+_FIRST_DECISIONS_OF_1_37: Final = 2
+
+
+def followed_by(decisions: int) -> KubeletVersion:
+    """Return the kubelet that decisions of this version follow (:data:`~syncpod.lifecycle.version.DECISION_VERSION`).
+
+    So a run that an older worker began goes on as it was, and is replayed so.
+    """
+    return FOLLOWED if decisions >= _FIRST_DECISIONS_OF_1_37 else KubeletVersion.V1_36

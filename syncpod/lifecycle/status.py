@@ -29,7 +29,7 @@ from syncpod.lifecycle.container_status import (
     container_status,
 )
 from syncpod.lifecycle.exit import Exit
-from syncpod.lifecycle.kubelet_version import FOLLOWED
+from syncpod.lifecycle.kubelet_version import FOLLOWED, KubeletVersion
 from syncpod.lifecycle.listing_size import TERMINATION_MESSAGES_LIMIT
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.phase import TERMINAL_PHASES, Phase, is_static_pod, pod_has_initialized, pod_phase
@@ -99,6 +99,8 @@ class StatusInputs:
     """Why something that should have ended long ago has not; None = nothing is overdue."""
     restarts_all_later: bool = False
     """All containers were removed to be started again, but a back-off still delays that."""
+    kubelet: KubeletVersion = FOLLOWED
+    """The one whose conditions are written."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,7 @@ def _conditions(
     foreign = _foreign_conditions(inputs)
     known = condition.known_statuses(init, main)
     own = [
-        condition.ready_to_start_containers_condition(pod, observed, FOLLOWED),
+        condition.ready_to_start_containers_condition(pod, observed, inputs.kubelet),
         condition.initialized_condition(pod, known, phase, old_conditions=old),
     ]
     # As in the kubelet, a readiness gate sees only the conditions computed so far: not ContainersReady and later ones.

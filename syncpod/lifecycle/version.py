@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-DECISION_VERSION = 1
-"""The version of this tree's decisions. 1 is that of release 0.1.0, the first one."""
+DECISION_VERSION = 2
+"""The version of this tree's decisions. 1 followed the kubelet 1.36, and 2 follows 1.37."""
 
 BASELINE: Final = 1
 """The oldest version whose runs this tree replays and whose snapshots it reads."""

@@ -111,7 +111,7 @@ NOT_RUN = (
            "it downloads the environment; `test_example.py` does the rest of `make up`"),
     NotRun("README.md", "A pod in the Temporal UI", "syncpod explain shop",
            "53 restarts take five minutes: the guide of crash loops has the same with three"),
-    NotRun("docs/differential.md", "Compared with a kubelet", "python -m qa.conformance.programs kubelet",
+    NotRun("docs/differential.md", "Compared with a kubelet", "python -m qa.differential --build",
            "it builds a kubelet: `make differential`"),
     NotRun("docs/engineering/node-api.md", "The node's API", "socat",
            "it goes on, and socat is needed: `tests/agent/test_node_api.py` has kubectl's requests"),

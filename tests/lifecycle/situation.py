@@ -9,6 +9,7 @@ from typing import Any, Self
 from syncpod.lifecycle.actions import ContainerToKill, PodActions
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.kill_cause import KillCause
+from syncpod.lifecycle.kubelet_version import FOLLOWED, KubeletVersion
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.pod import Pod, container_hash
@@ -36,6 +37,7 @@ class Situation:
     startup: dict[str, str] = field(default_factory=dict)
     actuated: dict[str, Any] = field(default_factory=dict)
     restart_all: bool = False
+    kubelet: KubeletVersion = FOLLOWED
 
     # --- what is wanted
 
@@ -76,7 +78,8 @@ class Situation:
         if found is None:
             wanted = self._wanted(name)
             hash_ = container_hash(name, wanted.get("image", ""))
-            self.containers.insert(0, ObservedContainer(id=f"{name}-id", name=name, hash=hash_))
+            made = ObservedContainer(id=f"{name}-id", name=name, hash=hash_, sandbox_id=self._newest_sandbox)
+            self.containers.insert(0, made)
             found = 0
         update = {"state": state, "exit_code": exit_code, **fields}
         self.containers[found] = self.containers[found].model_copy(update=update)
@@ -93,8 +96,9 @@ class Situation:
         return self
 
     def earlier(self, name: str, id: str, state: ContainerRuntimeState, exit_code: int = 0) -> Self:
-        """Add an older instance of a container."""
-        self.containers.append(ObservedContainer(id=id, name=name, state=state, exit_code=exit_code))
+        """Add an older instance of a container, of the same sandbox."""
+        ended = ObservedContainer(id=id, name=name, state=state, exit_code=exit_code, sandbox_id=self._newest_sandbox)
+        self.containers.append(ended)
         return self
 
     def gone(self, *names: str) -> Self:
@@ -143,6 +147,11 @@ class Situation:
         self.restart_all = True
         return self
 
+    def under(self, kubelet: KubeletVersion) -> Self:
+        """Have an earlier kubelet decide."""
+        self.kubelet = kubelet
+        return self
+
     # --- the decision
 
     @property
@@ -161,10 +170,15 @@ class Situation:
             startup=self.startup,
             actuated=PodResources.model_validate(self.actuated),
             restart_all=self.restart_all,
+            kubelet=self.kubelet,
         )
 
     def id(self, name: str) -> str:
         return next(status.id for status in self.containers if status.name == name)
+
+    @property
+    def _newest_sandbox(self) -> str:
+        return self.sandboxes[0].id if self.sandboxes else ""
 
     def _wanted(self, name: str) -> dict[str, Any]:
         kinds = ("initContainers", "containers", "ephemeralContainers")

@@ -9,6 +9,7 @@ import pytest
 
 from syncpod.lifecycle.actions import PodActions
 from syncpod.lifecycle.kill_cause import KillCause
+from syncpod.lifecycle.kubelet_version import KubeletVersion
 from tests.lifecycle.situation import (
     Situation,
     act,
@@ -21,6 +22,7 @@ from tests.lifecycle.situation import (
     three_sidecars,
 )
 
+V1_36 = KubeletVersion.V1_36
 Mutate = Callable[[Situation], Situation]
 Table = dict[str, tuple[Mutate, PodActions]]
 
@@ -417,13 +419,32 @@ INIT_CONTAINERS: Table = {
         lambda s: s.state("foo1", "created").gone("init1", "init2", "init3"),
         act(containers_to_start=(0, 1, 2)),
     ),
-    "main containers that have exited say nothing: the init containers are asked again": (
+    "a main container of this sandbox that has exited says as much": (
         lambda s: s.exited("foo1", "foo2", "foo3").exited("init3", code=1),
+        act(containers_to_start=(0, 1, 2)),
+    ),
+    "1.36: main containers that have exited say nothing: the init containers are asked again": (
+        lambda s: s.under(V1_36).exited("foo1", "foo2", "foo3").exited("init3", code=1),
         act(init_containers_to_start=(2,)),
     ),
-    "a main container in unknown state says nothing either": (
-        lambda s: s.state("foo1", "unknown").gone("init1", "init2", "init3"),
+    "a main container of this sandbox in unknown state says as much": (
+        lambda s: s.state("foo1", "unknown").exited("foo2").gone("init1", "init2", "init3"),
+        act(
+            containers_to_start=(0, 1, 2),
+            containers_to_kill=(kill("foo1", UNKNOWN, KillCause.STATE_LOST),),
+        ),
+    ),
+    "1.36: a main container in unknown state says nothing": (
+        lambda s: s.under(V1_36).state("foo1", "unknown").gone("init1", "init2", "init3"),
         act(init_containers_to_start=(0,)),
+    ),
+    "main containers of an earlier sandbox say nothing: the first init container starts": (
+        lambda s: s.exited("foo1", "foo2", "foo3").sandbox(state="SANDBOX_NOTREADY").another_sandbox(),
+        act(sandbox_id="newer", attempt=1, init_containers_to_start=(0,)),
+    ),
+    "1.36: init containers of an earlier sandbox are done with": (
+        lambda s: s.under(V1_36).exited("foo1", "foo2", "foo3").sandbox(state="SANDBOX_NOTREADY").another_sandbox(),
+        act(sandbox_id="newer", attempt=1, containers_to_start=(0, 1, 2)),
     ),
     "policy OnFailure: main containers have succeeded, the new sandbox is not made for init containers": (
         lambda s: s.policy("OnFailure").exited("foo1", "foo2", "foo3").sandbox(state="SANDBOX_NOTREADY"),
@@ -541,8 +562,12 @@ SIDECARS: Table = {
         lambda s: s.policy("Never").state("init2", "unknown"),
         act(init_containers_to_start=(1,), containers_to_kill=(kill("init2", UNKNOWN_INIT, KillCause.STATE_LOST),)),
     ),
-    "a dead last sidecar keeps main containers that have exited from starting": (
+    "a dead last sidecar starts together with main containers that have exited": (
         lambda s: s.exited("init3").exited("foo1", "foo2", "foo3"),
+        act(init_containers_to_start=(2,), containers_to_start=(0, 1, 2)),
+    ),
+    "1.36: a dead last sidecar keeps main containers that have exited from starting": (
+        lambda s: s.under(V1_36).exited("init3").exited("foo1", "foo2", "foo3"),
         act(init_containers_to_start=(2,)),
     ),
     "a dead last sidecar does not keep them while one of them runs": (

@@ -6,9 +6,11 @@ import pytest
 
 from syncpod.lifecycle.actions import ContainerResources, ContainersToUpdate, ContainerToUpdate, PodActions
 from syncpod.lifecycle.kill_cause import KillCause
+from syncpod.lifecycle.kubelet_version import KubeletVersion
 from tests.lifecycle.situation import Situation, act, kill, three_containers, three_init_containers, three_sidecars
 
 MI = 1024 * 1024
+V1_36 = KubeletVersion.V1_36
 Mutate = Callable[[Situation], Situation]
 
 
@@ -184,7 +186,21 @@ SITUATIONS: dict[str, tuple[Mutate, PodActions]] = {
             containers_to_kill=(
                 kill("foo1", "Container foo1 failed liveness probe, will be restarted", KillCause.LIVENESS),
             ),
+            update_pod_resources=True,
         ),
+    ),
+    "1.36: nor is its pod": (
+        lambda s: s.under(V1_36).of("foo1", resources=both("200m", "100Mi")).live("foo1", "failure"),
+        act(
+            containers_to_start=(0,),
+            containers_to_kill=(
+                kill("foo1", "Container foo1 failed liveness probe, will be restarted", KillCause.LIVENESS),
+            ),
+        ),
+    ),
+    "a pod is resized before a container starts that has exited, and gets other resources than it had": (
+        lambda s: s.exited("foo1", code=1).of("foo1", resources=both("200m", "100Mi")),
+        act(containers_to_start=(0,), update_pod_resources=True),
     ),
     "static pods are resized like any other": (
         lambda s: s.from_source("file").of("foo2", resources=both("200m", "100Mi")),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from syncpod.lifecycle.actions import PodActions
 from syncpod.lifecycle.compute import compute_pod_actions
+from syncpod.lifecycle.kubelet_version import FOLLOWED
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.lifecycle.restart import is_sidecar
@@ -37,6 +38,7 @@ class World:
             startup=self.startup,
             actuated=self.actuated,
             restart_all=self.restart_all,
+            kubelet=FOLLOWED,
         )
 
 
@@ -130,9 +132,17 @@ def listings(draw: st.DrawFn, pod: Pod) -> ObservedPod:
                     reason=draw(st.sampled_from(["", "OOMKilled"])),
                     hash=draw(st.sampled_from([container_hash(container.name, container.image), "changed"])),
                     restart_count=instance,
+                    sandbox_id=_sandbox_of(draw, sandboxes, state),
                 )
             )
     return ObservedPod(uid="uid", sandboxes=tuple(sandboxes), containers=tuple(found))
+
+
+def _sandbox_of(draw: st.DrawFn, sandboxes: list[ObservedSandbox], state: str) -> str:
+    """Only what has ended is of an earlier sandbox than the newest: nothing else outlives its own."""
+    if not sandboxes:
+        return "sandbox0"
+    return draw(st.sampled_from(sandboxes)).id if state == "exited" else sandboxes[0].id
 
 
 @st.composite
@@ -237,6 +247,7 @@ class Runtime:
             name=container.name,
             state="running",
             hash=container_hash(container.name, container.image),
+            sandbox_id=self.sandboxes[0].id,
         )
         self.containers.insert(0, started)
 

@@ -11,11 +11,13 @@ import copy
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from temporalio.client import Client, WorkflowHandle
 
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.steps import Allocation, Fault, Rejection
+from syncpod.node import pod_cgroups
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
@@ -362,15 +364,16 @@ async def resized_past_answers(client: Client, node: ScriptedNode) -> Handle:
     """A refusal comes late, when another resize has replaced the refused one and asks for what the container has."""
     whole = {"limits": {"memory": "1Gi"}, "requests": {"memory": "64Mi"}}
     web = {"name": "web", "image": "busybox:1", "resources": {"requests": {"memory": "64Mi"}}}
-    handle, _ = await up(client, node, pod("resized-past-answers", containers=[web], resources=whole))
-    node.no_room(Allocation(pending="Infeasible", message="never"))
-    node.gate["allocate_resources"] = asyncio.Event()
-    for limit in ("512Mi", "1Gi"):
-        asked = {"containers": [{"name": "web", "resources": {"limits": {"memory": limit}}}]}
-        await handle.execute_update("resize", asked)
-        await until(handle, lambda _: "allocate_resources" in node.steps())
-    node.gate["allocate_resources"].set()
-    await until(handle, lambda seen: "resize_pod" in node.steps() and "PodResize" not in str(seen["status"]))
+    with patch.object(pod_cgroups, "_refused_as_a_whole", lambda *_: ()):  # a scripted node makes no cgroups
+        handle, _ = await up(client, node, pod("resized-past-answers", containers=[web], resources=whole))
+        node.no_room(Allocation(pending="Infeasible", message="never"))
+        node.gate["allocate_resources"] = asyncio.Event()
+        for limit in ("512Mi", "1Gi"):
+            asked = {"containers": [{"name": "web", "resources": {"limits": {"memory": limit}}}]}
+            await handle.execute_update("resize", asked)
+            await until(handle, lambda _: "allocate_resources" in node.steps())
+        node.gate["allocate_resources"].set()
+        await until(handle, lambda seen: "resize_pod" in node.steps() and "PodResize" not in str(seen["status"]))
     return handle
 
 
@@ -449,6 +452,24 @@ async def restart_limited(client: Client, node: ScriptedNode) -> Handle:
     return handle
 
 
+async def back_after_its_sidecar(client: Client, node: ScriptedNode) -> Handle:
+    """A sidecar waits in its back-off when the main container exits.
+
+    The kubelet 1.36 has the main container wait for it; for 1.37 the pod stays initialized in its sandbox.
+    """
+    sidecar = {"name": "sidecar", "image": "busybox:1", "restartPolicy": "Always"}
+    handle, uid = await up(client, node, pod("back-after-its-sidecar", initContainers=[sidecar]))
+    await node.tell(handle, await node.exits(uid, "sidecar", 1))
+    await until(handle, lambda seen: _runs(seen, "sidecar", 1))
+    await node.tell(handle, await node.exits(uid, "sidecar", 1))
+    await until(handle, lambda seen: "CrashLoopBackOff" in str(container(seen, "sidecar")["state"]))
+    await node.tell(handle, await node.exits(uid, "web", 1))
+    await until(handle, lambda seen: not container(seen, "web")["state"].get("running") or _runs(seen, "web", 1))
+    await handle.signal("backoff_expired", {"container": "sidecar"})
+    await until(handle, lambda seen: _runs(seen, "sidecar", 2) and _runs(seen, "web", 1))
+    return handle
+
+
 STORIES: tuple[Story, ...] = (
     chained,
     brought_up,
@@ -478,6 +499,7 @@ STORIES: tuple[Story, ...] = (
     debugged_between_rounds,
     lost_and_pruned,
     restart_limited,
+    back_after_its_sidecar,
 )
 
 

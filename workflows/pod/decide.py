@@ -194,6 +194,7 @@ def planned(state: PodState) -> tuple[PlannedStep, ...]:
         actuated=state.applied_resources,
         restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING) and not state.pending_restart_of_all,
         followed=followed,
+        kubelet=state.kubelet,
     )
     stopped = (*state.stopped_sandboxes, *facts.gone_sandboxes(state))
     recorded = {each.id for each in view.containers} - {each.id for each in state.observed.containers}

@@ -98,6 +98,7 @@ def _computed(
             followed=facts.followed(state),
             overdue=_overdue(state),
             restarts_all_later=state.pending_restart_of_all is not None,
+            kubelet=state.kubelet,
         )
     )
 

@@ -18,6 +18,7 @@ from syncpod.journal.records import EntryKind, EventRecord, EventType, HistoryEn
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.exit import Exit
+from syncpod.lifecycle.kubelet_version import KubeletVersion, followed_by
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_resources
@@ -239,6 +240,11 @@ class PodState(BaseModel):
         """The pod and its incarnation."""
         meta = self.pod.metadata
         return PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=self.incarnation)
+
+    @property
+    def kubelet(self) -> KubeletVersion:
+        """The kubelet whose decisions this run takes."""
+        return followed_by(self.decision_version)
 
     @property
     def own(self) -> ObservedPod:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncpod.lifecycle.compute import compute_pod_actions
+from syncpod.lifecycle.kubelet_version import FOLLOWED
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.plan import plan_steps
 from syncpod.lifecycle.pod_resources import PodResources, resources_of, same_resources
@@ -61,9 +62,8 @@ def plan_of_new(pod: Pod) -> list[Line]:
 
     The latter assume that every init container succeeds; missing images are pulled when they are needed.
     """
-    actions = compute_pod_actions(
-        pod, ObservedPod(), liveness={}, startup={}, actuated=PodResources(containers={}, pod=pod.spec.resources)
-    )
+    nothing = PodResources(containers={}, pod=pod.spec.resources)
+    actions = compute_pod_actions(pod, ObservedPod(), liveness={}, startup={}, actuated=nothing, kubelet=FOLLOWED)
     decided = [Line(step.verb, step.container, step.why) for step in plan_steps(pod, ObservedPod(), actions)]
     started = {line.container for line in decided}
     later: list[Line] = []
