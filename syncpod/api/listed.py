@@ -34,14 +34,14 @@ def why_recorded(pod: Mapping[str, Any]) -> str:
     return str((pod["metadata"].get("annotations") or {}).get(RECORDED_ANNOTATION, "")).rpartition("; ")[0]
 
 
-class OfPod:
-    """The properties of a pod that its document has: a whole Pod, or its metadata alone."""
+class OfDocument:
+    """The properties of an object that its document has, a whole one or one of its metadata alone."""
 
     document: Mapping[str, Any]
 
     @property
     def name(self) -> str:
-        """The pod's name."""
+        """Its name."""
         return str(self.document["metadata"]["name"])
 
     @property
@@ -51,13 +51,13 @@ class OfPod:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The pod's labels."""
+        """Its labels."""
         labels: Mapping[str, str] = self.document["metadata"].get("labels") or {}
         return labels
 
 
 @dataclass(frozen=True)
-class ListedPod(OfPod):
+class ListedPod(OfDocument):
     """A pod of which only the JSON is needed."""
 
     document: dict[str, Any]

@@ -17,14 +17,22 @@ _NAMED: Final = 5
 
 
 def note_orphans(pods: Iterable[Mapping[str, Any]]) -> None:
-    """Print a note about these printed pods, if one has no workflow; one note for several of one kind."""
+    """Print `orphan_notes`."""
+    for note in orphan_notes(pods):
+        remark(note)
+
+
+def orphan_notes(pods: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a note about these printed pods, if one has no workflow; one note for several of one kind."""
     found = [pod for pod in pods if why_orphaned(pod)]
+    notes = []
     for of_directory in (False, True):
         alike = [pod for pod in found if _is_of_directory(pod["metadata"]) is of_directory]
         if len(alike) == 1:
-            remark(f"Note: pod {printable(str(alike[0]['metadata']['name']))} {without_workflow(alike[0])}")
+            notes.append(f"Note: pod {printable(str(alike[0]['metadata']['name']))} {without_workflow(alike[0])}")
         elif alike:
-            remark(f"Note: {printable(_several(alike, of_directory=of_directory))}")
+            notes.append(f"Note: {printable(_several(alike, of_directory=of_directory))}")
+    return notes
 
 
 def _several(pods: Sequence[Mapping[str, Any]], *, of_directory: bool) -> str:

@@ -11,11 +11,10 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client
 
-from syncpod.cli.commands import fleet_get
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.fleet_names import NODES, PODS, names_of_kinds
 from syncpod.cli.main import run
-from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
+from syncpod.cli.temporal import fleet, fleet_lists, fleet_objects, fleet_workloads
 from syncpod.fleet.revisions import Revision
 from syncpod.fleet.workload_documents import admit_workload
 from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeSummary, FleetNodeView, Intent, PlacedPod, PodReport
@@ -132,6 +131,28 @@ def test_labels_select(words: str, names: list[str], capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines() == names
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("pods -L app", [["NAME", "READY", "STATUS", "RESTARTS", "AGE", "APP"], ["web-1", "web"]]),
+        (
+            "deploy,ds --show-labels --no-headers",
+            [["deployment.apps/web", "of=web"], [], ["daemonset.apps/logs", "of=logs"]],
+        ),
+        ("nodes -L zone --no-headers", [["n1", "z1"]]),
+        ("pods --field-selector spec.nodeName=n1 --no-headers", [["web-1", "<none>"]]),
+        ("pods --field-selector spec.nodeName=n2", []),
+        ("ds,deploy --sort-by .metadata.name -o name", [["daemonset.apps/logs"], ["deployment.apps/web"]]),
+    ],
+)
+def test_labels_are_columns_and_fields_choose_and_sort_as_for_a_node(
+    words: str, expected: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["fleet", "get", *words.split()]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line if line[:1] == ["NAME"] or len(line) < 2 else [line[0], line[-1]] for line in shown] == expected
+
+
 def test_a_waiting_pod_has_the_labels_of_its_template(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,6 +180,10 @@ def test_a_waiting_pod_has_the_labels_of_its_template(
         ("cm -l a", "--selector: not for a ConfigMap: its labels are sealed, and only its nodes can read them"),
         ("pods web-1 -l a", "name what to list, or choose it with --selector, not both"),
         ("pods -l a=(", "--selector: "),
+        ("pods web-1 -A", "name what to list, or choose it with --all-namespaces, not both"),
+        ("secrets -o jsonpath={.items}", "--output: must be name or wide for a Secret: its content is sealed"),
+        ("cm -L a", "--label-columns: not for a ConfigMap: its labels are sealed"),
+        ("cm --sort-by .data", "--sort-by: not for a ConfigMap: it is sealed, and only its nodes can read it"),
         ("pods,deploy -w", "--watch works with one kind at a time"),
         ("pods -w -o json", "--watch prints tables and names, not json"),
     ],
@@ -188,11 +213,11 @@ def test_a_watch_prints_what_is_new_or_changed(
         return next(coming)
 
     monkeypatch.setattr(fleet, "views", views)
-    monkeypatch.setattr(fleet_get, "_WATCH_SECONDS", 0)
+    monkeypatch.setattr(fleet_lists, "_WATCH_SECONDS", 0)
     assert run(["fleet", "get", "pods", "-w", *output]) == 130
     lines = [line.split()[:3] for line in capsys.readouterr().out.splitlines()]
     if output:
-        assert lines == [["pod/web-1"], ["pod/web-2"]]
+        assert lines == [["pod/web-1"], ["pod/web-1"], ["pod/web-2"]], "as kubectl, once for each change"
     else:
         assert lines == [
             ["NAME", "READY", "STATUS"],
@@ -200,6 +225,22 @@ def test_a_watch_prints_what_is_new_or_changed(
             ["web-1", "1/1", "Running"],
             ["web-2", "0/0", "Pending"],
         ]
+
+
+def test_a_watch_without_an_object_prints_nothing_as_kubectls(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = iter([[FleetNodeView(name="n1")]])
+
+    async def views(_: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
+        if (found := next(looks, None)) is None:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(fleet, "views", views)
+    monkeypatch.setattr(fleet_lists, "_WATCH_SECONDS", 0)
+    assert run(["fleet", "get", "pods", "-w"]) == 130
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_watch_waits_for_no_name_that_is_missing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,7 +101,7 @@ def test_a_pod_that_a_silent_node_was_given_is_pending_there(served: Fleet, caps
     told = json.loads(capsys.readouterr().out)
     assert (told["node"], told["why"]) == ("n1", [since])
     lost = PlacedPod(name="a", state="taken", report=PodReport(status="Running"))
-    assert pod_row(silent, lost, THEN, wide=False, namespaces=False)[2] == "Unknown"
+    assert pod_row(silent, lost, THEN)[2] == "Unknown"
 
 
 def test_a_pod_that_waits_for_its_silent_node_is_listed_with_it(

@@ -11,13 +11,14 @@ import pytest
 from rich.console import Console
 
 from syncpod.api.listed import ListedPod
+from syncpod.api.views.pod_columns import HEADER
 from syncpod.api.views.text import Columns
-from syncpod.cli.view.label_columns import LabelColumns
 from syncpod.cli.view.live_table import LiveTable, summed, within
-from syncpod.cli.view.pod_table import PodRow, coloured_lines, header, row_of
+from syncpod.cli.view.pod_table import coloured_lines, row_of
+from syncpod.cli.view.rows import Row
 
 
-def listed(name: str, *, ready: bool = True, phase: str = "Running", waiting: str = "") -> PodRow:
+def listed(name: str, *, ready: bool = True, phase: str = "Running", waiting: str = "") -> Row:
     state: dict[str, Any] = {"waiting": {"reason": waiting}} if waiting else {"running": {}}
     if phase == "Succeeded":
         state = {"terminated": {"exitCode": 0, "reason": "Completed"}}
@@ -33,19 +34,17 @@ def listed(name: str, *, ready: bool = True, phase: str = "Running", waiting: st
     )
 
 
-def names(pods: list[PodRow]) -> list[str]:
+def names(pods: list[Row]) -> list[str]:
     return [one.name for one in pods]
 
 
-def drawn(pods: list[PodRow], *, height: int, times: int = 1) -> str:
+def drawn(pods: list[Row], *, height: int, times: int = 1) -> str:
     """What a terminal of that height is sent."""
     sent = io.StringIO()
     console = Console(file=sent, force_terminal=True, width=60, height=height, highlight=False)
 
-    def lines(chosen: Sequence[PodRow], table: Columns) -> list[str]:
-        return coloured_lines(
-            header(wide=False, namespaces=False, labels=LabelColumns()), chosen, stream=sent, table=table
-        )
+    def lines(chosen: Sequence[Row], table: Columns) -> list[str]:
+        return coloured_lines(HEADER, chosen, stream=sent, table=table)
 
     with LiveTable(lines, console) as live:
         for _ in range(times):
@@ -65,6 +64,12 @@ def test_pods_that_run_well_are_left_out_first() -> None:
     assert summed(left_out) == "… 2 more: 2 Running"
     shown, left_out = within([*pods, listed("f", phase="Succeeded", ready=False)], 3)
     assert (names(shown), summed(left_out)) == (["c", "e"], "… 4 more: 3 Running, 1 Completed")
+
+
+def test_of_rows_without_a_status_the_first_are_shown_and_the_others_counted() -> None:
+    rows = [Row((f"n{number}", "Ready"), {"metadata": {"name": f"n{number}"}}) for number in range(5)]
+    shown, left_out = within(rows, 3)
+    assert (names(shown), summed(left_out)) == (["n0", "n1"], "… 3 more")
 
 
 @pytest.mark.parametrize("room", [1, 0, -5])

@@ -106,7 +106,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("get", "pods", "-o", "custom-columns=A"), "--output: custom-columns: 'A': write NAME:PATH, such as NAME:"),
         (("get", "pods", "-o", "custom-columns-file=/none"), "--output: /none: No such file or directory"),
         (("get", "pods", "--sort-by", "{.a"), "--sort-by: '{.a': an opening and a closing brace belong together"),
-        (("get", "nodes", "--sort-by", ".a"), "--sort-by: nodes are listed by name, or all of them"),
+        (("get", "nodes", "--field-selector", "a.b=c"), "--field-selector: 'a.b' cannot be selected by: must be one"),
         (("get", "pods", "-w", "--sort-by", ".a"), "--sort-by: a watch prints changes in the order in which they come"),
         (("get", "pods", "--field-selector", "a.b=c"), "--field-selector: 'a.b' cannot be selected by: must be one of"),
         (("get", "cm", "--field-selector", "status.phase=x"), "--field-selector: 'status.phase' cannot be selected by"),
@@ -135,7 +135,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("get", "pods", "-l", "a b"), "--selector: 'a b' is not a condition on a label"),
         (("get", "pods", "-o", "json", "-L", "app"), "--label-columns: only tables have columns, and --output asks"),
         (("get", "nodes", "-o", "name", "--show-labels"), "--show-labels: only tables have columns, and --output"),
-        (("get", "pod", "web", "-A"), "name what to list, or choose it with --selector"),
+        (("get", "pod", "web", "-A"), "name what to list, or choose it with --all-namespaces, not both"),
         (
             ("get", "deployment/web"),
             "'deployment/web': a fleet has them: `syncpod fleet get deployments`",

@@ -60,6 +60,11 @@ async def test_the_labels_of_a_node_are_columns(syncpod: Command, client: Client
         shown = await syncpod("get", "node", name, "-L", "kubernetes.io/hostname", "--show-labels")
         described = await syncpod("describe", "node", name)
         document = json.loads((await syncpod("get", "node", name, "-o", "json")).out)
+        chosen = await syncpod("get", "nodes", "-l", f"kubernetes.io/hostname={name}", "-o", "name")
+        fields = await syncpod("get", "nodes", "--field-selector", f"metadata.name={name}", "-o", "name")
+        others = await syncpod("get", "nodes", "-l", "kubernetes.io/hostname=none", "--sort-by", ".metadata.name")
+    assert chosen.out == fields.out == f"node/{name}\n"
+    assert (others.out, others.err) == ("", "No resources found\n")
     head, line = shown.out.splitlines()
     assert (head.split()[-2:], line.split()[-2]) == (["HOSTNAME", "LABELS"], name)
     assert line.split()[-1] == f"disk=ssd,kubernetes.io/hostname={name}"

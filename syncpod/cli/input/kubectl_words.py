@@ -178,11 +178,6 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "--all": "`syncpod fleet get all -o name` prints what to name here",
         **dict.fromkeys(("--grace-period", "--now"), "each pod ends within its own grace period"),
     },
-    "fleet get": {
-        "--field-selector": "-l selects by labels; `-o custom-columns=...` and `-o jsonpath=...` print fields",
-        "--sort-by": "pods are in order of name: `-o custom-columns=...` into `sort` has another order",
-        "--show-labels": "-l selects by labels, and `-o yaml` shows those of nodes and workloads",
-    },
     "fleet cordon": dict.fromkeys(("--selector", "-l"), _NAME_THEM),
     "fleet uncordon": dict.fromkeys(("--selector", "-l"), _NAME_THEM),
     "fleet drain": {

@@ -44,6 +44,28 @@ FieldConditions = Annotated[
         "--field-selector", metavar="SELECTOR", help="Select by fields: 'status.phase=Running,spec.nodeName!=n1'."
     ),
 ]
+ListOutput = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="wide|json|yaml|name|jsonpath='{PATH}'|custom-columns=NAME:PATH",
+        help="The output format.",
+    ),
+]
+SortBy = Annotated[
+    str, typer.Option("--sort-by", metavar="FIELD", help="Sort by this field: .metadata.creationTimestamp.")
+]
+LabelKeys = Annotated[
+    list[str] | None,
+    typer.Option("--label-columns", "-L", metavar="KEY,...", help="Show these labels as columns."),
+]
+ShowLabels = Annotated[bool, typer.Option("--show-labels", help="Show all labels in the last column.")]
+NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")]
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", "-w", help="Keep watching: a terminal draws the table again, else each change is a line."),
+]
 Filenames = Annotated[
     list[str] | None,
     typer.Option("--filename", "-f", metavar="FILE|DIR|-", help="A manifest, a directory of them, or standard input."),

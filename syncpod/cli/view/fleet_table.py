@@ -17,6 +17,7 @@ NODE_HEADER: Final = ("NAME", "STATUS", "PODS", "AGE", "VERSION")
 NODE_WIDE: Final = ("SINCE", "INTERNAL-IP", "OS-IMAGE", "CONTAINER-RUNTIME")
 POD_HEADER: Final = ("NAME", "READY", "STATUS", "RESTARTS", "AGE")
 POD_WIDE: Final = ("IP", "NODE", "OWNER")
+WORKLOAD_WIDE: Final = ("ROLLOUT",)
 _SAID: Final = ("labels", "annotations")
 """What a pod's document takes from the metadata in the node's list."""
 
@@ -28,19 +29,11 @@ def node_status(node: FleetNodeSummary) -> str:
     return f"{said},TwoMachines" if node.doubled else said
 
 
-def node_row(node: FleetNodeSummary, now: datetime, *, wide: bool) -> tuple[str, ...]:
-    """Return the cells of a node's line. SINCE is how long it has had its status."""
-    cells = (
-        node.name,
-        node_status(node),
-        str(node.pods),
-        age(node.joined, now),
-        node.node_info.kubelet_version or NONE,
-    )
-    if not wide:
-        return cells
-    address = next((each.address for each in node.addresses if each.type == "InternalIP"), NONE)
+def node_row(node: FleetNodeSummary, now: datetime) -> tuple[str, ...]:
+    """Return the cells of a node's line, the wide ones too. SINCE is how long it has had its status."""
     info = node.node_info
+    cells = (node.name, node_status(node), str(node.pods), age(node.joined, now), info.kubelet_version or NONE)
+    address = next((each.address for each in node.addresses if each.type == "InternalIP"), NONE)
     return (*cells, age(node.since, now), address, info.os_image or NONE, info.container_runtime_version or NONE)
 
 
@@ -58,16 +51,16 @@ def pod_status(node: FleetNodeView, pod: PlacedPod) -> str:
     return pod.report.status if pod.report is not None else "Pending"
 
 
-def pod_row(node: FleetNodeView, pod: PlacedPod, now: datetime, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
-    """Return the cells of a pod's line."""
+def pod_row(node: FleetNodeView, pod: PlacedPod, now: datetime) -> tuple[str, ...]:
+    """Return the cells of a pod's line, the wide ones too."""
     report = pod.report
     ready, restarts = f"0/{pod.containers}", "0"
     if report is not None:
         ready, restarts = report.ready_containers, str(report.restarts)
     since = pod.since or (report.started_at if report is not None else None)
     began = age(since, now) if since is not None else NONE
-    cells = (*((pod.namespace,) if namespaces else ()), pod.name, ready, pod_status(node, pod), restarts, began)
-    return (*cells, (report.ip if report is not None else "") or NONE, node.name, owner_of(pod)) if wide else cells
+    cells = (pod.name, ready, pod_status(node, pod), restarts, began)
+    return (*cells, (report.ip if report is not None else "") or NONE, node.name, owner_of(pod))
 
 
 def owner_of(pod: PlacedPod) -> str:
@@ -75,13 +68,10 @@ def owner_of(pod: PlacedPod) -> str:
     return f"{pod.owner} (gone)" if pod.is_orphan else pod.owner or NONE
 
 
-def pending_row(
-    namespace: str, owner: str, pod: PendingPod, now: datetime, *, wide: bool, namespaces: bool
-) -> tuple[str, ...]:
-    """Return the cells of the line of a pod that no node is known to have."""
-    where, ready = (namespace,) if namespaces else (), f"0/{pod.containers}"
-    cells = (*where, pod.name, ready, "Pending", "0", age(pod.created, now))
-    return (*cells, NONE, pod.node or NONE, owner) if wide else cells
+def pending_row(owner: str, pod: PendingPod, now: datetime) -> tuple[str, ...]:
+    """Return the cells of the line of a pod that no node is known to have, the wide ones too."""
+    cells = (pod.name, f"0/{pod.containers}", "Pending", "0", age(pod.created, now))
+    return (*cells, NONE, pod.node or NONE, owner)
 
 
 def pending_document(namespace: str, labels: Mapping[str, str], pod: PendingPod) -> dict[str, Any]:
@@ -96,16 +86,9 @@ def pending_document(namespace: str, labels: Mapping[str, str], pod: PendingPod)
     }
 
 
-def object_header(kind: str, *, namespaces: bool) -> tuple[str, ...]:
-    """Return the header of a list of ConfigMaps or Secrets, as in kubectl."""
-    types = ("TYPE",) if kind == "Secret" else ()
-    return (*(("NAMESPACE",) if namespaces else ()), "NAME", *types, "DATA", "AGE")
-
-
-def object_row(one: FleetObjectView, now: datetime, *, namespaces: bool) -> tuple[str, ...]:
-    """Return the cells of the line of a ConfigMap or Secret."""
-    types = (one.type,) if one.kind == "Secret" else ()
-    return (*((one.namespace,) if namespaces else ()), one.name, *types, str(one.keys), age(one.since, now))
+def object_row(one: FleetObjectView, now: datetime) -> tuple[str, ...]:
+    """Return the cells of the line of a ConfigMap or Secret, whose columns are those of a node's."""
+    return (one.name, *((one.type,) if one.kind == "Secret" else ()), str(one.keys), age(one.since, now))
 
 
 def node_document(node: FleetNodeView) -> dict[str, Any]:
@@ -158,23 +141,22 @@ def _created(at: datetime | None) -> dict[str, str]:
     return {} if at is None else {"creationTimestamp": at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
-def workload_header(kind: str, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
-    """Return the header of a list of workloads, as in kubectl. With `wide` it has the state of each rollout."""
-    counts = (header for header, _ in KINDS[kind].columns)
-    return (*(("NAMESPACE",) if namespaces else ()), "NAME", *counts, "AGE", *(("ROLLOUT",) if wide else ()))
+def workload_header(kind: str) -> tuple[str, ...]:
+    """Return the header of a list of workloads, as in kubectl."""
+    return ("NAME", *(header for header, _ in KINDS[kind].columns), "AGE")
 
 
-def workload_row(workload: WorkloadSummary, now: datetime, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
-    """Return the cells of a workload's line."""
+def workload_row(workload: WorkloadSummary, now: datetime) -> tuple[str, ...]:
+    """Return the cells of a workload's line, the wide one too: the state of its rollout."""
     one = workload
     counts = (cell.format(one=one) for _, cell in KINDS[one.kind].columns)
-    where = (one.namespace,) if namespaces else ()
-    return (*where, one.name, *counts, age(one.since, now), *((one.says or NONE,) if wide else ()))
+    return (one.name, *counts, age(one.since, now), one.says or NONE)
 
 
 def workload_document(workload: WorkloadView) -> dict[str, Any]:
     """Return a workload's admitted document, with its status."""
     status = {name: getattr(workload, count) for name, count in KINDS[workload.kind].status}
     document = workload.document or {}
-    meta = {**document.get("metadata", {}), **_created(workload.since)}
+    named = {"name": workload.name, "namespace": workload.namespace}
+    meta = {**named, **document.get("metadata", {}), **_created(workload.since)}
     return {**document, "metadata": meta, "status": status}

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Self
 
 from syncpod.api.views.text import Columns
 from syncpod.cli.console import wants_colour
-from syncpod.cli.view.pod_table import PodRow
+from syncpod.cli.view.rows import Row
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Lines = Callable[[Sequence[PodRow], Columns], Sequence[str]]
-"""The table's lines for these pods, header included, aligned with what was drawn before."""
+Lines = Callable[[Sequence[Row], Columns], Sequence[str]]
+"""The table's lines for these rows, header included, aligned with what was drawn before."""
 
 
 def can_redraw() -> bool:
@@ -55,42 +55,36 @@ class LiveLines:
 
 
 class LiveTable(LiveLines):
-    """Draws pods."""
+    """Draws rows."""
 
     def __init__(self, lines: Lines, console: Console | None = None) -> None:
         """Draw what `lines` returns, on standard output by default."""
         super().__init__(console)
         self._lines, self._table = lines, Columns()
 
-    def show(self, pods: Sequence[PodRow]) -> None:
-        """Draw these pods; of more than the terminal has lines for, those that need attention first."""
-        drawn, left_out = within(pods, self.room)
+    def show(self, rows: Sequence[Row]) -> None:
+        """Draw these rows; of more than the terminal has lines for, pods that need attention first."""
+        drawn, left_out = within(rows, self.room)
         self.draw([*self._lines(drawn, self._table), *([summed(left_out)] if left_out else [])])
 
 
-def within(pods: Sequence[PodRow], room: int) -> tuple[list[PodRow], list[PodRow]]:
-    """Return the pods that fit into so many lines, in their order, and those that do not.
+def within(rows: Sequence[Row], room: int) -> tuple[list[Row], list[Row]]:
+    """Return the rows that fit into so many lines, in their order, and those that do not.
 
     If there are too many, one line is left for the number of the others, and pods that run well, or have completed, are
     left out first.
     """
-    if len(pods) <= room:
-        return list(pods), []
-    settled = [_is_settled(one) for one in pods]
-    wanted = sorted(range(len(pods)), key=lambda at: (settled[at], at))
+    if len(rows) <= room:
+        return list(rows), []
+    wanted = sorted(range(len(rows)), key=lambda at: (rows[at].is_settled, at))
     chosen = set(wanted[: max(0, room - 1)])
-    return [one for at, one in enumerate(pods) if at in chosen], [
-        one for at, one in enumerate(pods) if at not in chosen
+    return [one for at, one in enumerate(rows) if at in chosen], [
+        one for at, one in enumerate(rows) if at not in chosen
     ]
 
 
-def summed(pods: Sequence[PodRow]) -> str:
-    """Return the line for pods that are not shown: how many, by status."""
-    counts = Counter(one.status if one.current else "not answering" for one in pods)
+def summed(rows: Sequence[Row]) -> str:
+    """Return the line for rows that are not shown: how many, and how many pods by status."""
+    counts = Counter(one.status if one.current else "not answering" for one in rows if one.status)
     said = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    return f"… {len(pods)} more: {said}"
-
-
-def _is_settled(one: PodRow) -> bool:
-    ready, _, total = one.ready.partition("/")
-    return one.status == "Completed" or (one.status == "Running" and ready == total)
+    return f"… {len(rows)} more{said and f': {said}'}"

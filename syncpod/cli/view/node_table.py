@@ -24,13 +24,11 @@ def status_of(fetched: FetchedNode) -> str:
     return f"{word},SchedulingDisabled" if fetched.view.unschedulable else word
 
 
-def row(fetched: FetchedNode, now: datetime, *, wide: bool) -> tuple[str, ...]:
-    """Return the cells of a node's line."""
+def row(fetched: FetchedNode, now: datetime) -> tuple[str, ...]:
+    """Return the cells of a node's line, the wide ones too."""
     view = fetched.view
     info = view.node_info
     cells = (fetched.name, status_of(fetched), NONE, age(view.since, now), info.kubelet_version or _UNKNOWN)
-    if not wide:
-        return cells
     address = next((each.address for each in view.addresses if each.type == "InternalIP"), NONE)
     machine = (info.os_image, info.kernel_version, info.container_runtime_version)
     return (*cells, address, NONE, *(each or _UNKNOWN for each in machine))

@@ -4,95 +4,65 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from syncpod.api.listed import ListedPod, OfPod
-from syncpod.api.views.pod_columns import HEADER, WIDE
+from syncpod.api.listed import ListedPod
+from syncpod.api.views.pod_columns import HEADER
 from syncpod.api.views.tables import pod_row
 from syncpod.api.views.text import GAP, Columns, printable
 from syncpod.cli.console import Colour, paint
-from syncpod.cli.view.label_columns import LabelColumns
+from syncpod.cli.view.rows import Row
 
-_NO_LABELS = LabelColumns()
 _GOOD: Final = frozenset({"Running", "Completed", "Succeeded"})
 _UNDERWAY: Final = frozenset({"Pending", "ContainerCreating", "PodInitializing", "Terminating", "NotReady"})
 
 
-@dataclass(frozen=True)
-class PodRow(OfPod):
-    """One row of a Table of pods."""
-
-    cells: tuple[str, ...]
-    """All columns, also those that only ``-o wide`` shows."""
-    document: Mapping[str, Any]
-    """The row's object: the Pod, or its metadata alone."""
-
-    @property
-    def ready(self) -> str:
-        """READY: ``1/2``."""
-        return self.cells[1]
-
-    @property
-    def status(self) -> str:
-        """STATUS."""
-        return self.cells[2]
-
-    @property
-    def current(self) -> bool:
-        """Whether the pod has answered; if not, its cells are marked."""
-        return not self.status.endswith("?")
-
-    @property
-    def steady(self) -> tuple[str, ...]:
-        """The cells that change only if the pod does: no age."""
-        restarts, ip = self.cells[3].partition(" ")[0], self.cells[5]
-        return str(self.document["metadata"].get("uid", "")), self.ready, self.status, restarts, ip
-
-
-def rows_of(table: Mapping[str, Any]) -> list[PodRow]:
+def rows_of(table: Mapping[str, Any]) -> list[Row]:
     """Return the rows of a Table. Raises KeyError, TypeError if it is none."""
-    return [PodRow(tuple(map(str, each["cells"])), each["object"]) for each in table["rows"]]
+    return [_row(tuple(map(str, each["cells"])), each["object"]) for each in table["rows"]]
 
 
-def row_of(shown: ListedPod, now: datetime | None = None) -> PodRow:
+def row_of(shown: ListedPod, now: datetime | None = None) -> Row:
     """Return a pod's row, rendered here; the cells of one that did not answer are marked with ``?``."""
     rendered = pod_row(shown, now or datetime.now(UTC), whole=True)
-    return PodRow(tuple(rendered["cells"]), rendered["object"])
+    return _row(tuple(rendered["cells"]), rendered["object"])
 
 
-def header(*, wide: bool, namespaces: bool, labels: LabelColumns = _NO_LABELS) -> tuple[str, ...]:
-    """Return the names of the columns."""
-    return (*(("NAMESPACE",) if namespaces else ()), *HEADER, *(WIDE if wide else ()), *labels.header)
+def _row(cells: tuple[str, ...], document: Mapping[str, Any]) -> Row:
+    _, ready, status, restarts, _, ip, *_ = cells
+    uid = str(document["metadata"].get("uid", ""))
+    return Row(cells, document, status=status, steady=(uid, ready, status, restarts.partition(" ")[0], ip))
 
 
 def coloured_lines(
+    head: Sequence[str], pods: Sequence[Row], *, stream: TextIO | None = None, table: Columns | None = None
+) -> list[str]:
+    """Return the lines of a table of pods without its wide columns. The status is coloured if `stream` takes colours.
+
+    The lines are aligned with those printed before to `table`.
+    """
+    return painted(head, [one.cells[: len(HEADER)] for one in pods], pods, stream=stream, table=table)
+
+
+def painted(
     head: Sequence[str],
-    pods: Sequence[PodRow],
+    cells: Sequence[tuple[str, ...]],
+    rows: Sequence[Row],
     *,
-    wide: bool = False,
-    namespaces: bool = False,
-    with_kind: bool = False,
-    labels: LabelColumns = _NO_LABELS,
+    status_at: int = 2,
     stream: TextIO | None = None,
     table: Columns | None = None,
 ) -> list[str]:
-    """Return the table's lines; an empty `head` is left out. The status is coloured if `stream` takes colours.
+    """Return a table's lines: the `cells` as they are printed of these `rows`, with the status of pods in its colour.
 
-    `with_kind` writes ``pod/`` before each name, for output with several kinds. The lines are aligned with those
-    printed before to `table`.
+    An empty `head` is left out. `status_at` is the index of the cell with the status.
     """
-    rows = []
-    for shown in pods:
-        name, *rest = shown.cells if wide else shown.cells[: len(HEADER)]
-        space = (shown.key[0],) if namespaces else ()
-        rows.append((*space, f"pod/{name}" if with_kind else name, *rest, *labels.cells(shown.labels)))
-    at = 3 if namespaces else 2
-    lines = (table or Columns()).align([*([list(head)] if head else []), *rows])
-    for line, cells in zip(lines[1 if head else 0 :], rows, strict=True):
-        status = printable(cells[at])
-        line[at] = paint(status, colour_of(status), stream or sys.stdout) + line[at][len(status) :]
+    lines = (table or Columns()).align([*([list(head)] if head else []), *cells])
+    for line, row, printed in zip(lines[1 if head else 0 :], rows, cells, strict=True):
+        if row.status:
+            status = printable(printed[status_at])
+            line[status_at] = paint(status, colour_of(status), stream or sys.stdout) + line[status_at][len(status) :]
     return [GAP.join(line).rstrip() for line in lines]
 
 

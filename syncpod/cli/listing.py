@@ -1,0 +1,295 @@
+"""Lists of objects as ``get`` prints them, whether a node or a fleet has them.
+
+One way to print tables, names, documents and the changes that a watch shows; nodes and fleets find the rows. Mirrors
+kubectl's pkg/cmd/get/get.go, v1.36: an empty line between the tables of two kinds, and a watch without an object
+prints nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from syncpod.api.views.text import Columns
+from syncpod.cli.console import remark, say
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.arguments import read_field_selector, read_selector
+from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
+from syncpod.cli.view.label_columns import LabelColumns, read_label_columns
+from syncpod.cli.view.live_table import LiveTable, can_redraw
+from syncpod.cli.view.pod_table import painted
+from syncpod.cli.view.rows import Row
+
+if TYPE_CHECKING:
+    from syncpod.api.field_selector import FieldSelector
+    from syncpod.api.label_selector import Selector
+    from syncpod.cli.view.jsonpath import Path
+
+_Kind = TypeVar("_Kind", bound=str)
+_OUTPUTS: Final = ("wide", "json", "yaml", "name")
+_TIMES: Final = frozenset({"AGE", "SINCE"})
+"""Columns that change by themselves."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How objects are printed."""
+
+    namespace: str | None
+    """None = all: then each line begins with its namespace."""
+    conditions: Selector
+    fields: FieldSelector
+    output: str
+    headers: bool
+    labels: LabelColumns
+    order: Path | None
+    """What to sort by; None = as they are found."""
+    with_kind: bool
+    """Whether each name in a table has its kind, because there are several kinds."""
+    is_named: bool
+    """Whether objects are asked for by name."""
+    single: bool
+    """Whether that is one name."""
+    watch: bool
+
+    @property
+    def wide(self) -> bool:
+        """Whether a table has all its columns."""
+        return self.output == "wide"
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a table is asked for, and not names or documents."""
+        return self.output in ("", "wide")
+
+    @property
+    def of_documents(self) -> bool:
+        """Whether whole objects are asked for, and not tables or names."""
+        return is_of_documents(self.output)
+
+    @property
+    def needs_documents(self) -> bool:
+        """Whether the whole objects are needed: to print them, to choose among them, or to sort them."""
+        chooses = bool(self.conditions.requirements or self.fields.fields or self.order)
+        return self.of_documents or chooses or bool(self.labels.header)
+
+    def chosen(self, rows: Iterable[Row]) -> list[Row]:
+        """Return the rows whose objects have the labels and the fields that are asked for."""
+        fields = self.fields if self.fields.fields else None
+        return [
+            row
+            for row in rows
+            if self.conditions.matches(row.labels) and (fields is None or fields.matches(row.document))
+        ]
+
+    def head(self, columns: Sequence[str], wide: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of a table's columns, with the `wide` ones if these are asked for."""
+        return (*columns, *(wide if self.wide else ()))
+
+
+def read_form(
+    things: Mapping[_Kind, Sequence[str]],
+    namespace: str,
+    *,
+    all_namespaces: bool,
+    selector: str,
+    field_selector: str,
+    output: str,
+    watch: bool,
+    no_headers: bool,
+    label_columns: Sequence[str],
+    show_labels: bool,
+    sort_by: str,
+) -> Form:
+    """Return the form of a list from the flags of ``get``; `things` are the names of each kind. Raises BadInput."""
+    output = known_output(output, _OUTPUTS)
+    if watch and is_of_documents(output):
+        raise BadInput(f"--watch prints tables and names, not {output.partition('=')[0]}")
+    if watch and sort_by:
+        raise BadInput("--sort-by: a watch prints changes in the order in which they come")
+    if watch and len(things) > 1:
+        raise BadInput("--watch works with one kind at a time")
+    chosen_by = {"--field-selector": field_selector, "--selector": selector, "--all-namespaces": all_namespaces}
+    number = sum(map(len, things.values()))
+    # As with kubectl, a name is of one namespace; a node is of none.
+    flag = next((flag for flag, given in chosen_by.items() if given), "")
+    if number and flag and (flag != "--all-namespaces" or set(things) != {"Node"}):
+        raise BadInput(f"name what to list, or choose it with {flag}, not both")
+    return Form(
+        namespace=None if all_namespaces else namespace or "default",
+        conditions=read_selector(selector),
+        fields=read_field_selector(field_selector, of_pods=set(things) == {"Pod"}),
+        output=output,
+        headers=not no_headers,
+        labels=read_label_columns(label_columns, output, whole=show_labels),
+        order=_order(sort_by) if sort_by else None,
+        with_kind=len(things) > 1,
+        is_named=number > 0,
+        single=number == 1,
+        watch=watch,
+    )
+
+
+def _order(sort_by: str) -> Path:
+    from syncpod.cli.view.sorting import sort_path
+
+    return sort_path(sort_by)
+
+
+@dataclass
+class Found:
+    """The objects of one kind that were found."""
+
+    resource: str
+    """As in the name of an object: ``pod``, ``deployment.apps``."""
+    header: tuple[str, ...] = ()
+    """The names of the columns that are printed."""
+    rows: Sequence[Row] = ()
+    missing: list[str] = field(default_factory=list)
+    """A message for each name that is missing, or cannot be read."""
+    notes: list[str] = field(default_factory=list)
+    """Said below the table."""
+    is_namespaced: bool = True
+    nothing: str = ""
+    """Said if there is no object of this kind, and no other kind is asked for; "" = what kubectl says."""
+    pause: float = 1.0
+    """Seconds until a watch looks again."""
+
+
+class Listing:
+    """Prints what is found of one kind after another, and the changes of a kind that is watched."""
+
+    def __init__(self, form: Form) -> None:
+        """Print nothing yet."""
+        self.form = form
+        self.missing: list[str] = []
+        """A message for each name that is missing, of all kinds so far."""
+        self.has_begun = False
+        self._documents: list[dict[str, Any]] = []
+        self._nothing: list[str] = []
+        self._has_printed = False
+        self._table, self._headers = Columns(), form.headers
+        self._known: dict[tuple[str, ...], object] = {}
+        self._live: LiveTable | None = None
+        self._drawing = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Return it; a table that is drawn again and again needs its end."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Leave the table that was drawn last on the screen."""
+        self._drawing.__exit__(kind, error, at)
+
+    def begin(self, found: Found) -> bool:
+        """Print what is found of a kind, or keep its documents for the end; return whether to show its changes."""
+        form = self.form
+        self.has_begun = True
+        self.missing += found.missing
+        self._nothing.append("" if found.rows or found.notes else found.nothing or self._none_found(found))
+        goes_on = form.watch and not self.missing
+        self._table, self._headers, self._known = Columns(), form.headers, {}
+        if goes_on and form.is_table and can_redraw():
+            self._remark(found)
+            self._live = self._drawing.enter_context(
+                LiveTable(lambda rows, table: self._lines(found, rows, table, headers=form.headers))
+            )
+            self._live.show(found.rows)
+            return True
+        if form.of_documents:
+            self._documents += [dict(row.document) for row in self._in_order(found.rows)]
+        else:
+            if found.rows and self._has_printed and form.is_table:
+                say()
+            self._print_changes(found)
+        self._remark(found)
+        return goes_on
+
+    def go_on(self, found: Found) -> None:
+        """Show the changes of the kind that was printed last."""
+        if self._live is not None:
+            self._live.show(found.rows)
+        else:
+            self._print_changes(found)
+
+    def end(self) -> None:
+        """Print the documents of all kinds, or that there is nothing."""
+        form = self.form
+        if form.of_documents:
+            print_documents(self._documents, form.output, single=form.single, headers=form.headers)
+        elif form.is_table and not form.is_named and not form.watch and all(self._nothing):
+            several = f"No resources found{self._where}"
+            remark(self._nothing[0] if len(self._nothing) == 1 else several)
+
+    @property
+    def _where(self) -> str:
+        return "" if self.form.namespace is None else f" in {self.form.namespace} namespace."
+
+    def _none_found(self, found: Found) -> str:
+        return f"No resources found{self._where if found.is_namespaced else ''}"
+
+    def _remark(self, found: Found) -> None:
+        for note in found.notes:
+            remark(note)
+
+    def _print_changes(self, found: Found) -> None:
+        """Print the rows that are new, or have changed apart from ages."""
+        before, self._known = self._known, {(*row.key, row.place): self._steady(found, row) for row in found.rows}
+        changed = [row for row in found.rows if self._known[*row.key, row.place] != before.get((*row.key, row.place))]
+        if changed:
+            say("\n".join(self._lines(found, self._in_order(changed), self._table, headers=self._headers)))
+            self._headers, self._has_printed = False, True
+
+    def _in_order(self, rows: Sequence[Row]) -> Sequence[Row]:
+        if self.form.order is None:
+            return rows
+        from syncpod.cli.view.sorting import in_order
+
+        return in_order(rows, self.form.order, lambda row: row.document)
+
+    def _steady(self, found: Found, row: Row) -> object:
+        steady = row.steady
+        if steady is None:
+            steady = tuple(cell for name, cell in zip(found.header, row.cells, strict=False) if name not in _TIMES)
+        return steady, self.form.labels.cells(row.labels)
+
+    def _lines(self, found: Found, rows: Sequence[Row], table: Columns, *, headers: bool) -> list[str]:
+        """Return the table's lines, aligned with those that `table` has had before; or the objects' names."""
+        form = self.form
+        if form.output == "name":
+            return [f"{found.resource}/{row.name}" for row in rows]
+        is_spaced = form.namespace is None and found.is_namespaced
+        head = (*(("NAMESPACE",) if is_spaced else ()), *found.header, *form.labels.header)
+        cells = []
+        for row in rows:
+            name, *rest = row.cells[: len(found.header)]
+            space = (row.key[0],) if is_spaced else ()
+            named = f"{found.resource}/{name}" if form.with_kind else name
+            cells.append((*space, named, *rest, *form.labels.cells(row.labels)))
+        return painted(head if headers else (), cells, rows, status_at=2 + is_spaced, table=table)
+
+
+def show(listing: Listing, find: Callable[[], Found]) -> None:
+    """Print what is found of a kind; if it is watched, look again and again."""
+    found = find()
+    goes_on = listing.begin(found)
+    while goes_on:
+        time.sleep(found.pause)
+        found = find()
+        listing.go_on(found)
+
+
+async def show_async(listing: Listing, find: Callable[[], Awaitable[Found]]) -> None:
+    """Do as `show`, with a connection that is awaited."""
+    import asyncio
+
+    found = await find()
+    goes_on = listing.begin(found)
+    while goes_on:
+        await asyncio.sleep(found.pause)
+        found = await find()
+        listing.go_on(found)
