@@ -9,12 +9,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from qa.conformance import node_suite, page, suite
 from qa.conformance.control_plane import ControlPlane
 from qa.conformance.namespace import network_namespace
 from qa.conformance.nodes import NODES, runtime
+from qa.conformance.two_nodes import two_nodes
 from tests.runtimes.containerd import VERSIONS
 from tests.runtimes.require import Missing
 
@@ -30,6 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "node, kubelet or syncpod-kubelet (default: %(default)s)",
     )
     parser.add_argument("--node", choices=sorted(NODES), default="syncpod", help="(default: %(default)s)")
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        choices=(1, 2),
+        default=1,
+        help=f"of a cluster; with two it has CoreDNS, and the labels are {suite.CONFORMANCE} (default: %(default)s)",
+    )
     parser.add_argument("--runtime", choices=VERSIONS, default="2.4", help="containerd (default: %(default)s)")
     parser.add_argument("--labels", help=f"Ginkgo's label filter (default: the suite's; of a cluster {suite.BOTH})")
     parser.add_argument("--focus", action="append", default=[], help="a regular expression; may be given again")
@@ -43,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.out is not None and chosen.out.exists() and any(chosen.out.iterdir()):
         parser.error(f"--out: {chosen.out} has the files of an earlier run")
+    if chosen.nodes != 1 and chosen.suite != "cluster":
+        parser.error(f"--nodes: the suite {chosen.suite} judges one node")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended then too
     out = (chosen.out or Path(tempfile.mkdtemp(prefix="syncpod-conformance-"))).resolve()
     try:
@@ -52,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    files = suite.CLUSTER if chosen.suite == "cluster" else suite.NODE
+    files = _files(chosen)
     if chosen.record:
         suite.record(files.kubelet if chosen.node == "kubelet" else files.ours, results)
         page.write()
@@ -67,19 +78,26 @@ def _results(chosen: argparse.Namespace, out: Path) -> list[suite.Result]:
     return _in_cluster(chosen, out) if chosen.suite == "cluster" else _alone(chosen, out)
 
 
+def _files(chosen: argparse.Namespace) -> suite.Files:
+    if chosen.suite != "cluster":
+        return suite.NODE
+    return suite.TWO_NODES if chosen.nodes == 2 else suite.CLUSTER
+
+
 def _in_cluster(chosen: argparse.Namespace, out: Path) -> list[suite.Result]:
-    """Run e2e.test against a cluster with the chosen node, or keep them until interrupted."""
-    with (
-        network_namespace(),
-        ControlPlane(out / "cluster") as cluster,
-        runtime(chosen.runtime) as containerd,
-        NODES[chosen.node](cluster, containerd, out / "node"),
-    ):
+    """Run e2e.test against a cluster with one or two of the chosen node, or keep them until interrupted."""
+    with network_namespace(), ControlPlane(out / "cluster") as cluster, ExitStack() as nodes:
+        if chosen.nodes == 1:
+            containerd = nodes.enter_context(runtime(chosen.runtime))
+            nodes.enter_context(NODES[chosen.node](cluster, containerd, out / "node"))
+        else:
+            nodes.enter_context(two_nodes(NODES[chosen.node], cluster, chosen.runtime, out))
         if chosen.hold:
             sys.stdout.write(f"export KUBECONFIG={cluster.admin}\n")
             sys.stdout.flush()
             signal.pause()
-        labels, processes = chosen.labels or suite.BOTH, chosen.processes or 6
+        labels = chosen.labels or (suite.CONFORMANCE if chosen.nodes == 2 else suite.BOTH)
+        processes = chosen.processes or 6
         return suite.run(cluster, out, labels=labels, focus=chosen.focus, processes=processes)
 
 

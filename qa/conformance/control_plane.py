@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from qa.conformance.identities import Authority
-from qa.conformance.namespace import ADDRESS, WITHIN
+from qa.conformance.namespace import ADDRESS, FIRST, WITHIN, Host
 from qa.conformance.programs import program
 
-NODE: Final = "n1"
+NODE: Final = FIRST.node
 _BETA: Final = "certificates.k8s.io/v1beta1"
 SERVICES: Final = "10.96.0.0/16"
 CLUSTER_DNS: Final = "10.96.0.10"
 _PORT: Final = 6443
 _FIRST_SERVICE: Final = "10.96.0.1"
 _PATIENCE: Final = 120.0
+_PROXY: Final = "front-proxy-client"
 
 
 class ControlPlane:
@@ -32,6 +33,8 @@ class ControlPlane:
         directory.mkdir(parents=True, exist_ok=True)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._authority = Authority(directory / "identities", f"https://{ADDRESS}:{_PORT}")
+        self._proxies = Authority(directory / "proxies", f"https://{ADDRESS}:{_PORT}")
+        """Of the API server in its calls of other API servers, which it makes in the names of its own clients."""
         self.authority = self._authority.own.certificate
         self.admin = self._authority.kubeconfig("admin", "admin")
         self.node = self._authority.kubeconfig("node", f"system:node:{NODE}", ("system:nodes",))
@@ -39,7 +42,7 @@ class ControlPlane:
             self.start_etcd()
             self.start_api_server()
             self.start_controllers()
-            self._start_proxy()
+            self.start_proxy(FIRST)
         except BaseException:
             self.close()
             raise
@@ -58,13 +61,13 @@ class ControlPlane:
         listed: dict[str, Any] = json.loads(self.kubectl("get", "nodes", "-o", "json"))
         return [each["metadata"]["name"] for each in listed["items"] if _is_ready(each)]
 
-    def wait_for_node(self, *, patience: float = _PATIENCE) -> None:
-        """Wait until the node is Ready and has no taint that keeps pods away. Raises RuntimeError."""
+    def wait_for_node(self, name: str = NODE, *, patience: float = _PATIENCE) -> None:
+        """Wait until a node is Ready and has no taint that keeps pods away. Raises RuntimeError."""
         deadline = time.monotonic() + patience
-        while NODE not in self.ready_nodes() or "not-ready" in self.kubectl("get", "node", NODE, "-o", "yaml"):
+        while name not in self.ready_nodes() or "not-ready" in self.kubectl("get", "node", name, "-o", "yaml"):
             if time.monotonic() > deadline:
-                described = self.kubectl("describe", "node", NODE, check=False)
-                raise RuntimeError(f"node {NODE} did not become Ready:\n{described}")
+                described = self.kubectl("describe", "node", name, check=False)
+                raise RuntimeError(f"node {name} did not become Ready:\n{described}")
             time.sleep(0.3)
 
     def stop(self, name: str) -> None:
@@ -102,6 +105,7 @@ class ControlPlane:
             hosts=("localhost", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", ADDRESS, _FIRST_SERVICE),
         )
         client = issue("kubelet-client", "kube-apiserver-kubelet-client", ("system:masters",))
+        proxy = self._proxies.issue("proxy", _PROXY)
         options = {
             "etcd-servers": "http://127.0.0.1:2379",
             "secure-port": _PORT,
@@ -123,6 +127,13 @@ class ControlPlane:
             "kubelet-client-certificate": client.certificate,
             "kubelet-client-key": client.key,
             "kubelet-preferred-address-types": "InternalIP",
+            "requestheader-client-ca-file": self._proxies.own.certificate,
+            "requestheader-allowed-names": _PROXY,
+            "requestheader-username-headers": "X-Remote-User",
+            "requestheader-group-headers": "X-Remote-Group",
+            "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+            "proxy-client-cert-file": proxy.certificate,
+            "proxy-client-key-file": proxy.key,
         }
         self._start("kube-apiserver", options)
         self._wait("kube-apiserver", ("get", "--raw", "/readyz"))
@@ -168,18 +179,20 @@ class ControlPlane:
         )
         self._wait("kube-controller-manager", ("get", "serviceaccount", "default"))
 
-    def _start_proxy(self) -> None:
+    def start_proxy(self, host: Host) -> None:
+        """Start kube-proxy on a machine, for the Services that what runs there asks."""
         # What it would set for the whole machine it may not set here.
         kept = {
             f"conntrack-{each}": 0 for each in ("max-per-core", "tcp-timeout-established", "tcp-timeout-close-wait")
         }
-        options = {"kubeconfig": self.admin, "proxy-mode": "iptables", "hostname-override": NODE, **kept}
-        self._start("kube-proxy", options)
+        options = {"kubeconfig": self.admin, "proxy-mode": "iptables", "hostname-override": host.node, **kept}
+        self._start("kube-proxy", options, host)
 
-    def _start(self, name: str, options: dict[str, object]) -> None:
-        command: Sequence[str] = [*WITHIN, str(program(name)), *(f"--{key}={value}" for key, value in options.items())]
-        with self._log(name).open("ab") as log:
-            self._processes[name] = subprocess.Popen(
+    def _start(self, name: str, options: dict[str, object], host: Host = FIRST) -> None:
+        command: Sequence[str] = [*host.within, str(program(name)), *(f"--{key}={v}" for key, v in options.items())]
+        called = name if host == FIRST else f"{name}-{host.node}"
+        with self._log(called).open("ab") as log:
+            self._processes[called] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ, start_new_session=True
             )
 

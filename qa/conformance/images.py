@@ -47,20 +47,46 @@ Files = dict[str, bytes | str | File | None]
 
 
 def test_images() -> list[Image]:
-    """All images, some under several names. Raises `Missing` where the machine lacks a program."""
-    shell = _system() | _with_libraries("bash", "bin/bash") | {"bin/sh": _compiled(_HERE / "sh.c")}
-    shell["bin/nmeter"] = _compiled(_HERE / "nmeter.c")
-    agnhost: Files = {
-        **shell,
-        **_with_libraries("curl", "usr/bin/curl"),
-        **_with_libraries("nc.openbsd", "usr/bin/nc.openbsd"),
-        "bin/nc": "/usr/bin/nc.openbsd",
-        "agnhost": programs.program("agnhost").read_bytes(),
-        "agnhost-2": "agnhost",
-        "uploads": None,
-        **{name: File((programs.directory() / name).read_bytes(), 0o644) for name in programs.FILES},
+    """The images that tests of a node want, some under several names. Raises `Missing` where a program is not there."""
+    return _tests_images({})
+
+
+def cluster_images() -> list[Image]:
+    """The images that tests of a cluster want: those of a node with `dig`, and more. Raises `Missing`."""
+    serving = {"Entrypoint": ["/agnhost"], "Cmd": ["test-webserver"], "ExposedPorts": {"80/tcp": {}}}
+    agnhost = programs.program("agnhost").read_bytes()
+    pictures: dict[str, Files] = {
+        name: {"agnhost": agnhost, "data.json": f'{{"image": "{name}.jpg"}}'.encode()}
+        for name in ("nautilus", "kitten")
     }
+    # A test reads the name of the system on which upstream makes this image.
+    pictures["kitten"]["etc/os-release"] = b'NAME="Alpine Linux"\n'
+    sample: Files = {"sample-apiserver": programs.program("sample-apiserver").read_bytes(), "tmp": None}
+    return [
+        *_tests_images(_with_libraries("dig", "usr/bin/dig") | _with_libraries("getent", "usr/bin/getent")),
+        *(each for name, files in pictures.items() for each in _named((f"{name}:1.8",), files, serving)),
+        *_named(("sample-apiserver:1.29.2",), sample, {"Entrypoint": ["/sample-apiserver"]}),
+        Image(f"{_REGISTRY}/etcd:{_KUBEADMS_ETCD}", layer_of(_program("etcd")), {"Env": [_SYSTEM_PATH]}),
+        _coredns(),
+    ]
+
+
+def coredns_name() -> str:
+    """kubeadm's name for the image of CoreDNS."""
+    return f"{_REGISTRY}/coredns/coredns:v{programs.COREDNS_VERSION}"
+
+
+def _coredns() -> Image:
+    layer = layer_of({"coredns": programs.program("coredns").read_bytes()})
+    return Image(coredns_name(), layer, {"Entrypoint": ["/coredns"]})
+
+
+def _tests_images(more: Files) -> list[Image]:
+    """The images of a node's tests, with `more` in those that look names up."""
+    shell = _shell()
+    names = shell | _with_libraries("hostname", "bin/hostname") | more
     privileges = _system() | {"usr/local/bin/nnp": File(programs.program("nnp").read_bytes(), 0o4755)}
+    agnhost = _agnhost(shell) | more
     serving = {"Entrypoint": ["/agnhost"], "Cmd": ["pause"], "ExposedPorts": {port: {} for port in _AGNHOST_PORTS}}
     return [
         *_named(("busybox:1.37.0-1", "busybox:1.29-4"), shell, {"Cmd": ["sh"]}),
@@ -68,10 +94,31 @@ def test_images() -> list[Image]:
         *_named(("agnhost:2.63.0", "agnhost:2.55"), agnhost, serving),
         *_named(("nginx:1.15-4", "nginx:1.27-0"), agnhost | {"bin/nginx": "/agnhost"}, _WEB),
         *_named(("ipc-utils:1.4",), shell | _with_libraries("ipcs", "usr/bin/ipcs"), {"Cmd": ["sh"]}),
-        *_named(("glibc-dns-testing:2.0.0",), shell | _with_libraries("hostname", "bin/hostname"), {"Cmd": ["sh"]}),
+        *_named(("glibc-dns-testing:2.0.0",), names, {"Cmd": ["sh"]}),
         *_named(("nonewprivs:1.4",), privileges, {"Cmd": ["nnp"]}),
         *_pause(),
     ]
+
+
+def _shell() -> Files:
+    shell = _system() | _with_libraries("bash", "bin/bash") | {"bin/sh": _compiled(_HERE / "sh.c")}
+    shell["bin/nmeter"] = _compiled(_HERE / "nmeter.c")
+    return shell
+
+
+def _agnhost(shell: Files) -> Files:
+    return {
+        **shell,
+        **_with_libraries("curl", "usr/bin/curl"),
+        **_with_libraries("nc.openbsd", "usr/bin/nc.openbsd"),
+        # busybox has an nc too, which knows few of the flags that tests give, and its shell prefers it.
+        "bin/sh": "/bin/bash",
+        **dict.fromkeys(("bin/nc", "usr/bin/nc"), "/usr/bin/nc.openbsd"),
+        "agnhost": programs.program("agnhost").read_bytes(),
+        "agnhost-2": "agnhost",
+        "uploads": None,
+        **{name: File((programs.directory() / name).read_bytes(), 0o644) for name in programs.FILES},
+    }
 
 
 def kubeadms_images() -> list[Image]:
@@ -83,9 +130,7 @@ def kubeadms_images() -> list[Image]:
         f"kube-proxy:{version}": layer_of(proxy),
         f"etcd:{_KUBEADMS_ETCD}": layer_of(_program("etcd")),
     }
-    dns = layer_of({"coredns": programs.program("coredns").read_bytes()})
-    coredns = Image(f"{_REGISTRY}/coredns/coredns:v{programs.COREDNS_VERSION}", dns, {"Entrypoint": ["/coredns"]})
-    return [*(Image(f"{_REGISTRY}/{name}", layer, path) for name, layer in layers.items()), coredns]
+    return [*(Image(f"{_REGISTRY}/{name}", layer, path) for name, layer in layers.items()), _coredns()]
 
 
 def _program(name: str) -> Files:
@@ -131,7 +176,7 @@ def _with_libraries(name: str, place: str) -> Files:
     """A dynamically linked program with its libraries, at the paths at which its loader looks for them."""
     path = shutil.which(name)
     if path is None:
-        raise Missing(f"{name} is not installed (Debian: bash, curl, netcat-openbsd, util-linux)")
+        raise Missing(f"{name} is not installed (Debian: bash, bind9-dnsutils, curl, netcat-openbsd, util-linux)")
     listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
     libraries = {each.lstrip("/"): Path(each).resolve().read_bytes() for each in _LIBRARY.findall(listed)}
     return {place: Path(path).resolve().read_bytes(), **libraries}

@@ -1,4 +1,4 @@
-"""A network namespace of the run's own, in which cluster, node and pods have nothing of the machine's network."""
+"""Network namespaces of the run's own, in which cluster, nodes and pods have nothing of the machine's network."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Final
 
@@ -15,13 +17,35 @@ from tests.runtimes.require import Missing
 ADDRESS: Final = "10.99.0.1"
 """The node's address, and the API server's."""
 _PREFIX: Final = "syncpod-conf-"
+_SECOND: Final = "syncpod-second-"
 _NAMESPACES: Final = Path("/run/netns")
 NAME: Final = f"{_PREFIX}{os.getpid()}"
 _BRIDGE: Final = "ext0"
 _PORT: Final = ("ext0p", "ext0q")
+_CABLE: Final = ("eth0", "ext0n2")
+"""The device of the second machine, and its other end at the bridge."""
 
 WITHIN: Final = ("nsenter", f"--net={_NAMESPACES / NAME}")
 """Goes before a command; `ip netns exec` would also hide the cgroups' mounts."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a machine is to its node: the node's name, a network namespace, and the address in it."""
+
+    node: str
+    namespace: str
+    address: str
+
+    @property
+    def within(self) -> tuple[str, ...]:
+        """Goes before a command that is to run there."""
+        return ("nsenter", f"--net={_NAMESPACES / self.namespace}")
+
+
+FIRST: Final = Host("n1", NAME, ADDRESS)
+"""The control plane stands here too."""
+SECOND: Final = Host("n2", f"{_SECOND}{os.getpid()}", "10.99.0.2")
 
 
 @contextlib.contextmanager
@@ -45,18 +69,49 @@ def network_namespace() -> Iterator[None]:
             _inside("link", "set", device, "up")
         _inside("address", "add", f"{ADDRESS}/24", "dev", _BRIDGE)
         _inside("route", "add", "default", "via", ADDRESS, "dev", _BRIDGE)
-        for key in ("net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet"):
-            subprocess.run([*WITHIN, "sh", "-c", f"echo 1 >/proc/sys/{key}"], check=True)
+        _forward(FIRST)
         yield
     finally:
         _remove(NAME)
 
 
+@contextlib.contextmanager
+def second_namespace() -> Iterator[None]:
+    """Join a second machine to the first one's bridge, with a default route to the first, and remove it at the end.
+
+    What runs in it at the end is killed. Raises CalledProcessError.
+    """
+    _ip("netns", "add", SECOND.namespace)
+    try:
+        inside, outside = _CABLE
+        _inside("link", "add", outside, "type", "veth", "peer", "name", inside, "netns", SECOND.namespace)
+        _inside("link", "set", outside, "master", _BRIDGE, "up")
+        for device in ("lo", inside):
+            _inside("link", "set", device, "up", host=SECOND)
+        _inside("address", "add", f"{SECOND.address}/24", "dev", inside, host=SECOND)
+        _inside("route", "add", "default", "via", FIRST.address, "dev", inside, host=SECOND)
+        _forward(SECOND)
+        yield
+    finally:
+        _remove(SECOND.namespace)
+
+
+def join_pod_networks(first: IPv4Network | IPv6Network, second: IPv4Network | IPv6Network) -> None:
+    """Have the two machines send to each other's pods; the second one's default route leads to the first already.
+
+    Raises CalledProcessError, ValueError where the networks overlap.
+    """
+    if first.overlaps(second):
+        raise ValueError(f"the pods of both nodes would have addresses of {first}: start the run again")
+    _inside("route", "add", str(second), "via", SECOND.address)
+
+
 def _clear_abandoned() -> None:
-    names = [each.name for each in _NAMESPACES.glob(f"{_PREFIX}*")] if _NAMESPACES.is_dir() else []
-    for name in names:
-        if not Path("/proc", name.removeprefix(_PREFIX)).exists():
-            _remove(name)
+    for prefix in (_PREFIX, _SECOND):
+        names = [each.name for each in _NAMESPACES.glob(f"{prefix}*")] if _NAMESPACES.is_dir() else []
+        for name in names:
+            if not Path("/proc", name.removeprefix(prefix)).exists():
+                _remove(name)
 
 
 def _remove(name: str) -> None:
@@ -71,5 +126,11 @@ def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, stdin=subprocess.DEVNULL)
 
 
-def _inside(*arguments: str) -> None:
-    subprocess.run([*WITHIN, "ip", *arguments], check=True, stdin=subprocess.DEVNULL)
+def _inside(*arguments: str, host: Host = FIRST) -> None:
+    subprocess.run([*host.within, "ip", *arguments], check=True, stdin=subprocess.DEVNULL)
+
+
+def _forward(host: Host) -> None:
+    """Have a machine forward packets, also those that Services send to its own loopback address."""
+    for key in ("net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet"):
+        subprocess.run([*host.within, "sh", "-c", f"echo 1 >/proc/sys/{key}"], check=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import yaml
 
-from qa.conformance.control_plane import CLUSTER_DNS, NODE, ControlPlane
+from qa.conformance.control_plane import CLUSTER_DNS, ControlPlane
 from qa.conformance.images import test_images
-from qa.conformance.namespace import ADDRESS, WITHIN
+from qa.conformance.namespace import FIRST, WITHIN, Host
 from qa.conformance.programs import program
 from qa.conformance.registry import registry
 from qa.differential.kubelet import CONTAINER_LOGS, make_cgroup
@@ -25,40 +25,53 @@ from tests.runtimes.leftovers import remove_cgroup, unmount_below
 SYNCPOD: Final = Path(sys.executable).with_name("syncpod")
 """The command of this environment."""
 _TEMPORAL_PORTS: Final = ("--port", "17233", "--ui-port", "18233")
-_DOMAIN: Final = "cluster.local"
+DOMAIN: Final = "cluster.local"
 _MOST_PODS: Final = 110
+_EVICTION_HARD: Final = {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"}
+_IMAGE_GC_HIGH: Final = 100
+"""Of either kind of node, as the thresholds are: the disk that it stands on belongs to others too."""
 
 
 @contextmanager
-def runtime(version: str, within: Sequence[str] = WITHIN) -> Iterator[Containerd]:
-    """A containerd in the namespace, with the tests' images, which it can also pull. Raises `Missing`."""
+def runtime(version: str, within: Sequence[str] = WITHIN, archive: Path | None = None) -> Iterator[Containerd]:
+    """A containerd in the namespace, with the images of an archive, which it can also pull; None = of a node's tests.
+
+    Raises `Missing`.
+    """
     with Containerd.launch(version, gates=False, within=within) as containerd:
-        archive = containerd.directory / "images.tar"
-        write_archive(archive, test_images())
-        containerd.ctr("images", "import", archive)
-        with registry(containerd, archive):
-            archive.unlink()
+        own = containerd.directory / "images.tar"
+        if archive is None:
+            write_archive(own, test_images(), compressed=False)
+        containerd.ctr("images", "import", archive or own)
+        with registry(containerd, archive or own, within):
+            own.unlink(missing_ok=True)
             yield containerd
 
 
-def kubelet(cluster: ControlPlane, containerd: Containerd, directory: Path) -> AbstractContextManager[None]:
+def kubelet(
+    cluster: ControlPlane, containerd: Containerd, directory: Path, host: Host = FIRST
+) -> AbstractContextManager[None]:
     """A kubelet that has joined the cluster; at the end nothing of it is left. Raises `Missing`, RuntimeError."""
-    return _started(cluster, containerd, directory, [str(program("kubelet"))])
+    return _started(cluster, containerd, directory, host, [str(program("kubelet"))])
 
 
-def syncpod_kubelet(cluster: ControlPlane, containerd: Containerd, directory: Path) -> AbstractContextManager[None]:
+def syncpod_kubelet(
+    cluster: ControlPlane, containerd: Containerd, directory: Path, host: Host = FIRST
+) -> AbstractContextManager[None]:
     """A node of ours in a kubelet's place, with a kubelet's flags and configuration. Raises RuntimeError."""
-    return _started(cluster, containerd, directory, [sys.executable, "-m", "syncpod.cli.kubelet.program"])
+    return _started(cluster, containerd, directory, host, [sys.executable, "-m", "syncpod.cli.kubelet.program"])
 
 
 @contextmanager
-def _started(cluster: ControlPlane, containerd: Containerd, directory: Path, program: Sequence[str]) -> Iterator[None]:
+def _started(
+    cluster: ControlPlane, containerd: Containerd, directory: Path, host: Host, program: Sequence[str]
+) -> Iterator[None]:
     directory.mkdir(parents=True)
     config = directory / "config.yaml"
-    config.write_text(yaml.safe_dump(_kubelet_configuration(cluster, containerd, directory)))
-    command = [*WITHIN, *program, f"--config={config}", f"--kubeconfig={cluster.node}"]
+    config.write_text(yaml.safe_dump(_kubelet_configuration(cluster, containerd, directory, host)))
+    command = [*host.within, *program, f"--config={config}", f"--kubeconfig={_kubeconfig(cluster, host)}"]
     command += [f"--root-dir={directory / 'root'}", f"--cert-dir={directory / 'pki'}"]
-    command += [f"--hostname-override={NODE}", f"--node-ip={ADDRESS}", "-v=2"]
+    command += [f"--hostname-override={host.node}", f"--node-ip={host.address}", "-v=2"]
     make_cgroup(containerd.cgroup_parent)
     with (directory / "kubelet.log").open("ab") as log:
         process = subprocess.Popen(
@@ -70,7 +83,7 @@ def _started(cluster: ControlPlane, containerd: Containerd, directory: Path, pro
             start_new_session=True,
         )
     try:
-        cluster.wait_for_node()
+        cluster.wait_for_node(host.node)
         yield
     finally:
         process.kill()
@@ -83,20 +96,24 @@ def _started(cluster: ControlPlane, containerd: Containerd, directory: Path, pro
 
 
 @contextmanager
-def syncpod(cluster: ControlPlane, containerd: Containerd, directory: Path) -> Iterator[None]:
+def syncpod(cluster: ControlPlane, containerd: Containerd, directory: Path, host: Host = FIRST) -> Iterator[None]:
     """A node of ours, started by `syncpod up` as its user would, and ended by `down`. Raises RuntimeError."""
     directory.mkdir(parents=True)
     own = ["--state-dir", str(directory / "state")]
-    start = ["up", *own, "--node", NODE, "--kubeconfig", str(cluster.node), "--runtime-endpoint", containerd.endpoint]
-    start += _TEMPORAL_PORTS
+    start = ["up", *own, "--node", host.node, "--kubeconfig", str(_kubeconfig(cluster, host))]
+    start += ["--runtime-endpoint", containerd.endpoint, *_TEMPORAL_PORTS]
     environment = own_environment(directory) | {
         "SYNCPOD_CGROUP_PARENT": containerd.cgroup_parent,
         "SYNCPOD_LOG_DIR": str(directory / "logs"),
+        "SYNCPOD_EVICTION_HARD": ",".join(f"{signal}<{limit}" for signal, limit in _EVICTION_HARD.items()),
+        "SYNCPOD_IMAGE_GC_HIGH": f"{_IMAGE_GC_HIGH}",
+        "SYNCPOD_CLUSTER_DNS": CLUSTER_DNS,
+        "SYNCPOD_CLUSTER_DOMAIN": DOMAIN,
     }
     with (directory / "commands.log").open("ab") as log:
 
         def run(*arguments: str, timeout: float) -> int:
-            command = [*WITHIN, str(SYNCPOD), *arguments]
+            command = [*host.within, str(SYNCPOD), *arguments]
             return subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, timeout=timeout, check=False
             ).returncode
@@ -104,7 +121,7 @@ def syncpod(cluster: ControlPlane, containerd: Containerd, directory: Path) -> I
         try:
             if run(*start, timeout=180):
                 raise RuntimeError(f"syncpod up failed: {(directory / 'commands.log').read_text()}")
-            cluster.wait_for_node()
+            cluster.wait_for_node(host.node)
             yield
         finally:
             with suppress(subprocess.TimeoutExpired):
@@ -119,7 +136,16 @@ def own_environment(directory: Path) -> dict[str, str]:
     return kept | {"SYNCPOD_MEMORY_DIR": str(directory / "memory")}
 
 
-NODES: Final[dict[str, Callable[[ControlPlane, Containerd, Path], AbstractContextManager[None]]]] = {
+class Node(Protocol):
+    """A way to have a node in the cluster: it has joined when it is entered, and nothing of it is left at the end."""
+
+    def __call__(
+        self, cluster: ControlPlane, containerd: Containerd, directory: Path, host: Host = FIRST
+    ) -> AbstractContextManager[None]:
+        """Raises `Missing`, RuntimeError where the node does not become Ready."""
+
+
+NODES: Final[Mapping[str, Node]] = {
     "syncpod": syncpod,
     "syncpod-kubelet": syncpod_kubelet,
     "kubelet": kubelet,
@@ -127,7 +153,13 @@ NODES: Final[dict[str, Callable[[ControlPlane, Containerd, Path], AbstractContex
 """By the names that the command takes."""
 
 
-def _kubelet_configuration(cluster: ControlPlane, containerd: Containerd, directory: Path) -> dict[str, Any]:
+def _kubeconfig(cluster: ControlPlane, host: Host) -> Path:
+    return cluster.node if host == FIRST else cluster.node_kubeconfig(host.node)
+
+
+def _kubelet_configuration(
+    cluster: ControlPlane, containerd: Containerd, directory: Path, host: Host
+) -> dict[str, Any]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -135,7 +167,7 @@ def _kubelet_configuration(cluster: ControlPlane, containerd: Containerd, direct
         "containerRuntimeEndpoint": containerd.endpoint,
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": containerd.cgroup_parent,
-        "address": ADDRESS,
+        "address": host.address,
         "healthzPort": 0,
         "authentication": {
             "anonymous": {"enabled": False},
@@ -144,11 +176,11 @@ def _kubelet_configuration(cluster: ControlPlane, containerd: Containerd, direct
         },
         "authorization": {"mode": "Webhook"},
         "clusterDNS": [CLUSTER_DNS],
-        "clusterDomain": _DOMAIN,
+        "clusterDomain": DOMAIN,
         "failSwapOn": False,
         "failCgroupV1": False,
         "oomScoreAdj": 0,
         "maxPods": _MOST_PODS,
-        "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
-        "imageGCHighThresholdPercent": 100,
+        "evictionHard": _EVICTION_HARD,
+        "imageGCHighThresholdPercent": _IMAGE_GC_HIGH,
     }

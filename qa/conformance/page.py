@@ -31,6 +31,19 @@ run](testing.md#kubernetes-own-tests).
 | subject | tests | kubelet | syncpod |
 |---|---|---|---|
 """
+_TWO_HEAD: Final = """
+## Two nodes
+
+`python -m qa.conformance --nodes 2` runs Conformance as a whole, {total} tests, against two nodes. As far as
+the network goes, they stand on two machines; each has a containerd 2.4.2 and a kube-proxy of its own, and
+CoreDNS is a Deployment on them. `--node kubelet` exchanges both nodes. {one} of these tests are among those
+above. Of the other {others}, {run} were run with two nodes.
+
+**The kubelet {version} passes {kubelet} of {run}, two nodes of ours {ours}.**
+
+| subject | tests | kubelet | syncpod |
+|---|---|---|---|
+"""
 _NODE_HEAD: Final = """
 ## A node by itself
 
@@ -57,7 +70,7 @@ def write() -> None:
 
 def rendered() -> str:
     """The page as the recorded results have it now."""
-    return f"{_of_cluster()}{_of_node()}"
+    return f"{_of_cluster()}{_of_two_nodes()}{_of_node()}"
 
 
 def _of_cluster() -> str:
@@ -77,6 +90,26 @@ def _of_cluster() -> str:
         worse=sentence,
     )
     return head + "\n".join([*_rows(kubelet, ours), *_lists(kubelet, ours, suite.WHY_CLUSTER)]) + "\n"
+
+
+def _of_two_nodes() -> str:
+    """The part about e2e.test with two nodes, as far as both kinds have been judged by it."""
+    kubelet = {each.name: each for each in suite.recorded(suite.TWO_NODES.kubelet)}
+    ours = {each.name: each for each in suite.recorded(suite.TWO_NODES.ours)}
+    one = {each.name for each in suite.kubelets() if "[Conformance]" in each.name}
+    kubelet = {name: each for name, each in kubelet.items() if name in ours and name not in one}
+    if not kubelet:
+        return ""
+    head = _TWO_HEAD.format(
+        version=VERSION,
+        total=suite.TESTS_OF_CONFORMANCE,
+        one=len(one),
+        others=suite.TESTS_OF_CONFORMANCE - len(one),
+        run=len(kubelet),
+        kubelet=sum(each.passed for each in kubelet.values()),
+        ours=sum(_passed(ours, name) for name in kubelet),
+    )
+    return head + "\n".join([*_rows(kubelet, ours), *_lists(kubelet, ours, suite.WHY_TWO_NODES)]) + "\n"
 
 
 def _of_node() -> str:

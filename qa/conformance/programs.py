@@ -26,8 +26,8 @@ _STAGED: Final = re.compile(r"^(\s*(k8s\.io/\S+) => )\./staging/src/\S+$", re.MU
 _VERSION_PACKAGE: Final = "k8s.io/component-base/version"
 _GINKGO: Final = "github.com/onsi/ginkgo/v2"
 CONTROL_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl")
-BY_NAME: Final = ("kubeadm", "coredns")
-"""Built only where they are named: no test of the suites needs them."""
+BY_NAME: Final = ("kubeadm", "coredns", "sample-apiserver")
+"""Built only where they are named: no test of a node needs them. Two nodes need the last two."""
 _COREDNS_PLUGINS: Final = (
     *("metadata", "cancel", "reload", "debug", "ready", "health", "prometheus", "errors", "log", "loadbalance"),
     *("cache", "rewrite", "hosts", "kubernetes", "loop", "forward", "whoami"),
@@ -116,7 +116,8 @@ def _build(name: str, source: Path, target: Path, version: str) -> None:
     build = ("build", "-trimpath", "-ldflags", flags)
     tests = ("test", "-c", "-vet=off", "-trimpath", "-ldflags", flags)
     commands: dict[str, tuple[str, ...]] = {
-        **{each: (*build, f"./cmd/{each}") for each in (*FROM_COMMANDS, *BY_NAME)},
+        **{each: (*build, f"./cmd/{each}") for each in (*FROM_COMMANDS, "kubeadm")},
+        "sample-apiserver": (*build, "k8s.io/sample-apiserver"),
         "agnhost": (*build, "./test/images/agnhost"),
         "nnp": (*build, "test/images/nonewprivs/nnp.go"),
         "ginkgo": (*build, f"{_GINKGO}/ginkgo"),

@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,7 @@ _NAMES: Final = ("registry.k8s.io", "invalid.registry.k8s.io", "docker.io", "gcr
 
 
 @contextlib.contextmanager
-def registry(containerd: Containerd, archive: Path) -> Iterator[None]:
+def registry(containerd: Containerd, archive: Path, within: Sequence[str] = WITHIN) -> Iterator[None]:
     """Have this containerd pull what the tests name from the images of an archive."""
     layout = containerd.directory / "registry"
     with tarfile.open(archive) as tar:
@@ -36,7 +36,7 @@ def registry(containerd: Containerd, archive: Path) -> Iterator[None]:
         told = containerd.directory / "registries" / name / "hosts.toml"
         told.parent.mkdir(parents=True, exist_ok=True)
         told.write_text(f'server = "http://127.0.0.1:{_PORT}"\n')
-    command = [*WITHIN, sys.executable, "-m", "qa.conformance.registry", str(layout), str(_PORT)]
+    command = [*within, sys.executable, "-m", "qa.conformance.registry", str(layout), str(_PORT)]
     with (containerd.directory / "registry.log").open("wb") as log:
         serving = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:

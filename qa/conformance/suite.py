@@ -17,6 +17,9 @@ NODE_CONFORMANCE: Final = "NodeConformance && !Slow && !Serial && !Flaky"
 """The 236 tests of a node that can share it."""
 BOTH: Final = f"Conformance && {NODE_CONFORMANCE}"
 """Those 141 of them that are Conformance too."""
+CONFORMANCE: Final = "Conformance"
+"""All tests of Conformance, for which a cluster needs two nodes."""
+TESTS_OF_CONFORMANCE: Final = 446
 _HOURS: Final = 3
 
 
@@ -30,7 +33,9 @@ class Files:
 
 _HERE: Final = Path(__file__).parent
 CLUSTER: Final = Files(_HERE / f"kubelet-{VERSION}.tsv", _HERE / "syncpod.tsv")
-"""Of e2e.test."""
+"""Of e2e.test with one node."""
+TWO_NODES: Final = Files(_HERE / f"two-nodes-kubelet-{VERSION}.tsv", _HERE / "two-nodes-syncpod.tsv")
+"""Of e2e.test with two nodes."""
 NODE: Final = Files(_HERE / f"node-kubelet-{VERSION}.tsv", _HERE / "node-syncpod.tsv")
 """Of e2e_node.test."""
 
@@ -41,6 +46,7 @@ WHY_CLUSTER: Final[Mapping[str, str]] = {
     ),
 }
 """Why tests do not pass, by a part of their names."""
+WHY_TWO_NODES: Final[Mapping[str, str]] = {}
 WHY_NODE: Final[Mapping[str, str]] = {
     "should be ready after init container is removed and kubelet restarts": (
         "the test takes for granted that the node has the pod right after its restart, and wants another start time "

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 from qa.conformance import page, suite
 from qa.conformance.__main__ import tell
 from qa.conformance.control_plane import ControlPlane
-from qa.conformance.namespace import network_namespace
+from qa.conformance.namespace import FIRST, SECOND, join_pod_networks, network_namespace, second_namespace
 from qa.conformance.nodes import runtime, syncpod
 from tests.runtimes.require import Missing, do_without
 
@@ -65,6 +68,49 @@ def test_a_node_of_ours_passes_the_fastest_test_of_each_group(tmp_path: Path) ->
     assert {each.name for each in results} == {each.name for each in wanted}
 
 
+def test_two_machines_reach_each_other_and_each_others_pods_and_leave_nothing() -> None:
+    pods = ip_network("10.64.1.0/24"), ip_network("10.64.2.0/24")
+    asked = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).status)"
+    try:
+        with network_namespace(), second_namespace():
+            join_pod_networks(*pods)
+            for server, client, network in ((FIRST, SECOND, pods[0]), (SECOND, FIRST, pods[1])):
+                address = str(network[1])  # as the bridge of a node's pods has it
+                subprocess.run([*server.within, "ip", "address", "add", address, "dev", "lo"], check=True)
+                command = [*server.within, sys.executable, "-u", "-m", "http.server", "--bind", address, "8000"]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as serving:
+                    assert serving.stdout is not None
+                    assert address in serving.stdout.readline()
+                    ask = [*client.within, sys.executable, "-c", asked, f"http://{address}:8000/"]
+                    answer = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
+                    serving.kill()
+                assert answer.strip() == "200"
+            assert {FIRST.namespace, SECOND.namespace} <= _namespaces()
+    except Missing as missing:
+        do_without("kubernetes", str(missing))
+    assert not {FIRST.namespace, SECOND.namespace} & _namespaces()
+
+
+def test_both_machines_of_a_run_that_was_killed_are_removed_by_the_next() -> None:
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    machines = {f"syncpod-conf-{gone.pid}", f"syncpod-second-{gone.pid}"}
+    try:
+        with network_namespace():
+            for name in machines:
+                subprocess.run(["ip", "netns", "add", name], check=True)
+        assert machines <= _namespaces()
+        with network_namespace():
+            assert not machines & _namespaces()
+    except Missing as missing:
+        do_without("kubernetes", str(missing))
+
+
+def test_networks_of_pods_that_overlap_are_refused() -> None:
+    with pytest.raises(ValueError, match="both nodes"):
+        join_pod_networks(ip_network("10.64.1.0/24"), ip_network("10.64.0.0/16"))
+
+
 def test_the_page_says_what_was_recorded() -> None:
     assert page.DOCUMENT.read_text() == page.rendered()
 
@@ -74,3 +120,8 @@ def test_a_recorded_result_replaces_the_one_before(tmp_path: Path) -> None:
     suite.record(path, [suite.Result("a", "failed", 1.0), suite.Result("b [Conformance]", "passed", 2.0)])
     suite.record(path, [suite.Result("a", "passed", 3.0)])
     assert suite.recorded(path) == [suite.Result("a", "passed", 3.0), suite.Result("b [Conformance]", "passed", 2.0)]
+
+
+def _namespaces() -> set[str]:
+    directory = Path("/run/netns")
+    return {each.name for each in directory.iterdir()} if directory.is_dir() else set()
