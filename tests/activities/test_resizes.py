@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,13 +20,14 @@ from syncpod.messages.steps import AllocateResources, Allocation, Amounts, Conta
 from syncpod.node.directories import remove_pod_directories
 from syncpod.pod import Pod, ResourceRequirements, resized
 from tests.activities.bench import Bench, PodOnBench, container, fault_of
+from tests.runtimes import kernel_limits
 
 MIB = 1 << 20
 SMALL = Amounts(memory_limit=64 * MIB, memory_request=32 * MIB, cpu_limit=200, cpu_request=100)
 LARGE = Amounts(memory_limit=128 * MIB, memory_request=32 * MIB, cpu_limit=400, cpu_request=200)
 
-by_cgroups_of_version_1 = pytest.mark.skipif(
-    not Path("/sys/fs/cgroup/cpu/cpu.shares").exists(), reason="the CPU controller is not of version 1 here"
+by_cgroups_of_the_kernel = pytest.mark.skipif(
+    not kernel_limits.IS_THERE, reason="the CPU controller is not mounted here"
 )
 
 
@@ -144,10 +144,7 @@ async def test_a_resize_gets_the_room_of_a_pod_removed_by_raw_calls(bench: Bench
 
 def outside(bench: Bench, pod: PodOnBench, below: str = "") -> tuple[str, str, str]:
     """Weight, quota and memory limit of the pod's cgroup, or of one in it, as the kernel has them."""
-    cgroup = f"{bench.node.context.cgroup_parent.strip('/')}/burstable/pod{pod.uid}/{below}"
-    files = ("cpu/{}/cpu.shares", "cpu/{}/cpu.cfs_quota_us", "memory/{}/memory.limit_in_bytes")
-    shares, quota, memory = (Path("/sys/fs/cgroup", each.format(cgroup)).read_text().strip() for each in files)
-    return shares, quota, memory
+    return kernel_limits.enforced(f"{bench.node.context.cgroup_parent}/burstable/pod{pod.uid}/{below}")
 
 
 async def two_small_ones(bench: Bench) -> tuple[PodOnBench, dict[str, str]]:
@@ -181,7 +178,7 @@ class Recorded:
         monkeypatch.setattr(bench.node.cri, "update_container_resources", recorded)
 
 
-@by_cgroups_of_version_1
+@by_cgroups_of_the_kernel
 async def test_a_pod_grows_before_its_containers_and_shrinks_after_them(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,7 +207,7 @@ async def test_a_pod_grows_before_its_containers_and_shrinks_after_them(
     assert outside(bench, pod, ids["two"]) == ("102", "20000", str(64 * MIB))
 
 
-@by_cgroups_of_version_1
+@by_cgroups_of_the_kernel
 async def test_a_failed_resize_reports_what_was_applied_before(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 116: the order is kept, so what comes after a failure is not tried; a transport's failure says nothing."""
     pod, ids = await two_small_ones(bench)
@@ -234,7 +231,7 @@ async def test_a_failed_resize_reports_what_was_applied_before(bench: Bench, mon
     assert outside(bench, pod, ids["one"]) == outside(bench, pod, ids["two"]) == ("204", "40000", str(128 * MIB))
 
 
-@by_cgroups_of_version_1
+@by_cgroups_of_the_kernel
 async def test_a_resize_skips_a_missing_container(bench: Bench) -> None:
     pod, ids = await two_small_ones(bench)
     await pod.kill_container(ids["one"], grace=0, name="one")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 
-from tests.e2e.engine import RUNS, LivePod, Pods, shell, status_of
+from tests.e2e.engine import RUNS, Pods, shell, status_of
 from tests.e2e.words import says, waits_for
+from tests.runtimes import kernel_limits
 from tests.runtimes.runtime import Runtime
 
 pytestmark = pytest.mark.every_runtime("cgroups of containers are made by the runtime")
@@ -18,8 +19,8 @@ MIB = 1 << 20
 MOST = f"{os.cpu_count() or 1}000m"
 """All of the machine's CPU."""
 
-by_cgroups_of_version_1 = pytest.mark.skipif(
-    not Path("/sys/fs/cgroup/cpu/cpu.shares").exists(), reason="the CPU controller is not of version 1 here"
+by_cgroups_of_the_kernel = pytest.mark.skipif(
+    not kernel_limits.IS_THERE, reason="the CPU controller is not mounted here"
 )
 
 
@@ -36,36 +37,29 @@ def outside(pods: Pods, cgroup: str) -> tuple[str, str, str]:
 
 def enforced(runtime: Runtime, cgroup: str) -> tuple[str, str, str]:
     """The same for a cgroup of any runtime."""
-    cpu, memory = (cgroup_directory(runtime, controller, cgroup) for controller in ("cpu", "memory"))
-    files = (cpu / "cpu.shares", cpu / "cpu.cfs_quota_us", memory / "memory.limit_in_bytes")
-    shares, quota, limit = (file.read_text().strip() for file in files)
-    return shares, quota, limit
+    return kernel_limits.enforced(path_of(runtime, cgroup))
 
 
-def cgroup_directory(runtime: Runtime, controller: str, cgroup: str) -> Path:
+def path_of(runtime: Runtime, cgroup: str) -> str:
     """The path of a cgroup below the node's. A container's is named by its id; CRI-O adds a prefix of its own."""
-    directory = Path("/sys/fs/cgroup", controller, runtime.cgroup_parent.strip("/"), cgroup.strip("/"))
-    return directory if directory.exists() else directory.with_name(f"crio-{directory.name}")
+    path = PurePosixPath("/", runtime.cgroup_parent.strip("/"), cgroup.strip("/"))
+    exists = kernel_limits.directory("cpu", str(path)).exists()
+    return str(path if exists else path.with_name(f"crio-{path.name}"))
 
 
-def shown(pods: Pods, cgroup: str) -> str:
-    """A container's cgroup as its processes see it."""
-    return str(cgroup_directory(pods.node.runtime, "cpu", cgroup)).removeprefix("/sys/fs/cgroup/cpu")
+def is_used(pods: Pods, cgroup: str) -> bool:
+    """Whether a container's processes are in its cgroup, for CPU and memory."""
+    path = path_of(pods.node.runtime, cgroup)
+    return all((kernel_limits.directory(each, path) / "cgroup.procs").read_text() for each in ("cpu", "memory"))
 
 
 def is_empty(pods: Pods, tier: str) -> bool:
     """Whether a tier's cgroup exists for CPU and has no pod."""
-    directory = Path("/sys/fs/cgroup/cpu", pods.node.runtime.cgroup_parent.strip("/"), tier)
+    directory = kernel_limits.directory("cpu", path_of(pods.node.runtime, tier))
     return directory.exists() and not any(directory.glob("pod*"))
 
 
-async def inside(pod: LivePod, name: str) -> set[str]:
-    """The cgroups that a container finds itself in, for CPU and memory."""
-    lines = (await pod.exec(name, "cat /proc/self/cgroup")).splitlines()
-    return {path for _, controllers, path in (line.split(":", 2) for line in lines) if controllers in ("cpu", "memory")}
-
-
-@by_cgroups_of_version_1
+@by_cgroups_of_the_kernel
 async def test_cgroups_of_containers_pod_and_tier_have_the_requested_resources(pods: Pods) -> None:
     require_cgroups(pods)
     half = {"requests": {"cpu": "100m", "memory": "16Mi"}, "limits": {"cpu": "200m", "memory": "32Mi"}}
@@ -89,13 +83,13 @@ async def test_cgroups_of_containers_pod_and_tier_have_the_requested_resources(p
     assert outside(pods, f"{cgroup}/{bounded.id}") == ("512", "50000", str(96 * MIB))
     assert outside(pods, "burstable")[0] == "102"
 
-    assert await inside(pod, "limited") == {shown(pods, f"{cgroup}/{limited.id}")}
+    assert is_used(pods, f"{cgroup}/{limited.id}")
     guaranteed = {"limits": {"cpu": "200m", "memory": "32Mi"}}
     others = [await pods.apply("guaranteed", shell("a", resources=guaranteed)), await pods.apply("nothing", shell("a"))]
     for other, tier, own in zip(others, ("", "/besteffort"), (("204", "20000", str(32 * MIB)), None), strict=True):
         seen = await other.running()
         cgroup = f"{tier}/pod{seen['metadata']['uid']}"
-        assert await inside(other, "a") == {shown(pods, f"{cgroup}/{(await other.instance('a')).id}")}
+        assert is_used(pods, f"{cgroup}/{(await other.instance('a')).id}")
         assert own is None or outside(pods, cgroup) == own
     await pods.delete()
     assert not is_empty(pods, "burstable")

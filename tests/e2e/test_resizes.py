@@ -16,12 +16,13 @@ from tests.e2e.test_limits import (
     HOLD,
     MIB,
     MOST,
-    by_cgroups_of_version_1,
-    cgroup_directory,
+    by_cgroups_of_the_kernel,
     enforced,
     outside,
+    path_of,
     require_cgroups,
 )
+from tests.runtimes import kernel_limits
 
 pytestmark = pytest.mark.every_runtime("UpdateContainerResources is the runtime's")
 
@@ -50,7 +51,7 @@ async def resized(pod: LivePod, name: str, resources: dict[str, Any], *, restart
     return await pod.until(seen)
 
 
-@by_cgroups_of_version_1
+@by_cgroups_of_the_kernel
 async def test_a_running_container_is_resized_up_and_down(pods: Pods) -> None:
     """Row 116: its cgroup, its pod's and its tier's follow, in place; used memory is not taken away."""
     require_cgroups(pods)
@@ -85,7 +86,7 @@ async def test_a_running_container_is_resized_up_and_down(pods: Pods) -> None:
     assert steps[-6:] == ["allocate_resources", "resize_pod"] * 3
 
 
-@by_cgroups_of_version_1
+@by_cgroups_of_the_kernel
 async def test_a_memory_limit_is_not_lowered_below_current_usage(pods: Pods) -> None:
     """Row 116: the pod says so until the resize is possible, or something else is desired."""
     require_cgroups(pods)
@@ -109,10 +110,10 @@ async def test_a_memory_limit_is_not_lowered_below_current_usage(pods: Pods) -> 
 
 
 def _used(pods: Pods, cgroup: str) -> int:
-    return int((cgroup_directory(pods.node.runtime, "memory", cgroup) / "memory.usage_in_bytes").read_text())
+    return kernel_limits.used_memory(path_of(pods.node.runtime, cgroup))
 
 
-@by_cgroups_of_version_1
+@by_cgroups_of_the_kernel
 async def test_a_resize_restarts_a_container_if_its_resize_policy_says_so(pods: Pods) -> None:
     """Row 117: it restarts for memory but not for CPU, whatever the pod's restart policy."""
     require_cgroups(pods)
@@ -135,7 +136,7 @@ async def test_a_resize_restarts_a_container_if_its_resize_policy_says_so(pods: 
     assert steps[-4:] == ["allocate_resources", "kill_container", "resize_pod", "start_container"]
 
 
-@by_cgroups_of_version_1
+@by_cgroups_of_the_kernel
 async def test_pod_level_resources_are_resized(pods: Pods) -> None:
     """Row 116: with the pod's limit, that of its containers without own limits changes too."""
     require_cgroups(pods)
@@ -177,7 +178,7 @@ async def test_a_resize_without_room_is_deferred_and_an_impossible_one_infeasibl
     assert status_of(seen, "a")["resources"] == {"requests": {"cpu": "300m"}}
 
 
-@by_cgroups_of_version_1
+@by_cgroups_of_the_kernel
 async def test_a_resize_completes_after_a_worker_kill(node: FaultyNode) -> None:
     """Row 115: desired, allocated and applied resources are equal in the end, and nothing was restarted.
 

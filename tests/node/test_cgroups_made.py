@@ -28,6 +28,7 @@ from syncpod.pod import Pod
 from syncpod.translation.cgroup_limits import CgroupLimits
 from syncpod.translation.cgroup_paths import pod_cgroup
 from syncpod.translation.context import NodeContext
+from tests.runtimes import kernel_limits
 from tests.translation.translation import HOST, NODE, make_pod
 
 MIB = 1 << 20
@@ -274,15 +275,20 @@ def value(node: NodeContext, below: str, version_1: str, version_2: str) -> str 
 
 
 def limits(node: NodeContext, below: str) -> tuple[str | None, str | None, str | None]:
-    """Weight, quota and memory as the kernel has them."""
-    return (
-        value(node, below, "cpu.shares", "cpu.weight"),
-        value(node, below, "cpu.cfs_quota_us", "cpu.max"),
-        value(node, below, "memory.limit_in_bytes", "memory.max"),
-    )
+    """Weight, quota and memory as the kernel has them, in the terms of version 1."""
+    weight = value(node, below, "cpu.shares", "cpu.weight")
+    quota = value(node, below, "cpu.cfs_quota_us", "cpu.max")
+    if kernel_limits.IS_UNIFIED and weight and quota:
+        weight, quota = kernel_limits.Weight(weight), quota.split()[0].replace("max", "-1")
+    return weight, quota, value(node, below, "memory.limit_in_bytes", "memory.max")
 
 
-NO_MEMORY_LIMIT = (None, "9223372036854771712", "max")
+def read_back(shares: int) -> int:
+    """The shares that are read back from the kernel, which keeps only their weight in version 2."""
+    return 2 + (kernel_limits.linear(shares) - 1) * 262142 // 9999 if kernel_limits.IS_UNIFIED else shares
+
+
+NO_MEMORY_LIMIT = (None, kernel_limits.UNLIMITED, "max")
 """None: no cgroup of ours there, so only what is above the node's limits it."""
 
 
@@ -290,14 +296,14 @@ def unlimited(memory: str | None) -> bool:
     return memory in NO_MEMORY_LIMIT
 
 
-on_version_1 = pytest.mark.skipif(
-    not any("cpu" in each.controllers for each in HERE), reason="the CPU controller is of version 2 here"
+by_cgroups_of_the_kernel = pytest.mark.skipif(
+    not kernel_limits.IS_THERE, reason="the CPU controller is not mounted here"
 )
 
 GUARANTEED = {"limits": {"cpu": "250m", "memory": "32Mi"}}
 
 
-@on_version_1
+@by_cgroups_of_the_kernel
 def test_a_pod_cgroup_has_the_sum_of_container_limits(node: NodeContext) -> None:
     make_pod_cgroup(node, pod_of(GUARANTEED, GUARANTEED))
     assert limits(node, "poda") == ("512", "50000", str(64 * MIB))
@@ -323,7 +329,7 @@ def test_all_pods_are_limited_to_the_nodes_capacity_and_to_less_if_it_shrinks(no
     assert not any((each.path / node.cgroup_parent).exists() for each in HERE)
 
 
-@on_version_1
+@by_cgroups_of_the_kernel
 def test_a_pod_with_an_unlimited_container_has_no_limit(node: NodeContext) -> None:
     make_pod_cgroup(node, pod_of(LIMITED, {"limits": {"cpu": "1"}}))
     shares, quota, memory = limits(node, "burstable/poda")
@@ -335,35 +341,34 @@ def test_a_pod_with_an_unlimited_container_has_no_limit(node: NodeContext) -> No
     assert unlimited(memory)
 
 
-@on_version_1
+@by_cgroups_of_the_kernel
 def test_pod_level_limits_apply_and_the_overhead_is_added(node: NodeContext) -> None:
     whole = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "100Mi"}}
     make_pod_cgroup(node, pod_of({}, LIMITED, resources=whole, overhead={"cpu": "500m", "memory": "28Mi"}))
     assert limits(node, "burstable/poda") == ("1536", "250000", str(128 * MIB))
 
 
-@on_version_1
+@by_cgroups_of_the_kernel
 def test_making_a_pod_cgroup_again_restores_its_limits(node: NodeContext) -> None:
     make_pod_cgroup(node, pod_of(LIMITED))
-    (hierarchy,) = [each for each in HERE if "cpu" in each.controllers]
-    shares = hierarchy.path / pod_cgroup(node, pod_of(LIMITED)).relative_to("/") / "cpu.shares"
-    shares.write_text("7")
+    own = kernel_limits.directory("cpu", str(pod_cgroup(node, pod_of(LIMITED))))
+    (own / ("cpu.weight" if kernel_limits.IS_UNIFIED else "cpu.shares")).write_text("7")
     make_pod_cgroup(node, pod_of(LIMITED))
-    assert shares.read_text().strip() == "256"
+    assert limits(node, "burstable/poda")[0] == "256"
 
 
-@on_version_1
+@by_cgroups_of_the_kernel
 def test_pod_cgroup_limits_are_read_back_and_updated_in_part(node: NodeContext) -> None:
     pod = pod_of(LIMITED)
     assert read_pod_cgroup(node, pod) == Enforced()
     make_pod_cgroup(node, pod)
-    assert read_pod_cgroup(node, pod) == Enforced(64 * MIB, 0, 50_000, 256)
+    assert read_pod_cgroup(node, pod) == Enforced(64 * MIB, 0, 50_000, read_back(256))
     change_pod_cgroup(node, pod, CgroupLimits(cpu_shares=512))
     change_pod_cgroup(node, pod, CgroupLimits(memory=MIB))
-    assert read_pod_cgroup(node, pod) == Enforced(MIB, 0, 50_000, 512)
+    assert read_pod_cgroup(node, pod) == Enforced(MIB, 0, 50_000, read_back(512))
 
 
-@on_version_1
+@by_cgroups_of_the_kernel
 def test_tier_weights_follow_their_pods_and_empty_tiers_are_removed(node: NodeContext) -> None:
     make_pod_cgroup(node, pod_of(LIMITED, uid="a"))
     make_pod_cgroup(node, pod_of({}, uid="b"))
