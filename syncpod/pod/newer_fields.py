@@ -1,7 +1,8 @@
 """Fields of a Pod that are alpha in Kubernetes 1.37, behind feature gates that are off: known, not taken for typos.
 
 The gates (pkg/features/kube_features.go, v1.37) are EvictionRequestAPI, VolumeBindMountOptions, H2CContainerProbe,
-GRPCContainerProbeTLS, EmptyDirVolumeMode and AtomicWriteVolumeUserFields; an API server drops such a field.
+GRPCContainerProbeTLS, EmptyDirVolumeMode, AtomicWriteVolumeUserFields, CSIVolumeHealth and DRANodeAllocatableResources;
+an API server drops such a field.
 """
 
 from collections.abc import Mapping
@@ -10,9 +11,10 @@ from typing import Final
 NEWER: Final = "1.37"
 """The version that brought these fields."""
 
-_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "PodSpec": frozenset({"evictionResponders"}),
     "PodStatus": frozenset({"volumeHealth"}),
+    "NodeAllocatableResourceClaimStatus": frozenset({"mapping", "overhead"}),
     "VolumeMount": frozenset({"bindMountOptions"}),
     "HTTPGetAction": frozenset({"protocol"}),
     "GRPCAction": frozenset({"mode"}),
@@ -32,4 +34,4 @@ _FIELDS: Final[Mapping[str, frozenset[str]]] = {
 
 def is_newer(struct: str, field: str) -> bool:
     """Return whether a field of a struct came with the newer version."""
-    return field in _FIELDS.get(struct, ())
+    return field in FIELDS.get(struct, ())

@@ -326,6 +326,15 @@ def test_available_memory_is_capacity_minus_the_working_set(tmp_path: Path) -> N
     assert 0 < real.available < real.capacity
 
 
+def test_pages_that_are_set_aside_for_huge_pages_are_no_available_memory(tmp_path: Path) -> None:
+    """kubernetes/kubernetes#138127: the kernel counts them neither as free nor as of files."""
+    (tmp_path / "meminfo").write_text(
+        "MemTotal:  1000 kB\nMemFree: 100 kB\nInactive(file):  50 kB\nHugePages_Total: 3\nHugePages_Free: 3\n"
+        "Hugepagesize: 200 kB\nHugetlb: 600 kB\n"
+    )
+    assert available_memory(tmp_path) == Observation(150 * 1024, 1000 * 1024)
+
+
 def test_available_pids_are_counted_against_the_smaller_limit(tmp_path: Path) -> None:
     """Row 118: pid.available."""
     kernel = tmp_path / "sys/kernel"

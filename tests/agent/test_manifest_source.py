@@ -81,6 +81,16 @@ def directory(tmp_path: Path) -> Directory:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_static_pod_may_refer_to_objects_of_its_node(directory: Directory) -> None:
+    """Differently: a kubelet refuses it, and one of 1.37 every API object (kubernetes/kubernetes#140226)."""
+    refers = pod("refers")
+    refers["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings"}}]
+    refers["spec"]["volumes"] = [{"name": "keys", "secret": {"secretName": "keys"}}]
+    directory.write("refers.yaml", refers)
+    listing = directory.files.look()
+    assert (names(listing), listing.problems) == ([f"refers-{NODE}"], ())
+
+
 def test_each_file_is_one_pod_in_name_order_and_hidden_files_are_ignored(directory: Directory) -> None:
     """Row 1: files with a single Pod; hidden files and directories are ignored."""
     directory.write("b.yaml", pod("b"))

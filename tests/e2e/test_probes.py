@@ -78,3 +78,17 @@ async def test_a_sidecar_that_has_not_started_delays_later_containers(pods: Pods
     await live.exec("proxy", "touch /tmp/ready")
     await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
     assert await steps(live) == ["create_sandbox", "start_init_container", "start_container"]
+
+
+async def test_a_command_goes_on_to_be_asked_for_readiness_while_its_pod_ends(pods: Pods) -> None:
+    """Row 91: a container that drains is taken out of service when it says so (kubernetes/kubernetes#140882)."""
+    drains = "touch /tmp/ready; trap 'rm /tmp/ready' TERM; while true; do sleep 0.2; done"
+    probe = {"exec": {"command": ["cat", "/tmp/ready"]}, **EVERY_SECOND}
+    live = await pods.apply("drains", shell("web", drains, readinessProbe=probe), terminationGracePeriodSeconds=600)
+    await live.running()
+    await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
+    await live.handle.execute_update("delete", {})
+    pod = await live.until(lambda pod: conditions_of(pod)["Ready"][:2] == ("False", "ContainersNotReady"))
+    assert "running" in status_of(pod, "web")["state"]
+    await live.event("Unhealthy", "Readiness probe failed: cat:")
+    await live.delete(grace=1)

@@ -210,11 +210,14 @@ async def test_what_is_not_offered_is_refused_with_a_sentence(n1: Node) -> None:
         for verb in ("get", "create", "delete")
         for name in ("log", "checkpoint", "pods", "proxy")
     }
-    pair = n1.master
+    pair, log = n1.master, "/containerLogs/default/web/app"
     for method, path, code, said in (
         ("GET", "/logs/", 405, "logs endpoint is disabled."),
+        ("POST", "/logs/", 405, "logs endpoint is disabled."),
+        ("POST", log, 405, f"405: Method Not Allowed: {log} answers GET"),
         ("POST", "/checkpoint/default/web/app", 404, "containers are not checkpointed on this node"),
         ("GET", "/debug/pprof/", 404, "404 page not found"),
+        ("GET", "/allocatedPods", 404, "404 page not found"),
         ("DELETE", "/pods", 405, "405: Method Not Allowed: /pods answers GET"),
         ("GET", "/exec/default/web/app", 400, "Upgrade request required"),
     ):

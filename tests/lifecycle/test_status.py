@@ -238,6 +238,14 @@ def test_the_status_shows_the_user_of_a_container() -> None:
     assert shown == {"linux": {"uid": 0, "gid": 0, "supplementalGroups": [0, 10]}}
 
 
+def test_a_user_of_a_container_may_have_any_id_that_linux_has() -> None:
+    """kubernetes/kubernetes#138574: up to 2³²−1."""
+    most = 2**32 - 1
+    user = ContainerUser(linux=LinuxContainerUser(uid=most, gid=most, supplemental_groups=(most,)))
+    shown = pod_to_wire(Story(ONE).has("web", user=user).tell().status)["containerStatuses"][0]["user"]
+    assert shown == {"linux": {"uid": most, "gid": most, "supplementalGroups": [most]}}
+
+
 def test_the_status_shows_the_total_requests_and_limits_of_the_pod() -> None:
     resources = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "0.5"}}
     spec = {

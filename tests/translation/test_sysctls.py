@@ -18,6 +18,14 @@ def refused(*names: str, kernel: str = KERNEL, unsafe: tuple[str, ...] = (), **s
 CASES: dict[str, tuple[str | None, str | None]] = {
     "none": (refused(), None),
     "a safe one": (refused("kernel.shm_rmid_forced", "net.ipv4.tcp_syncookies"), None),
+    "those that are safe since 1.37": (
+        refused("net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_notsent_lowat"),
+        None,
+    ),
+    "those that are safe since 1.37, on a kernel that does not keep them apart": (
+        refused("net.ipv4.tcp_slow_start_after_idle", kernel="4.14.0"),
+        'forbidden sysctl: "net.ipv4.tcp_slow_start_after_idle" not allowlisted',
+    ),
     "a safe one with slashes": (refused("net/ipv4/ip_local_port_range"), None),
     "one that is not safe": (
         refused("kernel.shm_rmid_forced", "kernel.msgmax"),

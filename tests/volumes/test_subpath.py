@@ -6,11 +6,14 @@ Holds: A reader of an object or a volume sees either the old set or the new one.
 import os
 import re
 import stat
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from syncpod.kernel import libc
 from syncpod.kernel.mounting import is_mount, may_mount
 from syncpod.volumes.subpath import SubPath, SubPathRefused, clear_sub_paths, prepare_sub_path
 from tests.volumes.swapping import exchanging
@@ -187,3 +190,33 @@ def test_a_container_that_keeps_swapping_symlinks_never_gets_a_path_outside_the_
                 assert not found.is_relative_to(outside)
                 seen.add((found / "index").read_text() if binds else str(found))
     assert "of the node" not in seen
+
+
+@pytest.mark.skipif(not (may_mount() and os.access("/dev/fuse", os.R_OK | os.W_OK)), reason="needs mounts and FUSE")
+def test_a_mount_whose_server_has_died_is_replaced(pod: Path, volume: Path) -> None:
+    """kubernetes/kubernetes#139275: what was bound there before answers each question with ENOTCONN."""
+    place = wanted(pod, volume, "site").place
+    place.mkdir(parents=True)
+    server = os.open("/dev/fuse", os.O_RDWR)
+    try:
+        libc.mount("dead", place, "fuse", 0, f"fd={server},rootmode=40000,user_id=0,group_id=0")
+    finally:
+        os.close(server)
+    with pytest.raises(OSError, match="Transport endpoint is not connected"):
+        place.stat()
+    assert (prepare_sub_path(wanted(pod, volume, "site"), may_mount=True) / "index").read_text() == "hello"
+
+
+def test_containers_that_make_the_same_missing_directory_at_once_all_get_it(pod: Path, volume: Path) -> None:
+    """kubernetes/kubernetes#138856."""
+    together = threading.Barrier(8)
+
+    def prepare(number: int, round_: int) -> tuple[int, int]:
+        together.wait()
+        asked = wanted(pod, volume, f"made{round_}/in/turn", container=f"c{number}")
+        made = prepare_sub_path(asked, may_mount=False).stat()
+        return made.st_dev, made.st_ino
+
+    with ThreadPoolExecutor(8) as threads:
+        for round_ in range(50):
+            assert len(set(threads.map(prepare, range(8), [round_] * 8))) == 1

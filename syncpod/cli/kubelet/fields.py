@@ -200,6 +200,7 @@ FIELDS: Final = (
     # --- limits -------------------------------------------------------------------------------------------------------
     _set("podPidsLimit", "int", v.POD_MAX_PIDS, "pod-max-pids"),
     _set("allowedUnsafeSysctls", "words", v.ALLOWED_UNSAFE_SYSCTLS, "allowed-unsafe-sysctls"),
+    _refused("defaultPodSysctls", "object", "a pod names its sysctls itself; a kubelet has the gate for it off", {}),
     _derived("maxPods", "int", "max-pods"),
     _derived("cgroupRoot", "text", "cgroup-root"),
     _warned("cgroupDriver", "text", "the runtime's own is used", "cgroupfs", "systemd", flag="cgroup-driver"),
@@ -223,7 +224,7 @@ FIELDS: Final = (
         "enforceNodeAllocatable", "words", "only pods are limited", ["pods"], ["none"], flag="enforce-node-allocatable"
     ),
     _refused("memorySwap.swapBehavior", "text", "no container gets swap", "NoSwap"),
-    _warned("memoryThrottlingFactor", "number", "no container has memory.high, as without the gate MemoryQoS", 0.9),
+    _warned("memoryThrottlingFactor", "number", "no container has memory.high, as where no factor is given"),
     _refused("memoryReservationPolicy", "text", "no memory is reserved by QoS class", "None"),
     _refused("singleProcessOOMKill", "bool", "the kernel's OOM killer ends the whole container on cgroup v2", False),
     _refused("cpuCFSQuota", "bool", "limits of CPU are enforced", True, flag="cpu-cfs-quota"),

@@ -40,7 +40,7 @@ def refusal(tmp_path: Path, *flags: str, machine: Machine = PLAIN, **fields: Any
 
 
 def test_every_field_of_a_kubelets_configuration_has_a_row_and_no_row_is_of_another() -> None:
-    assert set(BY_PATH) == listed("fields-1.36.2.txt")
+    assert set(BY_PATH) == listed("fields-1.37.2.txt")
 
 
 def test_every_flag_of_a_kubelet_has_a_row() -> None:
@@ -74,7 +74,6 @@ def test_a_kubeadm_configuration_starts_a_node(tmp_path: Path) -> None:
         memorySwap={},
         logging={"flushFrequency": 0, "options": {"json": {"infoBufferSize": "0"}}, "verbosity": 0},
         resolvConf="/run/systemd/resolve/resolv.conf",
-        memoryThrottlingFactor=0.9,
     )
     assert v.IMAGE_GC_MIN_AGE not in start.variables
     assert start.warnings == ()
@@ -134,20 +133,34 @@ def test_unknown_flags_and_wrong_values_are_told_together(tmp_path: Path) -> Non
 
 
 def test_a_field_that_would_give_pods_something_else_is_refused_by_the_name_that_was_typed(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "--seccomp-default", cpuManagerPolicy="static", podCIDR="10.0.0.0/24") == [
+    given: dict[str, Any] = {
+        "cpuManagerPolicy": "static",
+        "podCIDR": "10.0.0.0/24",
+        "defaultPodSysctls": {"net.ipv4.ip_forward": "1"},
+    }
+    assert refusal(tmp_path, "--seccomp-default", **given) == [
         "podCIDR: 10.0.0.0/24: a cluster assigns it to the Node",
+        "defaultPodSysctls: net.ipv4.ip_forward=1: a pod names its sysctls itself; a kubelet has the gate for it off",
         "cpuManagerPolicy: static: a node of ours pins no processor and no memory",
         "--seccomp-default: true: a pod names its seccomp profile itself",
     ]
 
 
 def test_a_field_that_only_tunes_is_warned_about(tmp_path: Path) -> None:
-    start = started(tmp_path, syncFrequency="1m", oomScoreAdj=0, featureGates={"InPlace": True})
+    start = started(
+        tmp_path, syncFrequency="1m", oomScoreAdj=0, featureGates={"InPlace": True}, memoryThrottlingFactor=0.9
+    )
     assert start.warnings == (
         "syncFrequency: 1m: the node is told of changes as they happen",
+        "memoryThrottlingFactor: 0.9: no container has memory.high, as where no factor is given",
         "oomScoreAdj: 0: the worker's is -999",
         "featureGates.InPlace: a node of ours has no such switch",
     )
+
+
+def test_the_rate_of_events_is_the_nodes_own_also_where_a_kubelet_would_have_none(tmp_path: Path) -> None:
+    """kubernetes/kubernetes#117119: for a kubelet 1.37 eventRecordQPS 0 means no limit."""
+    assert started(tmp_path, eventRecordQPS=0).warnings == ("eventRecordQPS: 0: 50 events a second",)
 
 
 def test_what_lets_strangers_in_is_warned_about_by_the_name_that_was_typed(tmp_path: Path) -> None:
