@@ -75,7 +75,7 @@ async def test_each_node_is_drained_even_if_another_fails(syncpod: Command, clie
     assert both.code == 1 and f'unable to drain node "{drained}", which stays cordoned:' in both.err
     assert both.out == f"node/{drained} already cordoned\nnode/{other} already cordoned\nnode/{other} drained\n"
     missing = await syncpod("drain", drained, "nobody", "--force")
-    assert (missing.code, missing.out) == (1, f"node/{drained} already cordoned\n")
+    assert (missing.code, missing.out) == (1, ""), "as with kubectl, no node is touched if one does not exist"
     assert 'nodes "nobody" not found' in missing.err
     assert (await syncpod("get", "pod", f"{drained}-bare")).code == 0, "nothing is ended where a node is not there"
 
@@ -95,6 +95,13 @@ async def test_the_drain_command_of_the_page_on_nodes_drains_a_node_with_the_exa
     async with silent_node(client, name, cordoned=True):
         drained = await syncpod("drain", name, *written[1].split())
     assert (drained.code, drained.out.splitlines()[-1]) == (0, f"node/{name} drained"), drained.err
+
+
+async def test_no_node_is_cordoned_if_one_does_not_exist(syncpod: Command, client: Client) -> None:
+    name = f"n-{fresh_name()}"
+    async with silent_node(client, name, cordoned=False):
+        done = await syncpod("cordon", name, "nobody")
+    assert (done.code, done.out) == (1, "") and 'nodes "nobody" not found' in done.err
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client
 
-from syncpod.cli.commands import fleet_drain
+from syncpod.cli import maintenance
 from syncpod.cli.commands.fleet_change import cordon
 from syncpod.cli.failure import Failure
-from syncpod.cli.temporal import fleet, fleet_workloads
+from syncpod.cli.temporal import fleet, fleet_nodes, fleet_workloads
 from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod
 from syncpod.messages.workload import WorkloadView
 
@@ -31,7 +31,7 @@ class Nodes:
         monkeypatch.setattr(fleet, "update", self.change)
         monkeypatch.setattr(fleet, "intent", self.intent)
         monkeypatch.setattr(fleet_workloads, "view", self.workload)
-        monkeypatch.setattr(fleet_drain, "_LOOK_SECONDS", 0)
+        monkeypatch.setattr(fleet_nodes, "_LOOK_SECONDS", 0)
 
     async def look(self, _client: Client, name: str) -> FleetNodeView:
         if name not in self.shown:
@@ -49,8 +49,8 @@ class Nodes:
     async def workload(self, _client: Client, *_key: str) -> WorkloadView:
         return WorkloadView(says="b is being rolled out")
 
-    async def drain(self, *names: str, **how: Any) -> None:
-        await fleet_drain._drain_all(NO_CLIENT, names, fleet_drain._How(**how))
+    async def drain(self, *names: str, skip_after: int = 0, **how: Any) -> None:
+        await maintenance.drain(fleet_nodes.FleetNodes(NO_CLIENT, skip_after), names, maintenance.Draining(**how))
 
 
 def node(name: str, *placed: PlacedPod, **fields: Any) -> FleetNodeView:

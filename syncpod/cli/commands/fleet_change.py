@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
+from typing import TYPE_CHECKING
 
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import node_names
 from syncpod.cli.input.fleet_manifests import fleet_manifests
-from syncpod.cli.input.options import Filenames, ManifestNamespace, StateDir
+from syncpod.cli.input.options import Filenames, ManifestNamespace, NodeNames, StateDir
+from syncpod.cli.maintenance import Change, set_schedulable
 
 if TYPE_CHECKING:
     from temporalio.client import Client
-
-NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, show_default=False)]
 
 
 def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_dir: StateDir = "") -> None:
@@ -63,16 +60,9 @@ def uncordon(nodes: NodeNames, state_dir: StateDir = "") -> None:
     _change(nodes, "uncordon", state_dir)
 
 
-def _change(nodes: list[str], change: Literal["cordon", "uncordon"], state_dir: str) -> None:
+def _change(nodes: list[str], change: Change, state_dir: str) -> None:
     from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal.fleet_nodes import FleetNodes
 
     names = node_names(nodes)
-
-    async def work(client: Client) -> None:
-        views = await fleet.views(client, names)  # each exists, before any is changed
-        already = {each.name for each in views if each.unschedulable is (change == "cordon")}
-        for name in names:
-            await fleet.update(client, name, change)
-            say(f"node/{name} {'already ' if name in already else ''}{change}ed")
-
-    fleet.run(work, state_dir=state_dir)
+    fleet.run(lambda client: set_schedulable(FleetNodes(client), names, change), state_dir=state_dir)

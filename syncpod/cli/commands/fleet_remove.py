@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syncpod.cli.commands.fleet_certificates import issued_by
-from syncpod.cli.commands.fleet_change import NodeNames
-from syncpod.cli.commands.fleet_drain import is_daemon
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.arguments import read_timeout
-from syncpod.cli.input.options import StateDir, Timeout
+from syncpod.cli.input.options import NodeNames, StateDir, Timeout
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -110,6 +108,8 @@ async def _cordoned(client: Client, node: FleetNodeView, how: _How) -> FleetNode
 
 def _refuse(node: FleetNodeView) -> None:
     """Raise Failure if a node is still in use."""
+    from syncpod.cli.temporal.fleet_nodes import is_daemon
+
     reasons = []
     if movable := [each for each in node.placed if not is_daemon(each)]:
         reasons.append(f"it has pods (`syncpod fleet drain {node.name}` moves them elsewhere): {_names(movable)}")
@@ -127,6 +127,7 @@ async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> FleetNode
     import asyncio
 
     from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal.fleet_nodes import is_daemon
 
     daemons = [each for each in node.placed if is_daemon(each)]
     if daemons:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, show_default=False)]
 PodNames = Annotated[list[str] | None, typer.Argument(metavar="POD", hidden=True, show_default=False)]
 """Pods in kubectl's ways of naming them: ``web``, ``pod web``, ``pod/web``."""
 ForwardedPorts = Annotated[

@@ -1,0 +1,134 @@
+"""The nodes of a fleet, as they are cordoned and drained: the fleet moves their pods to others by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from temporalio.client import Client
+
+from syncpod.cli.console import remark, warn
+from syncpod.cli.failure import Failure
+from syncpod.cli.maintenance import Change, Draining, PodThere, named
+from syncpod.cli.temporal import fleet, fleet_workloads
+from syncpod.fleet.workload_pods import workload_in
+from syncpod.fleet.workload_traits import is_per_node
+from syncpod.messages.fleet import FleetNodeView, PlacedPod
+
+_LOOK_SECONDS: Final = 0.5
+
+
+class FleetNodes:
+    """The nodes of a fleet, which moves their pods to others by itself."""
+
+    def __init__(self, client: Client, skip_after: int = 0) -> None:
+        """Pods that have been ending for more than so many seconds are not waited for; 0 = each is."""
+        self._client, self._skip_after = client, skip_after
+
+    async def cordoned(self, names: Sequence[str]) -> set[str]:
+        """Return those of these nodes that are cordoned, by the fleet or on the node. Raises Failure."""
+        return {each.name for each in await fleet.views(self._client, names) if each.unschedulable}
+
+    async def change(self, name: str, change: Change) -> None:
+        """Cordon or uncordon a node in the fleet. Raises Failure."""
+        await fleet.update(self._client, name, change)
+
+    async def pods(self, name: str) -> tuple[list[PodThere[PlacedPod]], list[str]]:
+        """Return the pods of a node. Raises Failure."""
+        node, told = await fleet.view(self._client, name), await fleet.intent(self._client, name)
+        metas = [each.get("metadata", {}) for each in told.pods if _has_data(each)]
+        with_data = {(each.get("namespace") or "default", each.get("name", "")) for each in metas}
+        return [
+            PodThere(
+                each.namespace,
+                each.name,
+                each,
+                stays="daemon" if is_daemon(each) else "",
+                is_unmanaged=not each.owner and each.state != "ending",
+                has_data=(each.namespace, each.name) in with_data,
+            )
+            for each in node.placed
+        ], []
+
+    async def evicted(
+        self, name: str, pods: Sequence[PodThere[PlacedPod]], how: Draining
+    ) -> AsyncIterator[PodThere[PlacedPod]]:
+        """Have the fleet replace these pods, and yield each that has left the node; say what the others wait for.
+
+        Raises Failure on a timeout.
+        """
+        await fleet.update(self._client, name, "drain")
+        if keys := [{"namespace": each.namespace, "name": each.name} for each in pods if each.is_unmanaged]:
+            await fleet.update(self._client, name, "withdraw", {"pods": keys, "reason": f"{name} is being drained"})
+        left = {(each.namespace, each.name): each for each in pods}
+        loop, said = asyncio.get_running_loop(), ""
+        end = loop.time() + how.patience.total_seconds() if how.patience else None
+        while left:
+            node = await fleet.view(self._client, name)
+            there = {(each.namespace, each.name): each for each in node.placed}
+            for key in [key for key in left if key not in there]:
+                yield left.pop(key)
+            for key in [key for key in left if self._is_long_ending(there[key])]:
+                warn(f"pod {'/'.join(key)} has been ending for more than {self._skip_after} s, and is not waited for")
+                del left[key]
+            if not node.draining:
+                stay = named(left.values())
+                raise Failure(f"node {name} was uncordoned meanwhile, so these pods stay: {stay}")
+            if left and (why := await _in_the_way(self._client, node, [there[key] for key in left])) != said:
+                said = why
+                if why:
+                    remark(why)
+            if left and end is not None and loop.time() > end:
+                raise Failure(
+                    f"timed out waiting for {named(left.values())} to leave {name}; the fleet goes on with "
+                    f"the drain, and `fleet uncordon {name}` stops it"
+                )
+            if left:
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    def _is_long_ending(self, pod: PlacedPod) -> bool:
+        if not self._skip_after or pod.ending is None:
+            return False
+        return datetime.now(UTC) - pod.ending > timedelta(seconds=self._skip_after)
+
+
+async def _in_the_way(client: Client, node: FleetNodeView, pods: Sequence[PlacedPod]) -> str:
+    """Return a line for everything that the drain of a node waits for, as long as it has these pods.
+
+    Pods that have been withdrawn wait for their node, and all others for their workloads.
+    """
+    lines = []
+    ending = [each for each in pods if each.state == "ending"]
+    if ending and node.presence == "Unknown":
+        until = "count as ending until it is back (`fleet delete pod --force` counts them as gone)"
+        lines.append(f"node {node.name} cannot be reached, so these pods {until}: {_names(ending)}")
+    elif ending:
+        whose = "its grace period" if len(ending) == 1 else "their grace periods"
+        lines.append(f"node {node.name} is ending {_names(ending)}, within {whose}")
+    for owner in sorted({each.owner for each in pods if each.owner and each.state != "ending"}):
+        view = await fleet_workloads.view(client, *workload_in(owner))
+        if view is None:
+            lines.append(f"{owner} no longer exists: delete its pods with `fleet delete pod`")
+        elif view.pending:
+            first = view.pending[0]
+            lines.append(f"{owner}: {first.name} has no node yet: {first.why or 'the fleet is looking for one'}")
+        else:
+            lines.append(f"{owner}: {view.says}")
+    return "\n".join(lines)
+
+
+def is_daemon(pod: PlacedPod) -> bool:
+    """Say whether a pod belongs to its node, as those of DaemonSets do."""
+    return is_per_node(workload_in(pod.owner)[0])
+
+
+def _has_data(document: dict[str, object]) -> bool:
+    spec = document.get("spec")
+    volumes = spec.get("volumes", ()) if isinstance(spec, dict) else ()
+    return any("emptyDir" in each for each in volumes)
+
+
+def _names(pods: Iterable[PlacedPod]) -> str:
+    return ", ".join(sorted(f"{each.namespace}/{each.name}" for each in pods))

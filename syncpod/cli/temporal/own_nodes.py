@@ -1,0 +1,159 @@
+"""Nodes alone, as they are cordoned and drained: their pods are ended by signals to the pods' workflows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.api.label_selector import Selector
+from syncpod.api.views.text import printable
+from syncpod.cli.failure import Failure
+from syncpod.cli.fetched import FetchedPod
+from syncpod.cli.maintenance import Change, Draining, PodThere, named
+from syncpod.cli.orphans import orphan_of, way_for
+from syncpod.cli.several import together
+from syncpod.cli.temporal import session
+from syncpod.cli.temporal.liveness import absence
+from syncpod.cli.temporal.nodes import require_node
+from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
+from syncpod.cli.temporal.pod_waits import until_gone
+from syncpod.cli.temporal.pods import list_pods
+from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, refused_because, stop_if_cancelled
+from syncpod.messages.node import FILE_SOURCE, node_workflow_id
+from syncpod.messages.sources import list_of
+from syncpod.node.orphan_mark import why_orphaned
+
+EVERY_POD: Final = Selector()
+
+
+class OwnNodes:
+    """Nodes alone: what they have is ended by signals to the pods' workflows."""
+
+    def __init__(self, client: Client, conditions: Selector = EVERY_POD, grace: int | None = None) -> None:
+        """Pods that meet the conditions are ended, with so many seconds of grace, None = each pod's own."""
+        self._client, self._conditions, self._grace = client, conditions, grace
+        self._cordoned: set[str] = set()
+
+    async def cordoned(self, names: Sequence[str]) -> set[str]:
+        """Return those of these nodes that are cordoned. Raises Failure."""
+        self._cordoned = {name for name in names if (await require_node(self._client, name)).view.unschedulable}
+        return self._cordoned
+
+    async def change(self, name: str, change: Change) -> None:
+        """Cordon or uncordon a node, unless it is so already. Raises Failure if it refuses or does not answer."""
+        if (name in self._cordoned) is not (change == "cordon"):
+            await _change(self._client, name, change)
+
+    async def pods(self, name: str) -> tuple[list[PodThere[FetchedPod]], list[str]]:
+        """Return the pods of a node, and why those that run without a workflow keep it from being drained."""
+        with _refusals():
+            there = [one for one in await list_pods(self._client, None, EVERY_POD) if one.pod.spec.node_name == name]
+        if silent := [one for one in there if not one.current]:
+            return [], [f"it does not answer: nothing is known of its {len(silent)} pods"]
+        # Only now: the labels of a pod that does not answer may be incomplete.
+        chosen = [one for one in there if self._conditions.matches(one.pod.metadata.labels)]
+        orphans = [one for one in chosen if why_orphaned(one.wire) and not _is_static(one)]
+        reasons = [_left_running([one.wire for one in orphans])] if orphans else []
+        return [_pod_there(one) for one in chosen if one not in orphans], reasons
+
+    async def evicted(
+        self, name: str, pods: Sequence[PodThere[FetchedPod]], how: Draining
+    ) -> AsyncIterator[PodThere[FetchedPod]]:
+        """End all pods at once, and yield each that has gone. Raises Failure on a timeout, or if one fails."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + how.patience.total_seconds() if how.patience else None
+        ending = {asyncio.create_task(self._end(each)): each for each in pods}
+        failures: list[Failure] = []
+        try:
+            while ending:
+                patience = None if end is None else max(0.0, end - loop.time())
+                done, _ = await asyncio.wait(ending, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    fate = "the deletion continues, and the node stays cordoned"
+                    raise Failure(f"timed out waiting for {named(ending.values())} to end; {fate}")
+                for task in done:
+                    each = ending.pop(task)
+                    try:
+                        with _refusals():
+                            task.result()
+                    except Failure as failure:
+                        failures.append(failure)
+                        continue
+                    yield each
+                    remark_on_source(each.own)
+        finally:
+            for task in ending:
+                task.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
+        if failures:
+            raise together(failures, done=True)
+
+    async def _end(self, each: PodThere[FetchedPod]) -> None:
+        """End a pod, and wait until it is gone. Raises Failure."""
+        if await request_deletion(self._client, each.namespace, each.name, self._grace) is not None:
+            await until_gone(self._client, each.namespace, each.name, each.own.pod.metadata.uid)
+        elif (orphan := await asyncio.to_thread(orphan_of, each.namespace, each.name)) is not None:
+            raise Failure(_left_running([orphan]))  # somebody has ended its workflow since the list
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn an error of the server into a Failure, so that other nodes are drained all the same."""
+    try:
+        yield
+    except RPCError as error:
+        raise session.refused(error) from None
+
+
+def _pod_there(one: FetchedPod) -> PodThere[FetchedPod]:
+    has_ended = one.pod.status.phase in ("Succeeded", "Failed")
+    has_data = any(volume.empty_dir is not None for volume in one.pod.spec.volumes)
+    return PodThere(
+        *one.key,
+        one,
+        stays="static" if _is_static(one) else "",
+        is_unmanaged=not has_ended,
+        has_data=has_data and not has_ended,
+    )
+
+
+def _left_running(orphans: Sequence[Mapping[str, Any]]) -> str:
+    """Say that these printed pods run without a workflow, and what ends them."""
+    names = sorted({str(one["metadata"]["name"]) for one in orphans})
+    which = f"pod {names[0]} runs" if len(names) == 1 else f"pods {', '.join(names)} run"
+    end = f"drain cannot end {'it' if len(names) == 1 else 'them'}: {way_for('prune', orphans)}"
+    return printable(f"{which} without a workflow, so {end}")
+
+
+def _is_static(one: FetchedPod) -> bool:
+    return list_of(one.pod.metadata) == FILE_SOURCE
+
+
+async def _change(client: Client, name: str, change: Change) -> None:
+    """Send a node's workflow the change until it is made. Raises Failure."""
+    asked = {"by": client.identity.partition(", pid ")[0]}
+
+    async def send() -> bool:
+        while True:
+            try:
+                await client.get_workflow_handle(node_workflow_id(name)).execute_update(change, asked, result_type=dict)
+            except WorkflowUpdateFailedError as error:
+                raise Failure(f'node "{name}": {refused_because(error)}') from None
+            except WorkflowUpdateRPCTimeoutOrCancelledError:
+                stop_if_cancelled()
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND:
+                    raise Failure(f'nodes "{name}" not found') from None
+                if error.status not in AGAIN:
+                    raise
+            else:
+                return True
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    if not await answer_in_time(client, name, send()):
+        raise Failure(f"{await absence(client, (name,))}, so it is not known whether it is {change}ed")
