@@ -37,6 +37,8 @@ _AND_PIDS = (*_CONTROLLERS, "pids")
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MADE_BY_US = "user.syncpod.tier"
 _TRIES = 5
+_GONE = (errno.ENOENT, errno.ENODEV)
+"""A cgroup that is removed answers ENODEV on a file that was opened before."""
 _ABSENT = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
 
 
@@ -243,17 +245,20 @@ def _limit(hierarchy: Hierarchy, directory: Path, limits: CgroupLimits) -> set[s
 
 def _make_whole(hierarchy: Hierarchy, directory: Path, has: Collection[str], *, marked: bool) -> None:
     """Make a cgroup and those above it, which have its controllers too."""
+    above = tuple(_above(hierarchy.path, directory))
     for tries_left in reversed(range(_TRIES)):
         try:
-            for above in _above(hierarchy.path, directory):
-                _make(hierarchy, above, marked=True)
-                if hierarchy.version == 2:
-                    _hand_down(above, has)
+            for each in above:
+                _make(hierarchy, each, marked=True)
             _make(hierarchy, directory, marked=marked)
+            if hierarchy.version == 2:
+                # Only now: a tier that is empty may be removed, and made anew, at any moment.
+                for each in above:
+                    _hand_down(each, has)
             break
-        except FileNotFoundError:
+        except OSError as error:
             # A tier that was empty has just been removed.
-            if not tries_left:
+            if error.errno not in _GONE or not tries_left:
                 raise
 
 

@@ -1,5 +1,6 @@
 """A pod's cgroup made with its limits, on this machine's own hierarchies, and on copies of others."""
 
+import errno
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from syncpod.kernel import cgroupfs
 from syncpod.kernel.cgroupfs import whole_hierarchies
 from syncpod.kernel.mountinfo import read_mounts
 from syncpod.node.cgroups import remove_pod_cgroup
@@ -174,6 +176,44 @@ def test_the_weight_of_a_cgroup_v2_tier_follows_the_requests_of_its_pods(unified
     weigh_tiers(PLAIN, 4000, mountinfo=mountinfo(unified))
     assert (tier / "cpu.weight").read_text() == "157"
     assert not (unified / "syncpod" / "besteffort").exists()
+
+
+def tier_with_a_pod(unified: Path) -> Path:
+    """A tier of version 2 whose controllers are not handed down yet, with the cgroup of a pod."""
+    tier = cgroup(cgroup(unified / "syncpod", "cpu memory") / "burstable", "cpu memory")
+    cgroup(tier / "poda", "cpu memory", "cpu.weight", "cpu.max", "memory.max")
+    return tier
+
+
+def test_a_tier_that_is_removed_while_it_is_read_is_made_again(unified: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tier = tier_with_a_pod(unified)
+    read_text, gone = Path.read_text, [tier / "cgroup.subtree_control"]
+
+    def read(file: Path) -> str:
+        if file in gone:
+            gone.remove(file)
+            raise OSError(errno.ENODEV, "No such device", str(file))
+        return read_text(file)
+
+    monkeypatch.setattr(Path, "read_text", read)
+    make_pod_cgroup(PLAIN, pod_of(LIMITED), mountinfo=mountinfo(unified))
+    assert not gone
+    assert (tier / "poda" / "memory.max").read_text() == str(64 * MIB)
+
+
+def test_a_tier_that_is_made_anew_meanwhile_has_the_controllers_of_its_pod(
+    unified: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tier, make = tier_with_a_pod(unified), cgroupfs.make
+
+    def make_after_another(directory: Path, *, mark: str = "") -> bool:
+        if directory.name == "poda":
+            (tier / "cgroup.subtree_control").write_text("")
+        return make(directory, mark=mark)
+
+    monkeypatch.setattr(cgroupfs, "make", make_after_another)
+    make_pod_cgroup(PLAIN, pod_of(LIMITED), mountinfo=mountinfo(unified))
+    assert (tier / "cgroup.subtree_control").read_text() != ""
 
 
 def test_a_limit_of_containers_alone_is_skipped_without_its_controller(unified: Path) -> None:

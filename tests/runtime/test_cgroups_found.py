@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from protos.cri.v1.api_pb2 import HugepageLimit, LinuxContainerResources
+from syncpod.kernel import cgroupfs
 from syncpod.kernel.mountinfo import parse_mounts
 from syncpod.runtime.cgroups.limits import CgroupRefused, Cgroups
 from syncpod.runtime.cgroups.mounts import Mounted, find, mounted_hierarchies
@@ -192,3 +193,27 @@ def test_without_usable_cgroups_a_container_has_none_and_no_error() -> None:
     CLOSED.kill(path)
     CLOSED.remove(path)
     assert (CLOSED.procs(path), CLOSED.usage(path), CLOSED.oom_killed(path)) == ((), None, False)
+
+
+CONTAINER = "c1" * 32
+
+
+def test_a_parent_that_is_made_anew_meanwhile_has_the_controllers_of_its_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In version 2. A removal takes an empty parent, and another container's start makes it again."""
+    for directory in (tmp_path, tmp_path / "pod1", tmp_path / "pod1" / CONTAINER):
+        directory.mkdir(exist_ok=True)
+        (directory / "cgroup.subtree_control").touch()
+    make = cgroupfs.make
+
+    def make_after_another(directory: Path, *, mark: str = "") -> bool:
+        if directory.name == CONTAINER:
+            (directory.parent / "cgroup.subtree_control").write_text("")
+        return make(directory, mark=mark)
+
+    monkeypatch.setattr(cgroupfs, "make", make_after_another)
+    Cgroups(hierarchies=(Version2(tmp_path, frozenset({"pids"})),)).make(
+        f"/pod1/{CONTAINER}", LinuxContainerResources()
+    )
+    assert [(each / "cgroup.subtree_control").read_text() for each in (tmp_path, tmp_path / "pod1")] == ["+pids"] * 2

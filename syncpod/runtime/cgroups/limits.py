@@ -265,16 +265,17 @@ def _swap_refusal(resources: LinuxContainerResources) -> str | None:
 
 def _make(hierarchy: Hierarchy, directory: Path) -> None:
     """Make a cgroup and its parents. If somebody removes an empty parent meanwhile, start again from the top."""
-    above = list(reversed(directory.relative_to(hierarchy.base).parents))
+    above = [hierarchy.base / parent for parent in reversed(directory.relative_to(hierarchy.base).parents)]
     for tries_left in reversed(range(_MAKE_TRIES)):
         try:
-            for parent in above:
-                place = hierarchy.base / parent
+            for place in above:
                 if place != hierarchy.base and cgroupfs.make(place, mark=_MADE_BY_US):
                     hierarchy.prepare(place)
-                hierarchy.open_to(place)
             if cgroupfs.make(directory):
                 hierarchy.prepare(directory)
+            # Only now: a parent that is empty may be removed, and made anew, at any moment.
+            for place in above:
+                hierarchy.open_to(place)
         except FileNotFoundError as error:
             if not tries_left:
                 raise CgroupRefused(
