@@ -27,9 +27,9 @@ BUGS = (
     Plant(
         name="drained-though-not-selected",
         room=CLI,
-        file="syncpod/cli/commands/drain.py",
-        before="pods = [one for one in chosen if one not in orphans and not _is_static(one)]",
-        after="pods = [one for one in there if one not in orphans and not _is_static(one)]",
+        file="syncpod/cli/temporal/own_nodes.py",
+        before="return [_pod_there(one) for one in chosen if one not in orphans], reasons",
+        after="return [_pod_there(one) for one in there if one not in orphans], reasons",
         harm="`syncpod drain --pod-selector` ends the pods that were not selected, too.",
         tests=("tests/cli/test_drain.py",),
     ),
