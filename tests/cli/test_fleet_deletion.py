@@ -17,8 +17,8 @@ from syncpod.cli.commands.fleet_change import cordon, uncordon
 from syncpod.cli.commands.fleet_delete import delete
 from syncpod.cli.commands.fleet_explain import explain
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input import fleet_names as names
 from syncpod.cli.input.fleet_names import fleet_names
+from syncpod.cli.input.kind_words import OBJECTS, POD_WORDS
 from syncpod.cli.temporal import fleet, fleet_deletion, fleet_objects, fleet_pod_changes, fleet_workloads
 from syncpod.cli.temporal.fleet_deletion import Going
 from syncpod.cli.temporal.fleet_pod_changes import Ended
@@ -142,7 +142,7 @@ async def test_a_pod_and_its_workflow_are_waited_for_as_one_and_nothing_is_said_
     assert capsys.readouterr().err == "pod/a on n1: it ends\n"
 
 
-KINDS = {**fleet_workloads.KINDS, **fleet_objects.KINDS, **names.PODS}
+KINDS = {**fleet_workloads.KINDS, **OBJECTS, **dict.fromkeys(POD_WORDS, "Pod")}
 
 
 @pytest.mark.parametrize(

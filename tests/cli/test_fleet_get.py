@@ -12,7 +12,8 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.fleet_names import NODES, PODS, names_of_kinds
+from syncpod.cli.input.fleet_names import names_of_kinds
+from syncpod.cli.input.kind_words import NODES, PODS
 from syncpod.cli.main import run
 from syncpod.cli.temporal import fleet, fleet_lists, fleet_objects, fleet_workloads
 from syncpod.fleet.revisions import Revision

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.kind_words import CONFIG_MAP_WORDS, NODE_WORDS, POD_WORDS, SECRET_WORDS
 from syncpod.cli.input.kubectl_words import arranged, no_such_pod, refuse_word
 from syncpod.cli.main import run
 from syncpod.cli.program import program
@@ -27,6 +31,18 @@ from syncpod.cli.program import program
 )
 def test_kubectl_word_order_is_accepted(line: str, same: str) -> None:
     assert arranged(program(), line.split()) == same.split()
+
+
+def test_a_kinds_words_are_written_in_one_place() -> None:
+    room = Path(__file__).parents[2] / "syncpod" / "cli"
+    tuples = [
+        (path.relative_to(room).as_posix(), {each.value for each in node.elts if isinstance(each, ast.Constant)})
+        for path in room.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Tuple)
+    ]
+    for words in (POD_WORDS, NODE_WORDS, CONFIG_MAP_WORDS, SECRET_WORDS):
+        assert [path for path, spelt in tuples if spelt == set(words)] == ["input/kind_words.py"]
 
 
 def test_destructive_commands_are_not_suggested_for_similar_words() -> None:

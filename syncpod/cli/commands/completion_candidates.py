@@ -13,6 +13,7 @@ from typing import Any, Final
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from syncpod.cli.input.flags import is_false, option_of
+from syncpod.cli.input.kind_words import NODE_WORDS, OBJECTS, POD_WORDS
 from syncpod.cli.machine import names_on_disk
 from syncpod.cli.manual import table_of
 
@@ -21,14 +22,8 @@ FILES: Final = ":files"
 
 _PATHS: Final = frozenset({"FILE|DIR|-", "FILE", "DIR", "PATH", "SOCKET", "[KEY=]FILE|DIR", "SRC", "DST"})
 _KINDS: Final = ("pods", "configmaps", "secrets")
-_OBJECTS: Final = {
-    **dict.fromkeys(("cm", "configmap", "configmaps"), "ConfigMap"),
-    **dict.fromkeys(("secret", "secrets"), "Secret"),
-}
 _OF_ORPHANS: Final = ("adopt", "prune")
 """Commands for pods without a workflow, unless ``--force`` is given."""
-_POD_WORDS: Final = ("pod", "pods", "po")
-_NODE_WORDS: Final = ("node", "nodes", "no")
 _OF_NODES: Final = ("get", "describe")
 """Commands for several kinds that also take nodes."""
 _GOALS: Final = ("condition=Ready", "delete", "create", "jsonpath=")
@@ -57,7 +52,7 @@ class _Line:
     @property
     def pods(self) -> list[str]:
         """The named pods."""
-        return [word.rpartition("/")[2] for word in self.words if word not in _POD_WORDS]
+        return [word.rpartition("/")[2] for word in self.words if word not in POD_WORDS]
 
 
 def candidates(program: Any, typed: Sequence[str]) -> list[str]:
@@ -184,7 +179,7 @@ def _pods(line: _Line, *, orphans: bool) -> list[str]:
     """Return the pods that are not named yet, as ``web`` and, unless the kind comes first, as ``pod/web``."""
     there = names_on_disk.orphans(line.namespace) if orphans else names_on_disk.pods(line.namespace)
     unnamed = [pod for pod in there if pod not in line.pods]
-    if line.words and line.words[0] in _POD_WORDS:
+    if line.words and line.words[0] in POD_WORDS:
         return unnamed
     return [*unnamed, *(f"pod/{pod}" for pod in unnamed)]
 
@@ -192,12 +187,12 @@ def _pods(line: _Line, *, orphans: bool) -> list[str]:
 def _things(line: _Line, *, with_nodes: bool) -> Iterable[str]:
     """Return kinds and pods if no kind is named yet, else names of that kind."""
     first = line.words[0] if line.words else ""
-    if first in _OBJECTS:
-        return names_on_disk.objects(_OBJECTS[first], line.namespace)
-    if with_nodes and first in _NODE_WORDS:
+    if first in OBJECTS:
+        return names_on_disk.objects(OBJECTS[first], line.namespace)
+    if with_nodes and first in NODE_WORDS:
         return [node for node in names_on_disk.nodes() if node not in line.words[1:]]
     pods = [pod for pod in names_on_disk.pods(line.namespace) if pod not in line.pods]
-    if first in _POD_WORDS:
+    if first in POD_WORDS:
         return pods
     kinds = () if first else (*_KINDS, "nodes") if with_nodes else _KINDS
     nodes = [f"node/{node}" for node in names_on_disk.nodes()] if with_nodes else []

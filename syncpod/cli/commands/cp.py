@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syncpod.cli.commands.exec import run_in
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.kind_words import POD_WORDS
 from syncpod.cli.input.options import Container, Namespace
 from syncpod.cli.reached_pod import reached_pod
 
 if TYPE_CHECKING:
     from syncpod.cli.streams.remote_command import Write
     from syncpod.pod import Pod
-
-_KINDS: Final = ("pod", "pods", "po")
 
 
 @dataclass(frozen=True)
@@ -164,5 +163,5 @@ def copy_location(text: str) -> CopyLocation:
         raise BadInput(f"{text!r}: write [[NAMESPACE/]POD:]PATH")
     if not path:
         raise BadInput(f"{text!r}: the path in the container is missing")
-    namespace = namespaces[0] if namespaces and namespaces[0] not in _KINDS else ""
+    namespace = namespaces[0] if namespaces and namespaces[0] not in POD_WORDS else ""
     return CopyLocation(path, pod, namespace)

@@ -11,6 +11,7 @@ from syncpod.cli.commands.exec import has_terminal
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_name
+from syncpod.cli.input.kind_words import NODE_WORDS
 from syncpod.cli.input.options import AttachUntilEnd, Namespace, OurStdin, OurTerminal
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def debug(
     from syncpod.cli.commands.debug_container import Wanted
     from syncpod.cli.temporal import session
 
-    if pod.partition("/")[0] in ("no", "node", "nodes") and "/" in pod:
+    if pod.partition("/")[0] in NODE_WORDS and "/" in pod:
         raise BadInput(
             f"{pod!r}: a node is a machine, so its own shell debugs it; `syncpod explain node` tells its past"
         )

@@ -12,7 +12,8 @@ import typer
 
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import Kind, named, read_dry_run, read_field_selector, read_selector, read_timeout
+from syncpod.cli.input.arguments import named, read_dry_run, read_field_selector, read_selector, read_timeout
+from syncpod.cli.input.kind_words import Kind
 from syncpod.cli.input.manifests import named_in
 from syncpod.cli.input.options import (
     AllNamespaces,
@@ -20,10 +21,12 @@ from syncpod.cli.input.options import (
     FieldConditions,
     Filenames,
     GracePeriod,
+    IgnoreNotFound,
     NamespaceOrFiles,
     Selector,
     Things,
     Timeout,
+    UntilGone,
 )
 
 if TYPE_CHECKING:
@@ -57,11 +60,9 @@ def delete(
             "--force", help="Kill at once, without a grace period; on a node that is away, free the name at least."
         ),
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")] = True,
+    wait: UntilGone = True,
     timeout: Timeout = "0",
-    ignore_not_found: Annotated[
-        bool, typer.Option("--ignore-not-found", help="Do not fail for what does not exist.")
-    ] = False,
+    ignore_not_found: IgnoreNotFound = False,
     dry_run: DryRun = "none",
     field_selector: FieldConditions = "",
 ) -> None:

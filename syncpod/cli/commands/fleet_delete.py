@@ -11,8 +11,9 @@ from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.fleet_manifests import named_in
-from syncpod.cli.input.fleet_names import PODS, fleet_names
-from syncpod.cli.input.options import Filenames, ManifestNamespace, StateDir, Things, Timeout
+from syncpod.cli.input.fleet_names import fleet_names
+from syncpod.cli.input.kind_words import OBJECTS, PODS
+from syncpod.cli.input.options import Filenames, IgnoreNotFound, ManifestNamespace, StateDir, Things, Timeout, UntilGone
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -32,11 +33,9 @@ def delete(
     node: Annotated[
         str, typer.Option("--node", metavar="NODE", help="Delete pods only there.", show_default="all nodes")
     ] = "",
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")] = True,
+    wait: UntilGone = True,
     timeout: Timeout = "0",
-    ignore_not_found: Annotated[
-        bool, typer.Option("--ignore-not-found", help="Do not fail for what does not exist.")
-    ] = False,
+    ignore_not_found: IgnoreNotFound = False,
     state_dir: StateDir = "",
 ) -> None:
     """Delete workloads, pods, ConfigMaps and Secrets of the fleet, on all nodes.
@@ -51,14 +50,14 @@ def delete(
     count as gone at once, which is meant for nodes that never come back. If such a node is in fact still running, so
     are its pods, beside those that replace them.
     """
-    from syncpod.cli.temporal import fleet, fleet_deletion, fleet_objects, fleet_pod_changes, fleet_workloads
+    from syncpod.cli.temporal import fleet, fleet_deletion, fleet_pod_changes, fleet_workloads
 
     if bool(what) == bool(filename):
         raise BadInput("say what to delete, in one of these ways: KIND NAME, or -f FILE")
     if filename:
         named, bare = named_in(filename, namespace), list[str]()
     else:
-        named, bare = _named(what or [], {**fleet_workloads.KINDS, **fleet_objects.KINDS, **PODS}, namespace)
+        named, bare = _named(what or [], {**fleet_workloads.KINDS, **OBJECTS, **PODS}, namespace)
     _check(named, node, force=force)
     patience = read_timeout(timeout)
 
@@ -121,7 +120,7 @@ async def _delete_thing(client: Client, kind: str, namespace: str, name: str) ->
     """Delete a workload, ConfigMap or Secret; return what is going then: nothing, if there is none. Raises Failure."""
     from syncpod.cli.temporal import fleet_deletion, fleet_objects, fleet_workloads
 
-    is_object = kind in fleet_objects.KINDS.values()
+    is_object = kind in OBJECTS.values()
     delete_it = fleet_objects.delete if is_object else fleet_workloads.delete
     if not await delete_it(client, kind, namespace, name):
         return []

@@ -10,7 +10,8 @@ import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.fleet_names import NODES, PODS, fleet_names
+from syncpod.cli.input.fleet_names import fleet_names
+from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS
 from syncpod.cli.input.options import Namespace, OfNode, StateDir
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def describe(
     from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
     from syncpod.cli.view.fleet_description import describe_node, describe_object, describe_workload
 
-    kinds = {**fleet_workloads.KINDS, **NODES, **PODS, **fleet_objects.KINDS}
+    kinds = {**fleet_workloads.KINDS, **NODES, **PODS, **OBJECTS}
     known = "deployment, daemonset, node, pod, configmap or secret"
     (kind, names), *others = fleet_names(what, kinds, known).items()
     if others:
@@ -50,7 +51,7 @@ def describe(
             return
         if kind == "Node":
             found = [describe_node(each, now) for each in await fleet.views(client, names)]
-        elif kind in fleet_objects.KINDS.values():
+        elif kind in OBJECTS.values():
             there = {one.name: one for one in await fleet_objects.views(client, kind, namespace)}
             if missing := [name for name in names if name not in there]:
                 lines = [f'{kind.lower()}s "{name}" not found in the fleet' for name in missing]

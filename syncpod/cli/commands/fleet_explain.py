@@ -13,6 +13,7 @@ from syncpod.cli.commands import explain as local
 from syncpod.cli.commands.explain_placement import explain_placement
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.kind_words import NODE_WORDS
 from syncpod.cli.input.options import Namespace, OfNode, StateDir, Things
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from syncpod.cli.view.unheard_pod import UnheardPod
     from syncpod.messages.fleet import FleetNodeView, PlacedPod
     from syncpod.messages.workload import WorkloadView
-
-_NODES = ("node", "nodes", "no")
 
 
 def explain(
@@ -65,7 +64,7 @@ def explain(
     flags += [f"{flag}={value}" for flag, value in numbered.items() if value is not None]
     flags += ["--start"] if start else []
     words = [part for word in what or [] for part in word.split("/", 1)]
-    if words[:1] and words[0] in _NODES:
+    if words[:1] and words[0] in NODE_WORDS:
         if len(words) != 2:
             raise BadInput("NODE: name one: syncpod fleet explain node n1")
         fleet.run(lambda client: _explain_node(client, words[1], flags), state_dir=state_dir)

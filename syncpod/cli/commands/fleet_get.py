@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.fleet_names import NODES, PODS, names_of_kinds
+from syncpod.cli.input.fleet_names import names_of_kinds
+from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS
 from syncpod.cli.input.options import (
     AllNamespaces,
     FieldConditions,
@@ -54,10 +55,10 @@ def get(
     deployments. A node is `Unknown` when the fleet has had no answer from it for its grace. Its pods may still be
     running.
     """
-    from syncpod.cli.temporal import fleet, fleet_lists, fleet_objects
+    from syncpod.cli.temporal import fleet, fleet_lists
     from syncpod.cli.temporal.fleet_workloads import KINDS
 
-    things = names_of_kinds(what, {**NODES, **PODS, **KINDS, **fleet_objects.KINDS}, _KNOWN, _ALL)
+    things = names_of_kinds(what, {**NODES, **PODS, **KINDS, **OBJECTS}, _KNOWN, _ALL)
     form = read_form(
         things,
         namespace,
@@ -71,7 +72,7 @@ def get(
         show_labels=show_labels,
         sort_by=sort_by,
     )
-    sealed = [kind for kind in things if kind in fleet_objects.KINDS.values()]
+    sealed = [kind for kind in things if kind in OBJECTS.values()]
     if form.of_documents and sealed:
         raise BadInput(
             f"--output: must be name or wide for a {sealed[0]}: its content is sealed, and only its nodes can read it"

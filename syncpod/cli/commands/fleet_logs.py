@@ -13,6 +13,7 @@ from syncpod.cli.commands.exec import write_ours
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_selector
+from syncpod.cli.input.kind_words import POD_WORDS
 from syncpod.cli.input.options import Container, Namespace, OfNode, PodNames, Selector, StateDir
 from syncpod.cli.streams import interrupts
 
@@ -91,7 +92,7 @@ def _pod_and_container(words: Sequence[str], container: str) -> tuple[list[str],
     """Return the words that name a pod, and the container, which may be the last word: `logs web app`."""
     from syncpod.cli.temporal.fleet_workloads import KINDS
 
-    if len(words) == 2 and "/" not in words[1] and words[0] not in ("pod", "pods", "po", *KINDS) and not container:
+    if len(words) == 2 and "/" not in words[1] and words[0] not in (*POD_WORDS, *KINDS) and not container:
         return [words[0]], words[1]
     return list(words), container
 

@@ -12,6 +12,7 @@ from syncpod.cli.commands import top as local
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_selector
+from syncpod.cli.input.kind_words import NODE_WORDS, POD_WORDS
 from syncpod.cli.input.options import AllNamespaces, Namespace, OfNode, PodNames, Selector, StateDir
 from syncpod.cli.manual import Group, Page
 
@@ -74,7 +75,7 @@ def node(
         raise Failure("\n".join(trouble))
 
 
-for _names, _command in ((("pod", "pods", "po"), pod), (("node", "nodes", "no"), node)):
+for _names, _command in ((POD_WORDS, pod), (NODE_WORDS, node)):
     for _name in _names:
         app.command(_name, cls=Page, hidden=_name != _names[0])(_command)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from syncpod.api.listed import why_recorded
 from syncpod.api.views.pod_columns import HEADER, WIDE
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import Kind, named, named_nodes, with_likely_kind
+from syncpod.cli.input.arguments import named, named_nodes, with_likely_kind
+from syncpod.cli.input.kind_words import Kind
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.manifests import named_in
 from syncpod.cli.input.options import (

@@ -12,6 +12,7 @@ import typer
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
+from syncpod.cli.input.kind_words import POD_WORDS
 from syncpod.cli.input.options import Container, Namespace, PodNames, Selector
 from syncpod.cli.logged_pods import LoggedPod, logged_pods
 from syncpod.cli.machine.journaled_logs import journaled_log
@@ -160,7 +161,7 @@ def _chosen(
 def _is_of_pods_above(word: str) -> bool:
     """Return whether a word names an object that would have pods in a cluster: ``deploy/web``."""
     kind, slash, _ = word.partition("/")
-    return bool(slash) and kind not in ("po", "pod", "pods")
+    return bool(slash) and kind not in POD_WORDS
 
 
 def _containers(

@@ -14,6 +14,7 @@ from syncpod.api.views.text import columns
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_selector
+from syncpod.cli.input.kind_words import NODE_WORDS, POD_WORDS
 from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames, Selector
 from syncpod.cli.manual import Group, Page
 from syncpod.cli.streams import interrupts
@@ -140,7 +141,7 @@ def _node_lines(here: str, *, headers: bool) -> list[str]:
     return columns([*head, row])
 
 
-for _names, _command in ((("pod", "pods", "po"), pod), (("node", "nodes", "no"), node)):
+for _names, _command in ((POD_WORDS, pod), (NODE_WORDS, node)):
     for _name in _names:
         app.command(_name, cls=Page, hidden=_name != _names[0])(_command)
 

@@ -16,6 +16,7 @@ from syncpod.api.views.text import printable
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import node_names
+from syncpod.cli.input.kind_words import POD_WORDS
 from syncpod.cli.orphans import note_orphans
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 _ASKED_OF_STEPS: Final = 50
 """For how many pods, at most, the command asks the server which steps it is trying."""
 
-_PODS: Final = ("po", "pod", "pods")
 """A first word that means pods; a node of that name is `node/pod`."""
 
 Nodes = Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)]
@@ -54,7 +54,7 @@ def tree(
 
 def _names(words: Sequence[str]) -> list[str]:
     """Return the nodes that are named. Raises BadInput, for a pod with the command that is about one."""
-    if words and words[0].partition("/")[0] in _PODS:
+    if words and words[0].partition("/")[0] in POD_WORDS:
         name = words[0].partition("/")[2] or "".join(words[1:2]) or "POD"
         raise BadInput(f"{words[0]!r}: {_of_a_pod(name)}")
     return node_names(words) if words else []

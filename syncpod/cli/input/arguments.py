@@ -6,29 +6,20 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Final, Literal
+from typing import Final
 
 from syncpod.api.field_selector import OF_ANY, OF_PODS, FieldSelector, parse_field_selector
 from syncpod.api.label_selector import Selector, parse_selector
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.kind_words import NODE_WORDS, OBJECTS, POD_WORDS, PODS, Kind
 from syncpod.cli.input.kubectl_words import running
 from syncpod.go_durations import GoDurationTooLong, parse_go_duration
 
-Kind = Literal["Pod", "ConfigMap", "Secret"]
-"""Kinds of the resources that commands are for."""
-
-_WORDS: Final[Mapping[Kind, tuple[str, ...]]] = {
-    "Pod": ("pod", "pods", "po"),
-    "ConfigMap": ("configmap", "configmaps", "cm"),
-    "Secret": ("secret", "secrets"),
-}
-_KINDS: Final[Mapping[str, Kind]] = {word: kind for kind, words in _WORDS.items() for word in words}
-
-_NODE_WORDS: Final = ("no", "node", "nodes")
+_KINDS: Final[Mapping[str, Kind]] = {**PODS, **OBJECTS}
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ev", "event", "events"), "see `syncpod events`"),
-    **dict.fromkeys(_NODE_WORDS, "see `syncpod get nodes`"),
+    **dict.fromkeys(NODE_WORDS, "see `syncpod get nodes`"),
     **dict.fromkeys(
         ("deploy", "deployment", "deployments", "deployments.apps"), "a fleet has them: `syncpod fleet get deployments`"
     ),
@@ -117,7 +108,7 @@ def way_elsewhere(word: str) -> str:
     command = running.get()
     if word in _WORKLOADS and command in _OF_WORKLOADS:
         return f"a fleet has them: {_OF_WORKLOADS[command].format(kind=_WORKLOADS[word])}"
-    if word in _NODE_WORDS and command in _OF_NODES:
+    if word in NODE_WORDS and command in _OF_NODES:
         return _OF_NODES[command]
     return _ELSEWHERE.get(word, "")
 
@@ -151,7 +142,7 @@ def with_likely_kind(missing: Sequence[str], words: Sequence[str]) -> str:
     lines = list(missing)
     first = words[0] if words else ""
     at = next((at for at, line in enumerate(lines) if f'"{first}"' in line), None)
-    meant = [] if first in _KINDS else get_close_matches(first, [*_KINDS, *_NODE_WORDS], n=1, cutoff=0.7)
+    meant = [] if first in _KINDS else get_close_matches(first, [*_KINDS, *NODE_WORDS], n=1, cutoff=0.7)
     if meant and at is not None:
         lines[at] += f": did you mean the kind {meant[0]}?"
     return "\n".join(lines)
@@ -163,14 +154,13 @@ def pod_names(words: Sequence[str]) -> list[str]:
     A first word ``pod`` is always the kind: alone, it names no pod. A word for another kind is a pod's name if it
     stands alone, and refused before names: ``deploy web``. Raises BadInput.
     """
-    if len(words) == 1 and not {"/", ","} & set(words[0]) and words[0] not in _WORDS["Pod"]:
+    if len(words) == 1 and not {"/", ","} & set(words[0]) and words[0] not in POD_WORDS:
         return list(words)
     kinds, rest = _opened(words)
     if kinds and kinds != ["Pod"]:
         raise BadInput(f"{words[0]!r}: only pods can be named here; a pod of that name is pod/{words[0]}")
-    pods = {word: kind for word, kind in _KINDS.items() if kind == "Pod"}
     return list(
-        dict.fromkeys(_split(word, pods, "only pods can be named here, as NAME or pod/NAME")[1] for word in rest)
+        dict.fromkeys(_split(word, PODS, "only pods can be named here, as NAME or pod/NAME")[1] for word in rest)
     )
 
 
@@ -179,7 +169,7 @@ def pod_name(words: Sequence[str]) -> str:
 
     Raises BadInput for none or several.
     """
-    names = pod_names([f"pod/{words[0]}"] if len(words) == 1 and words[0] in _WORDS["Pod"] else words)
+    names = pod_names([f"pod/{words[0]}"] if len(words) == 1 and words[0] in POD_WORDS else words)
     if len(names) != 1:
         raise BadInput(f"name one pod, not {len(names)}" if names else "name a pod")
     return names[0]
@@ -190,17 +180,17 @@ def named_nodes(words: Sequence[str]) -> list[str] | None:
 
     Raises BadInput.
     """
-    if words and words[0] in _NODE_WORDS:
+    if words and words[0] in NODE_WORDS:
         return _names_of_nodes(words[1:])
     split = [word.partition("/") for word in words]
-    if split and all(slash and kind in _NODE_WORDS for kind, slash, _ in split):
+    if split and all(slash and kind in NODE_WORDS for kind, slash, _ in split):
         return _names_of_nodes(words)
     return None
 
 
 def node_names(words: Sequence[str]) -> list[str]:
     """Return the nodes named to a command for nodes: as in `named_nodes`, or just ``a b``. Raises BadInput."""
-    names = _names_of_nodes(words[1:] if words[0] in _NODE_WORDS else words)
+    names = _names_of_nodes(words[1:] if words[0] in NODE_WORDS else words)
     if not names:
         raise BadInput("name a node")
     return names
@@ -213,7 +203,7 @@ def nodes_among(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """
     if nodes := named_nodes(words):
         return nodes, []
-    of_nodes = [word for word in words if "/" in word and word.partition("/")[0] in _NODE_WORDS]
+    of_nodes = [word for word in words if "/" in word and word.partition("/")[0] in NODE_WORDS]
     return _names_of_nodes(of_nodes), [word for word in words if word not in of_nodes]
 
 
@@ -222,7 +212,7 @@ def _names_of_nodes(words: Sequence[str]) -> list[str]:
     names = []
     for word in words:
         kind, slash, name = word.rpartition("/")
-        if slash and kind not in _NODE_WORDS:
+        if slash and kind not in NODE_WORDS:
             raise BadInput(f"{word!r}: only nodes can be named here, as NAME or node/NAME")
         if not name:
             raise BadInput(f"{word!r}: the node's name is missing")

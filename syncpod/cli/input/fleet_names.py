@@ -9,11 +9,6 @@ from typing import Final
 
 from syncpod.cli.failure import BadInput
 
-PODS: Final[Mapping[str, str]] = dict.fromkeys(("pod", "pods", "po"), "Pod")
-"""Words for pods."""
-NODES: Final[Mapping[str, str]] = dict.fromkeys(("node", "nodes", "no"), "Node")
-"""Words for nodes."""
-
 _KIND: Final = re.compile(
     "all|configmaps?|cm|cronjobs?|cj|ds|daemonsets?|deploy|deployments?|ep|endpoints|ev|events?|ing|ingress(es)?|jobs?|"
     "no|nodes?|ns|namespaces?|pods?|po|pv|persistentvolumes?|pvc|persistentvolumeclaims?|rc|replicationcontrollers?|"

@@ -113,6 +113,8 @@ StateDir = Annotated[
 Timeout = Annotated[
     str, typer.Option("--timeout", metavar="DURATION", help="How long to wait: 30s, 5m; 0 = as long as it takes.")
 ]
+UntilGone = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")]
+IgnoreNotFound = Annotated[bool, typer.Option("--ignore-not-found", help="Do not fail for what does not exist.")]
 GracePeriod = Annotated[
     int,
     typer.Option(

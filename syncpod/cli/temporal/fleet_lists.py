@@ -9,6 +9,7 @@ from typing import Any, Final
 from temporalio.client import Client
 
 from syncpod.cli.failure import Failure
+from syncpod.cli.input.kind_words import OBJECTS
 from syncpod.cli.listing import Form, Found
 from syncpod.cli.temporal import fleet, fleet_objects, fleet_pods, fleet_waiting_pods, fleet_workloads
 from syncpod.cli.view import fleet_table
@@ -29,7 +30,7 @@ async def find(client: Client, kind: str, names: Sequence[str], form: Form) -> F
     """
     if kind == "Node":
         found = await _nodes(client, names, form)
-    elif kind in fleet_objects.KINDS.values():
+    elif kind in OBJECTS.values():
         found = await _objects(client, kind, names, form)
     elif kind in fleet_workloads.KINDS.values():
         found = await _workloads(client, kind, names, form)

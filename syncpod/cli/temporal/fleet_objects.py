@@ -27,11 +27,6 @@ from syncpod.pod import ConfigMap, Secret
 from syncpod.pod.wire import to_wire
 
 _RPC: Final = timedelta(seconds=10)
-KINDS: Final = {
-    **dict.fromkeys(("configmap", "configmaps", "cm"), "ConfigMap"),
-    **dict.fromkeys(("secret", "secrets"), "Secret"),
-}
-"""Kinds by kubectl's words for them."""
 
 
 async def apply(client: Client, sealing: ObjectSealing, given: ConfigMap | Secret) -> str:

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from temporalio.client import Client
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.kind_words import POD_WORDS
 from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.cli.temporal.fleet_workloads import KINDS
 from syncpod.cli.view.untaken_pod import silence_of
@@ -19,8 +20,6 @@ from syncpod.fleet.members import Member, health
 from syncpod.fleet.workload_pods import workload_id
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import PendingPod, WorkloadSummary
-
-_PODS: Final = ("pod", "pods", "po")
 
 
 @dataclass(frozen=True)
@@ -141,9 +140,9 @@ async def wanted_pods(client: Client, nodes: Collection[str]) -> dict[tuple[str,
 def kind_and_name(words: Sequence[str]) -> tuple[str, str]:
     """Return ``Pod``, ``Deployment`` or ``DaemonSet``, and the name. Raises BadInput, also for a kind alone."""
     parts = [part for word in words for part in word.split("/", 1)]
-    if len(parts) == 1 and (parts[0] in _PODS or parts[0] in KINDS):
+    if len(parts) == 1 and (parts[0] in POD_WORDS or parts[0] in KINDS):
         raise BadInput(f"NAME: required: which one, such as `{parts[0]}/web` (a pod of this name: `pod/{parts[0]}`)")
-    kind = "Pod" if len(parts) < 2 or parts[0] in _PODS else KINDS.get(parts[0], "")
+    kind = "Pod" if len(parts) < 2 or parts[0] in POD_WORDS else KINDS.get(parts[0], "")
     names = parts[1:] if len(parts) > 1 else parts
     if not kind or len(names) != 1 or not names[0]:
         raise BadInput(f"{' '.join(words) or 'NAME'}: name one pod, `web`, or a workload, `deployment/web`")

@@ -1,0 +1,22 @@
+"""kubectl's words for the kinds that a node and a fleet have: the full name, the plural and the short one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+Kind = Literal["Pod", "ConfigMap", "Secret"]
+"""Kinds of the resources that commands are for."""
+
+POD_WORDS: Final = ("pod", "pods", "po")
+NODE_WORDS: Final = ("node", "nodes", "no")
+CONFIG_MAP_WORDS: Final = ("configmap", "configmaps", "cm")
+SECRET_WORDS: Final = ("secret", "secrets")
+
+PODS: Final[Mapping[str, Kind]] = dict.fromkeys(POD_WORDS, "Pod")
+NODES: Final[Mapping[str, str]] = dict.fromkeys(NODE_WORDS, "Node")
+OBJECTS: Final[Mapping[str, Kind]] = {
+    **dict.fromkeys(CONFIG_MAP_WORDS, "ConfigMap"),
+    **dict.fromkeys(SECRET_WORDS, "Secret"),
+}
+"""Words for ConfigMaps and Secrets."""
