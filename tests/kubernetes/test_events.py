@@ -115,6 +115,27 @@ async def test_an_event_that_is_told_when_it_happens_is_told_once(
         assert len(written(api)) == 2, "a pod of the node alone is no cluster's matter"
 
 
+@pytest.mark.parametrize("step_first", [True, False])
+async def test_a_kill_is_told_once_however_late_its_step_begins(
+    api: ApiServer, client: ApiClient, tmp_path: Path, step_first: bool
+) -> None:
+    killing = StepEvent(reason="Killing", message="Stopping container app", container="app")
+    ref = PodRef(name="web", uid="uid-of-web")
+    async with running(client, tmp_path) as (_, pods):
+        pods.published(State("web", []))
+        for times in (1, 2):
+            decided = record(times, "Killing", container="app", message=killing.message, count=times)
+            if step_first:
+                pods.happens(ref, killing)
+            pods.published(State("web", [decided]))
+            await until(lambda: [each["count"] for each in written(api)] == [times])  # noqa: B023
+            if not step_first:
+                pods.happens(ref, killing)
+        pods.published(State("web", [record(9, "Started")]))
+        await until(lambda: "Started" in {each["reason"] for each in written(api)})
+    assert [(each["reason"], each["count"]) for each in written(api)] == [("Killing", 2), ("Started", 1)]
+
+
 # --- which are written ------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -38,6 +39,8 @@ GATHER_SECONDS: Final = 0.1
 OWN_REASONS: Final = frozenset(("Exited", "Adopted"))
 """The reasons that no kubelet has, and that come often: they stay on the node, since the cluster limits how many events
 one pod writes, and what people look for there would be left out."""
+DECIDED: Final = "Killing"
+"""The reason of events that a pod's workflow records with its decision, and that the step tells again as it begins."""
 _SOURCES: Final = (KUBERNETES_SOURCE, FILE_SOURCE)
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _AGAIN: Final = timedelta(minutes=1)
@@ -88,6 +91,8 @@ class PodEvents:
         """By UID: the newest state of each pod."""
         self._told: dict[str, dict[_Key, _Told]] = {}
         """By UID: the events that were told when they happened, before the pod's workflow had them."""
+        self._decided: dict[str, Counter[_Key]] = {}
+        """By UID: how often decisions were told of whose steps have not begun yet."""
         self._paths: dict[str, Mapping[str, str]] = {}
         self._gone: set[str] = set()
         self._noted: dict[str, datetime] = {}
@@ -114,13 +119,18 @@ class PodEvents:
     def happens(self, ref: PodRef, event: StepEvent) -> None:
         """Take an event that happens now; the pod's workflow has it once its step has ended, and it is told once.
 
-        One of a pod that has published nothing here yet is told then.
+        One of a pod that has published nothing here yet is told then. One that the workflow has recorded with its
+        decision may have been told already: the busier the machine, the later a step begins.
         """
         state = self._states.get(ref.uid)
         if state is None:
             return
         at = datetime.now(UTC)
         key = event.type, event.reason, event.container, event.message
+        decided = self._decided.get(ref.uid, Counter())
+        if decided[key]:
+            decided[key] -= 1
+            return
         told = self._told.setdefault(ref.uid, {}).setdefault(key, _Told(at))
         told.times += 1
         told.waiting += 1
@@ -167,6 +177,8 @@ class PodEvents:
             self._seen[uid] = max(self._seen.get(uid, _LONG_AGO), last)
             if record["reason"] not in OWN_REASONS and not self._is_told(uid, record):
                 found.append(self._event(state, record, last))
+                if record["reason"] == DECIDED:
+                    self._decided.setdefault(uid, Counter())[_key(record)] += 1
         if found:
             kept = {_key(record) for record in state.events()}
             first = self._first[uid]
@@ -224,6 +236,7 @@ class PodEvents:
                 self._paths.pop(uid, None)
                 self._first.pop(uid, None)
                 self._told.pop(uid, None)
+                self._decided.pop(uid, None)
                 self._states.pop(uid, None)
             self._gone.clear()
             if self._seen != self._noted:
