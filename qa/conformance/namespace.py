@@ -86,6 +86,8 @@ def second_namespace() -> Iterator[None]:
         inside, outside = _CABLE
         _inside("link", "add", outside, "type", "veth", "peer", "name", inside, "netns", SECOND.namespace)
         _inside("link", "set", outside, "master", _BRIDGE, "up")
+        # What the second machine sends to a port of a Service here may have to go back to a pod on the second machine.
+        _inside("link", "set", outside, "type", "bridge_slave", "hairpin", "on")
         for device in ("lo", inside):
             _inside("link", "set", device, "up", host=SECOND)
         _inside("address", "add", f"{SECOND.address}/24", "dev", inside, host=SECOND)

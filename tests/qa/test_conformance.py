@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from qa.conformance import page, suite
 from qa.conformance.__main__ import tell
 from qa.conformance.control_plane import ControlPlane
-from qa.conformance.namespace import FIRST, SECOND, join_pod_networks, network_namespace, second_namespace
+from qa.conformance.namespace import FIRST, SECOND, Host, join_pod_networks, network_namespace, second_namespace
 from qa.conformance.nodes import runtime, syncpod
 from tests.runtimes.require import Missing, do_without
 
@@ -68,23 +71,44 @@ def test_a_node_of_ours_passes_the_fastest_test_of_each_group(tmp_path: Path) ->
     assert {each.name for each in results} == {each.name for each in wanted}
 
 
+_ASK: Final = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).status)"
+
+
+@contextmanager
+def _serving(host: Host, address: str) -> Iterator[None]:
+    """A web server on this machine, at a pod's address there."""
+    subprocess.run([*host.within, "ip", "address", "replace", address, "dev", "lo"], check=True)
+    command = [*host.within, sys.executable, "-u", "-m", "http.server", "--bind", address, "8000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as serving:
+        assert serving.stdout is not None
+        assert address in serving.stdout.readline()
+        try:
+            yield
+        finally:
+            serving.kill()
+
+
+def _status(host: Host, server: str) -> str:
+    command = [*host.within, sys.executable, "-c", _ASK, f"http://{server}/"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def test_two_machines_reach_each_other_and_each_others_pods_and_leave_nothing() -> None:
     pods = ip_network("10.64.1.0/24"), ip_network("10.64.2.0/24")
-    asked = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).status)"
+    nat = [*FIRST.within, "iptables", "-t", "nat", "-A"]
     try:
         with network_namespace(), second_namespace():
             join_pod_networks(*pods)
             for server, client, network in ((FIRST, SECOND, pods[0]), (SECOND, FIRST, pods[1])):
                 address = str(network[1])  # as the bridge of a node's pods has it
-                subprocess.run([*server.within, "ip", "address", "add", address, "dev", "lo"], check=True)
-                command = [*server.within, sys.executable, "-u", "-m", "http.server", "--bind", address, "8000"]
-                with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as serving:
-                    assert serving.stdout is not None
-                    assert address in serving.stdout.readline()
-                    ask = [*client.within, sys.executable, "-c", asked, f"http://{address}:8000/"]
-                    answer = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
-                    serving.kill()
-                assert answer.strip() == "200"
+                with _serving(server, address):
+                    assert _status(client, f"{address}:8000") == "200"
+            # A port of the first machine, whose server is on the second one, as kube-proxy makes it.
+            pod, port = f"{pods[1][1]}:8000", ["-p", "tcp", "--dport", "8001"]
+            subprocess.run([*nat, "PREROUTING", *port, "-j", "DNAT", "--to-destination", pod], check=True)
+            subprocess.run([*nat, "POSTROUTING", "-j", "MASQUERADE"], check=True)
+            with _serving(SECOND, str(pods[1][1])):
+                assert _status(SECOND, f"{FIRST.address}:8001") == "200"
             assert {FIRST.namespace, SECOND.namespace} <= _namespaces()
     except Missing as missing:
         do_without("kubernetes", str(missing))
