@@ -117,7 +117,7 @@ def check_supported(pod: Pod) -> tuple[Problem, ...]:
                 if rule not in _OF_CLUSTER or not is_of_cluster(pod.metadata)
                 for path in _matches(spec, rule)
             ),
-            *_refused_resources(spec),
+            *_refused_resources(spec, clusters=is_of_cluster(pod.metadata)),
         )
     )
 
@@ -169,8 +169,12 @@ def _values(value: Any, steps: list[str], path: str) -> Iterator[tuple[str, Any]
             yield from _values(item, steps[1:], f"{here}[{index}]")
 
 
-def _refused_resources(spec: dict[str, Any]) -> Iterator[Problem]:
-    """Refuse requests for devices, which no device plugin provides here."""
+def _refused_resources(spec: dict[str, Any], *, clusters: bool) -> Iterator[Problem]:
+    """Refuse requests for devices, which no device plugin provides here.
+
+    A cluster counts what an administrator has written into the Node's capacity, and binds pods by that: such amounts
+    mean nothing to the node, and are accepted (predicate.go, v1.36, removeMissingExtendedResources).
+    """
     owners = [
         (f"spec.{group}[{index}].resources.{kind}", amounts)
         for group in ("containers", "initContainers", "ephemeralContainers")
@@ -180,5 +184,6 @@ def _refused_resources(spec: dict[str, Any]) -> Iterator[Problem]:
     ]
     for path, amounts in (*owners, ("spec.overhead", spec.get("overhead", {}))):
         for name in amounts:
-            if name not in _SUPPORTED_RESOURCES and not name.startswith(HUGE_PAGES):
+            counted = clusters and "/" in name and "kubernetes.io/" not in name
+            if name not in _SUPPORTED_RESOURCES and not name.startswith(HUGE_PAGES) and not counted:
                 yield Problem(f"{path}[{name}]", f"not supported yet: the resource {name}")

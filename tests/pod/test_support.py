@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from syncpod.pod import PodInvalid, Volume, admit, check_supported, check_without_effect, parse_pod, with_defaults
+from syncpod.pod.origin import KUBERNETES_SOURCE, SOURCE_ANNOTATION
 from tests.pod.examples import changed
 
 C = "spec.containers.0"
@@ -38,6 +39,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("changes", "problem"), REFUSED, ids=[problem for _, problem in REFUSED])
 def test_unsupported_fields_are_refused_by_name(changes: dict[str, Any], problem: str) -> None:
     assert [str(found) for found in check_supported(with_defaults(parse_pod(changed(changes))))] == [problem]
+
+
+def test_what_a_cluster_counts_by_its_own_names_means_nothing_to_the_node() -> None:
+    counted = {"scheduling.k8s.io/foo": "1", "kubernetes.io/foo": "1"}
+    document = changed({f"{C}.resources": {"requests": counted, "limits": counted}})
+    document["metadata"]["annotations"] = {SOURCE_ANNOTATION: KUBERNETES_SOURCE}
+    assert [str(found) for found in check_supported(with_defaults(parse_pod(document)))] == [
+        f"{CP}.resources.{kind}[kubernetes.io/foo]: not supported yet: the resource kubernetes.io/foo"
+        for kind in ("limits", "requests")
+    ]
 
 
 HAD_HERE = ("configMap", "downwardAPI", "emptyDir", "hostPath", "image", "projected", "secret")

@@ -96,6 +96,29 @@ async def test_a_running_container_is_resized_in_place(client: Client, node: Scr
     )
 
 
+async def test_a_status_has_a_resizes_generation_only_once_the_node_has_answered(
+    client: Client, node: ScriptedNode
+) -> None:
+    """The new generation without a condition means that the resources are the new ones."""
+    handle = await running(client, node, sized())
+    steps = ("allocate_resources", "resize_pod")
+    gates = {step: asyncio.Event() for step in steps}
+    node.gate |= gates
+    await handle.execute_update("resize", resize_to(LARGE))
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await node.exits(uid, "web", 1)
+    await node.tell(handle, await node.list(uid), "ContainerDied web")
+    pod = await until(handle, lambda pod: "running" not in container(pod, "web")["state"])
+    assert (pod["metadata"]["generation"], pod["status"]["observedGeneration"]) == (2, 1)
+    assert {each["observedGeneration"] for each in pod["status"]["conditions"]} == {1}
+    gates[steps[0]].set()
+    pod = await until(handle, is_under_way)
+    assert pod["status"]["observedGeneration"] == 2
+    gates[steps[1]].set()
+    pod = await until(handle, is_given(LARGE))
+    assert pod["status"]["observedGeneration"] == 2
+
+
 async def test_a_resize_by_a_cluster_has_the_clusters_generation(client: Client, node: ScriptedNode) -> None:
     document = sized()
     document["metadata"] |= {"generation": 4, "annotations": {"kubernetes.io/config.source": "kubernetes"}}

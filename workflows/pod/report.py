@@ -15,6 +15,7 @@ from syncpod.lifecycle.restart_pacing import LIMIT_REACHED
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import NOT_PULLED, STUCK_FAULTS, Fault, StepInput
+from syncpod.pod import Pod
 from workflows.pod import decide, desired, facts, resizing
 from workflows.pod.decision import Decision, Hold
 from workflows.pod.state import PodState
@@ -76,12 +77,24 @@ def _without_sandbox(state: PodState, holds: Sequence[Hold]) -> dict[str, Waitin
     return {container.name: why for container in (*spec.init_containers, *spec.containers)}
 
 
+def _as_answered(state: PodState) -> Pod:
+    """Return the pod with what is allocated, and with its former generation until the node has answered a resize.
+
+    The status has the old resources until then, and no condition of the resize. With the new generation it would look
+    as if the resize were done. Mirrors kubelet.go, v1.36, HandlePodUpdates: the kubelet allocates before it tells.
+    """
+    pod, told = state.allocated_pod, state.status.observed_generation
+    if told is None or not resizing.is_unanswered(state):
+        return pod
+    return pod.model_copy(update={"metadata": pod.metadata.model_copy(update={"generation": told})})
+
+
 def _computed(
     state: PodState, waiting: Mapping[str, WaitingReason], now: datetime, hooked: Collection[str] = ()
 ) -> StatusDecision:
     return pod_status(
         StatusInputs(
-            pod=state.allocated_pod,
+            pod=_as_answered(state),
             observed=facts.without(facts.effective_view(state), hooked),
             now=now,
             previous=state.status,

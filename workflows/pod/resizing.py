@@ -67,6 +67,11 @@ def is_to_be_asked(state: PodState) -> bool:
     return pending is None or not pending.final or pending.generation != _generation(state.pod)
 
 
+def is_unanswered(state: PodState) -> bool:
+    """Say whether other resources are desired, and no condition of the pod tells what has become of that."""
+    return state.allocated is not None and state.resize_pending is None and not state.ending and not state.terminated
+
+
 def ask_again(state: PodState) -> None:
     """Ask for a pending resize again, regardless of the last answer: the node may have changed."""
     if state.resize_pending is not None:
