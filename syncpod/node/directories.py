@@ -70,7 +70,7 @@ class PodPlan:
 
 @dataclass(frozen=True)
 class ContainerPlan:
-    """The needs of a container before it is created; ``pod`` and ``pod_ips`` are for its /etc/hosts, if it gets one."""
+    """The needs of a container before it is created; the last three are for its /etc/hosts, if it gets one."""
 
     directories: tuple[Directory, ...]
     etc_hosts: Path | None
@@ -78,6 +78,7 @@ class ContainerPlan:
     """The instance's termination message file, if it has one."""
     pod: Pod
     pod_ips: tuple[str, ...]
+    cluster_domain: str
 
 
 def own_directories(uid: str, node: NodeContext) -> tuple[Directory, ...]:
@@ -140,6 +141,7 @@ def plan_container(
         message_file=message_file(node, pod.metadata.uid, container, restart_count),
         pod=pod,
         pod_ips=pod_ips,
+        cluster_domain=node.cluster_dns.domain,
     )
 
 
@@ -154,7 +156,7 @@ def prepare_container(plan: ContainerPlan, *, hosts_of_node: Path = Path("/etc/h
     if plan.etc_hosts is None:
         return
     of_node = hosts_of_node.read_text(errors="surrogateescape") if plan.pod.spec.host_network else ""
-    text = hosts_file(plan.pod, plan.pod_ips, of_node).encode(errors="surrogateescape")
+    text = hosts_file(plan.pod, plan.pod_ips, of_node, plan.cluster_domain).encode(errors="surrogateescape")
     # Written in place, because running containers have this very file mounted.
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(plan.etc_hosts, flags, _HOSTS_FILE), "wb") as file:

@@ -8,28 +8,30 @@ _KERNEL_LIMIT = 64
 """The kernel's limit of a host name in characters, without the terminating NUL."""
 
 
-def hostname_and_domain(pod: Pod) -> tuple[str, str]:
+def hostname_and_domain(pod: Pod, cluster_domain: str = "") -> tuple[str, str]:
     """Return the pod's short host name, and its domain (``""`` without a subdomain).
 
     Names are cut to 63 characters, then a trailing ``-`` or ``.`` is removed (kubelet_pods.go, v1.36,
-    GeneratePodHostNameAndDomain). Difference: without a cluster domain the domain is ``<subdomain>.<namespace>.svc``,
-    where the kubelet would leave a trailing dot.
+    GeneratePodHostNameAndDomain). The domain ends with the cluster's. Difference: without one it is
+    ``<subdomain>.<namespace>.svc``, where the kubelet would leave a trailing dot.
     """
     spec = pod.spec
     if spec.hostname_override is not None:
         return _cut(spec.hostname_override, "spec.hostnameOverride"), ""
     hostname = _cut(spec.hostname, "spec.hostname") if spec.hostname else _cut(pod.metadata.name, "metadata.name")
-    domain = f"{spec.subdomain}.{pod.metadata.namespace}.svc" if spec.subdomain else ""
-    return hostname, domain
+    if not spec.subdomain:
+        return hostname, ""
+    domain = f"{spec.subdomain}.{pod.metadata.namespace}.svc"
+    return hostname, f"{domain}.{cluster_domain}" if cluster_domain else domain
 
 
-def kernel_hostname(pod: Pod) -> str:
+def kernel_hostname(pod: Pod, cluster_domain: str = "") -> str:
     """Return the host name to set in the kernel: the short one, or with setHostnameAsFQDN the full one.
 
     Raises :class:`SandboxConfigError` if the full name has more than 64 characters (util_unix.go, v1.36,
     GetNodenameForKernel).
     """
-    hostname, domain = hostname_and_domain(pod)
+    hostname, domain = hostname_and_domain(pod, cluster_domain)
     if not (domain and pod.spec.set_hostname_as_fqdn):
         return hostname
     whole = f"{hostname}.{domain}"

@@ -15,15 +15,16 @@ _LOCAL = (
 )
 
 
-def hosts_file(pod: Pod, pod_ips: tuple[str, ...], hosts_of_node: str) -> str:
+def hosts_file(pod: Pod, pod_ips: tuple[str, ...], hosts_of_node: str, cluster_domain: str = "") -> str:
     """Return the file's text: the node's own for a pod on its network, else local names and the pod's, then aliases.
 
-    ``hosts_of_node`` is the text of the node's /etc/hosts; only a pod with hostNetwork gets it.
+    ``hosts_of_node`` is the text of the node's /etc/hosts; only a pod with hostNetwork gets it. The name of a pod with
+    a subdomain ends with ``cluster_domain``.
     """
     if pod.spec.host_network:
         text = _HEADER_HOST_NETWORK + hosts_of_node
     else:
-        hostname, domain = hostname_and_domain(pod)
+        hostname, domain = hostname_and_domain(pod, cluster_domain)
         own_names = f"{hostname}.{domain}\t{hostname}" if domain else hostname
         text = _HEADER + _LOCAL + "".join(f"{ip}\t{own_names}\n" for ip in pod_ips)
     if pod.spec.host_aliases:

@@ -24,7 +24,7 @@ def sandbox_config(pod: Pod, *, attempt: int, node: NodeContext, incarnation: st
     dns, _ = pod_dns(pod, node.host.resolver, node.cluster_dns)
     return PodSandboxConfig(
         metadata=PodSandboxMetadata(name=meta.name, namespace=meta.namespace, uid=meta.uid, attempt=attempt),
-        hostname="" if pod.spec.host_network else kernel_hostname(pod),
+        hostname="" if pod.spec.host_network else kernel_hostname(pod, node.cluster_dns.domain),
         log_directory=str(log_directory_of(pod, node)),
         dns_config=dns,
         port_mappings=_port_mappings(pod),

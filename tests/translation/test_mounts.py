@@ -220,6 +220,14 @@ def test_the_hosts_file_has_the_fqdn_and_the_host_aliases() -> None:
     )
 
 
+def test_in_a_cluster_the_fqdn_ends_with_the_clusters_domain() -> None:
+    pod = make_pod({"subdomain": "sites", "hostname": "front"})
+    whole = "front.sites.default.svc.cluster.local"
+    assert hosts_file(pod, ("10.4.0.7",), "", "cluster.local") == f"{LOCAL}10.4.0.7\t{whole}\tfront\n"
+    alone = make_pod({"hostname": "front"})
+    assert hosts_file(alone, ("10.4.0.7",), "", "cluster.local") == LOCAL + "10.4.0.7\tfront\n"
+
+
 def test_the_hosts_file_of_a_host_network_pod_is_the_nodes() -> None:
     text = hosts_file(make_pod({"hostNetwork": True}), ("192.0.2.10",), "127.0.0.1 localhost\n")
     assert text == "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n"

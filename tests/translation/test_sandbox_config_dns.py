@@ -1,12 +1,13 @@
 """DNS: the host's resolv.conf, the pod's settings, and the limits of resolvers."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from syncpod.translation.context import ClusterDns, Resolver
 from syncpod.translation.dns import parse_resolv_conf, pod_dns
-from tests.translation.translation import HOST, make_pod
+from tests.translation.translation import HOST, NODE, make_pod, sandbox
 
 RESOLV_CONF = """\
 # nameserver 192.0.2.1
@@ -134,6 +135,12 @@ def test_the_dns_config_of_a_pod_where_there_is_a_cluster_dns(spec: dict[str, An
 def test_without_the_clusters_domain_the_hosts_are_searched_alone() -> None:
     config, _ = pod_dns(make_pod({}), HOST.resolver, ClusterDns(("10.96.0.10",)))
     assert tuple(config.searches) == HOST.resolver.searches
+
+
+def test_the_full_host_name_of_a_pod_ends_with_the_clusters_domain() -> None:
+    pod = make_pod({"hostname": "front", "subdomain": "sites", "setHostnameAsFQDN": True})
+    node = dataclasses.replace(NODE, cluster_dns=CLUSTER)
+    assert sandbox(pod, node=node).hostname == "front.sites.default.svc.cluster.local"
 
 
 def test_a_pod_of_a_kubernetes_cluster_says_that_there_is_no_cluster_dns_in_the_kubelets_words() -> None:
