@@ -19,7 +19,7 @@ from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
 EMBEDDED = "embedded"
-RUNTIMES = (EMBEDDED, *VERSIONS)
+RUNTIMES = (EMBEDDED, VERSIONS[0], VERSIONS[-1])
 
 Found = TypeVar("Found")
 Measure = Callable[[FaultyNode, Path], Awaitable[Found]]

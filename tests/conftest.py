@@ -55,6 +55,13 @@ def containerd24() -> Iterator[Containerd]:
 
 
 @pytest.fixture(scope="session")
+def containerd23() -> Iterator[Containerd]:
+    """Containerd 2.3, the release with long support, private to this run."""
+    with _launched("2.3", part="containerd23") as runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="session")
 def crio() -> Iterator[Crio]:
     """CRI-O, private to this run."""
     try:
@@ -76,7 +83,7 @@ def embedded() -> Iterator[Embedded]:
         yield runtime
 
 
-@pytest.fixture(scope="session", params=["containerd16", "containerd24"])
+@pytest.fixture(scope="session", params=["containerd16", "containerd24", "containerd23"])
 def containerd(request: pytest.FixtureRequest) -> Containerd:
     """Each containerd of this machine in turn."""
     containerd: Containerd = request.getfixturevalue(request.param)

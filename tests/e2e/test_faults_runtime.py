@@ -129,7 +129,7 @@ async def test_an_exit_during_a_runtime_outage_is_noticed_once(
     if worker_dies:
         await node.serve()
     seen = await pod.running(exits=1)
-    code = 255 if node.runtime.name == "containerd24" and not tells_exits() else 7
+    code = 255 if node.runtime.name in ("containerd24", "containerd23") and not tells_exits() else 7
     assert container(seen, "exits")["lastState"]["terminated"]["exitCode"] == code
     assert len(await pod.history("exit")) == 1
     await pod.assert_whole(exits=1)

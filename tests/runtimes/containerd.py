@@ -25,7 +25,10 @@ from tests.runtimes.interruption import tell_until_interrupted
 from tests.runtimes.processes import Process
 from tests.runtimes.require import Missing, cache_directory
 
-VERSIONS = ("1.6", "2.4")
+VERSIONS = ("1.6", "2.3", "2.4")
+"""The series of containerd that the suite knows: the distribution's, the one with long support, and the newest."""
+_BUILT = {"2.4": "containerd-2.4.2", "2.3": "containerd-2.3.2"}
+"""By series: the cached build. An environment variable such as `SYNCPOD_CONTAINERD24` names another one."""
 _SOCKET_BYTES = 107 - len(".ttrpc")
 
 _CONFIG_1 = """
@@ -95,9 +98,9 @@ class Release:
 
 
 def installed(version: str) -> Release:
-    """The containerd of this machine with that major version; raises `Missing` with what is not there.
+    """The containerd of this machine of that series; raises `Missing` with what is not there.
 
-    1.6 is the distribution's, on PATH. 2.4 is looked for in `$SYNCPOD_CONTAINERD24`, else among the cached builds.
+    1.6 is the distribution's, on PATH, of any version of 1. The others are looked for among the cached builds.
     """
     if os.geteuid() != 0:
         raise Missing("a containerd of one's own needs root")
@@ -106,9 +109,10 @@ def installed(version: str) -> Release:
             raise Missing(f"{program} is not installed")
     if not (network.CNI_PLUGINS / "bridge").exists():
         raise Missing(f"there are no CNI plugins in {network.CNI_PLUGINS}")
-    if version.startswith("2."):
-        programs = Path(os.environ.get("SYNCPOD_CONTAINERD24") or cache_directory() / "containerd-2.4.2")
-        where = f"{programs} (SYNCPOD_CONTAINERD24)"
+    if version in _BUILT:
+        variable = f"SYNCPOD_CONTAINERD{version.replace('.', '')}"
+        programs = Path(os.environ.get(variable) or cache_directory() / _BUILT[version])
+        where = f"{programs} ({variable})"
     else:
         programs = Path(shutil.which("containerd") or "/usr/bin/containerd").parent
         where = str(programs)
@@ -117,7 +121,8 @@ def installed(version: str) -> Release:
         raise Missing(f"{', '.join(absent)} not found in {where}")
     text = subprocess.run([programs / "containerd", "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"\bv?(\d+\.\d+\.\d+)", text)
-    if found is None or found[1].split(".")[0] != version.split(".")[0]:
+    series = version if version in _BUILT else version.partition(".")[0]
+    if found is None or not found[1].startswith(f"{series}."):
         raise Missing(f"the containerd in {where} is not a {version}: {text.strip()}")
     return Release(found[1], programs)
 
@@ -157,7 +162,7 @@ class Containerd:
     def launch(
         cls, version: str, directory: Path | None = None, *, gates: bool = True, within: Sequence[str] = ()
     ) -> Self:
-        """Start containerd `version` ("1.6", "2.4") with its images, in `directory` or a new one of its own.
+        """Start containerd `version` ("1.6", "2.3", "2.4") with its images, in `directory` or a new one of its own.
 
         Raises `Missing` where the machine lacks a part, `claim.Claimed` where the directory is in use, ValueError where
         its path is too long for a socket.

@@ -19,11 +19,15 @@ import pytest
 from tests.runtimes import containerd
 from tests.runtimes.require import Missing
 
-RUNTIMES = ("embedded", "containerd16", "containerd24", "crio")
+RUNTIMES = ("embedded", "containerd16", "containerd24", "crio", "containerd23")
 """What the suite calls the runtimes."""
 
 PREFERRED = ("containerd24", "containerd16", "embedded", "crio")
 """The runtimes by how much a test on them says: the newest of those that people run in production comes first."""
+
+ONLY_IF_ASKED = frozenset({"containerd23"})
+"""Runtimes on which a test runs only if `SYNCPOD_RUNTIMES` asks for them, or if it could run on no other: they differ
+little from another one."""
 
 ALL = "all"
 """What `SYNCPOD_RUNTIMES` says for every test on every runtime."""
@@ -74,6 +78,8 @@ def runs(
     """
     if asked:
         return asked == ALL or runtime in {name.strip() for name in asked.split(",")}
+    if runtime in ONLY_IF_ASKED:
+        return ONLY_IF_ASKED.issuperset(among)
     if everywhere and one_containerd and runtime in _CONTAINERDS:
         return runtime == next(name for name in (*here, *PREFERRED) if name in among and name in _CONTAINERDS)
     if everywhere:
@@ -121,7 +127,7 @@ def _function(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-_CONTAINERDS = {"containerd16": "1.6", "containerd24": "2.4"}
+_CONTAINERDS = {"containerd16": "1.6", "containerd24": "2.4", "containerd23": "2.3"}
 
 
 def _is_installed(version: str) -> bool:

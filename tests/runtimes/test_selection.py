@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.runtimes.selection import PREFERRED, RUNTIMES, runs
+from tests.runtimes.selection import ONLY_IF_ASKED, PREFERRED, RUNTIMES, runs
 
-ALL = frozenset(RUNTIMES)
+ALL = frozenset(RUNTIMES) - ONLY_IF_ASKED
 ON_CONTAINERD = frozenset({"containerd16", "containerd24"})
 
 
@@ -52,6 +52,15 @@ def test_a_test_independent_of_the_containerd_version_runs_on_one_containerd_and
     only_old = frozenset({"embedded", "containerd16"})
     assert chosen(everywhere=True, one_containerd=True, among=only_old) == only_old
     assert chosen(everywhere=True, one_containerd=True, asked="all") == ALL
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_the_containerd_with_long_support_is_used_only_if_it_is_asked_for_or_the_only_one(everywhere: bool) -> None:
+    every = frozenset(RUNTIMES)
+    assert "containerd23" not in chosen(everywhere=everywhere, among=every)
+    assert chosen(everywhere=everywhere, among=every, asked="containerd23") == {"containerd23"}
+    assert chosen(everywhere=everywhere, among=every, asked="all") == every
+    assert chosen(everywhere=everywhere, among=frozenset({"containerd23"})) == {"containerd23"}
 
 
 @pytest.mark.parametrize("everywhere", [False, True])
