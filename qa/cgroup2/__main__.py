@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.write(f"logs in {out}; load {os.getloadavg()[0]:.1f}\n")
     sys.stdout.flush()
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    environment |= {"SYNCPOD_PATIENCE": "20"}
     environment |= {name: value for name, value in os.environ.items() if name.startswith("SYNCPOD_")}
     begun = time.monotonic()
     try:

@@ -47,6 +47,7 @@ from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import POD_UID_LABEL
 from tests.activities.recording_agent import RecordingAgent
+from tests.patience import PATIENCE
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.sweep import sweep
@@ -303,7 +304,7 @@ class PodOnBench:
         return [found for root in roots for found in root.glob(f"{parent}/**/pod{self.uid}") if found.is_dir()]
 
 
-async def until(holds: Callable[[], Awaitable[bool]], *, patience: float = 60.0) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], *, patience: float = PATIENCE) -> None:
     """Wait until something holds; raises TimeoutError after `patience` seconds."""
     async with asyncio.timeout(patience):
         while True:

@@ -34,6 +34,7 @@ from syncpod.temporal.queries import AskAgain
 from syncpod.translation.names import CONTAINER_HASH_ANNOTATION, NODE_LABEL, POD_NAME_LABEL
 from tests.agent.waiting import pauses, until_asked
 from tests.fork_server import start_worker
+from tests.patience import TIMES
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
@@ -41,7 +42,7 @@ from tests.runtimes.temporal_client import connect
 from tests.traps import until_trapped
 from tests.worker.node_process import NodeProcess
 
-PATIENCE = 120.0
+PATIENCE = 120.0 * TIMES
 """The longest wait in seconds. It is generous, since tests assert what happens, never how soon."""
 
 RUNS = "trap 'exit 0' TERM; while :; do sleep 600 & wait $!; done"

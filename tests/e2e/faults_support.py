@@ -33,6 +33,7 @@ from tests.agent.waiting import pauses, until_asked
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_proxy import CriProxy, Stopped
 from tests.fork_server import start_worker
+from tests.patience import TIMES
 from tests.runtimes.bare import BareCri
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.leftovers import CGROUPS
@@ -45,7 +46,7 @@ from tests.worker.node_process import NodeProcess
 
 log = logging.getLogger("faults")
 
-PATIENCE = 120.0
+PATIENCE = 120.0 * TIMES
 """The longest wait in seconds. It is generous, since tests assert what happens, not when."""
 _RPC = timedelta(seconds=5)
 

@@ -14,6 +14,7 @@ import pytest
 
 from protos.cri.v1.api_pb2 import HugepageLimit, LinuxContainerResources
 from syncpod.runtime.cgroups.limits import CgroupRefused, Cgroups, container_cgroup
+from tests.patience import PATIENCE
 from tests.runtime.cgroup_removal import remove_in_time
 
 MIB = 1 << 20
@@ -116,7 +117,7 @@ def needs(*controllers: str) -> pytest.MarkDecorator:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -197,13 +198,48 @@ def test_a_memory_limit_may_exceed_the_former_limit_on_memory_and_swap(container
 
 
 @needs("memory")
-@pytest.mark.skipif(any(each.version == 2 for each in FOUND.hierarchies if "memory" in each.controllers), reason="v1")
 def test_a_limit_below_current_usage_is_refused_without_an_oom_kill(containers: Containers) -> None:
     path = containers.make(memory_limit_in_bytes=64 * MIB)
     process = containers.start(path, "hoard = b'x' * (16 << 20)\nprint('.', flush=True)\ninput()")
     with pytest.raises(CgroupRefused, match=r"memory limit 1048576: the container uses \d+ bytes now"):
         containers.cgroups.update(path, LinuxContainerResources(memory_limit_in_bytes=MIB), BEFORE)
     assert process.poll() is None
+
+
+in_version_2 = pytest.mark.skipif(
+    not any(each.version == 2 and "memory" in each.controllers for each in FOUND.hierarchies),
+    reason="the memory controller is not of version 2 here",
+)
+
+
+@in_version_2
+@pytest.mark.parametrize("as_a_group", [True, False])
+def test_without_memory_a_container_ends_as_a_whole_if_its_cgroup_says_so(
+    containers: Containers, *, as_a_group: bool
+) -> None:
+    unified = {"memory.oom.group": "1"} if as_a_group else {}
+    path = containers.make(memory_limit_in_bytes=48 * MIB, unified=unified)
+    other = containers.start(path, "print('.', flush=True)\ninput()")
+    process = containers.run(path, "hoard = b'x' * (256 << 20)")
+    assert process.wait() == -signal.SIGKILL
+    eventually(lambda: containers.cgroups.oom_killed(path))
+    if as_a_group:
+        assert other.wait() == -signal.SIGKILL
+    else:
+        assert other.poll() is None
+
+
+@in_version_2
+def test_a_container_beyond_memory_high_is_slowed_down_and_not_killed(containers: Containers) -> None:
+    path = containers.make(memory_limit_in_bytes=128 * MIB, unified={"memory.high": str(16 * MIB)})
+    process = containers.run(path, "hoard = b'x' * (64 << 20)\ninput()")
+
+    def counted(event: str) -> int:
+        return int(dict(line.split() for line in containers.file(path, "memory.events").splitlines())[event])
+
+    eventually(lambda: counted("high") > 0)
+    assert process.poll() is None
+    assert (counted("oom_kill"), containers.cgroups.oom_killed(path)) == (0, False)
 
 
 @needs("hugetlb")

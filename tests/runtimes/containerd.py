@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from tests.patience import PATIENCE
 from tests.runtimes import claim, daemons, leftovers, network
 from tests.runtimes import images as image_store
 from tests.runtimes.gates import Gates, install
@@ -204,7 +205,7 @@ class Containerd:
         """The shims of these sandboxes, each of which has all of its pod's containers."""
         return tuple(shim for shim in self.shims if any(id in shim.argv for id in ids))
 
-    def start(self, *, patience: float = 60.0) -> None:
+    def start(self, *, patience: float = PATIENCE) -> None:
         """Start the daemon and wait until its CRI service says that runtime and network are ready."""
         program = str(self._release.programs / "containerd")
         command = (*self._within, program, "--config", str(self.directory / "config.toml"))
@@ -256,7 +257,7 @@ class Containerd:
             bridge = network.CNI_PLUGINS / "bridge"
             install(self.directory / "gates", programs=programs, bridge=bridge, runc=runc, busybox=busybox)
 
-    def _import_images(self, *, patience: float = 60.0) -> None:
+    def _import_images(self, *, patience: float = PATIENCE) -> None:
         archive = self.directory / "images.tar"
         made = image_store.images()
         image_store.write_archive(archive, made)

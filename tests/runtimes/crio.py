@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from tests.patience import PATIENCE
 from tests.runtimes import claim, crio_leftovers, daemons, leftovers, network
 from tests.runtimes import images as image_store
 from tests.runtimes.gates import Gates, install
@@ -211,7 +212,7 @@ class Crio:
         """The conmons of these containers; a sandbox that shares no PID namespace has none."""
         return tuple(conmon for conmon in self.shims if any(id in conmon.argv for id in ids))
 
-    def start(self, *, patience: float = 60.0) -> None:
+    def start(self, *, patience: float = PATIENCE) -> None:
         """Start the daemon and wait until it says that runtime and network are ready."""
         command: list[str | Path] = [
             *(self._release.programs / "crio", "--config", self.directory / "crio.conf", "--config-dir", ""),

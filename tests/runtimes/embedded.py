@@ -13,6 +13,7 @@ from typing import Self
 
 import grpc
 
+from tests.patience import PATIENCE
 from tests.runtimes import claim, embedded_leftovers, images, leftovers
 from tests.runtimes.embedded_gates import SpawnerGates
 from tests.runtimes.processes import Process
@@ -106,7 +107,7 @@ class Embedded:
         """The supervisors of these containers and sandboxes."""
         return tuple(found for id in ids for found in embedded_leftovers.supervisors(self.directory, f"*/{id}"))
 
-    def start(self, *, patience: float = 60.0) -> None:
+    def start(self, *, patience: float = PATIENCE) -> None:
         """Start the server and wait until it says that it is ready."""
         command = [*self._within, sys.executable, "-m", "syncpod.runtime", "--state-dir", str(self.state_dir)]
         with self.log.open("ab") as log:

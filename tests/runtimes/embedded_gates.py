@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.patience import PATIENCE
 from tests.runtimes.processes import processes
 
 POINT = "runc-create"
@@ -33,7 +34,7 @@ class SpawnerGate:
         """How many starts wait here: written down since it was shut, with nobody who has taken them up."""
         return len(self._begun() - self._earlier)
 
-    async def reached(self, calls: int = 1, *, patience: float = 60.0) -> None:
+    async def reached(self, calls: int = 1, *, patience: float = PATIENCE) -> None:
         """Wait until `calls` calls have come to this point; raises TimeoutError after `patience` seconds."""
         deadline = time.monotonic() + patience
         while self.arrivals < calls:

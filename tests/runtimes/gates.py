@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 STARTED = "runc-started"
 """Where a call of `runc start` can be held that has done its work: the process runs, and the runtime does not know."""
 
@@ -66,7 +68,7 @@ class Gate:
         """How many calls have come to this point since it was shut."""
         return len(list(self._directory.glob(f"{self.point}.*.reached")))
 
-    async def reached(self, calls: int = 1, *, patience: float = 60.0) -> None:
+    async def reached(self, calls: int = 1, *, patience: float = PATIENCE) -> None:
         """Wait until `calls` calls have come to this point; raises TimeoutError after `patience` seconds."""
         deadline = time.monotonic() + patience
         while self.arrivals < calls:

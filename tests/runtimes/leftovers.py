@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from tests.patience import PATIENCE
 from tests.runtimes.processes import Process, kill, processes, with_descendants
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -123,7 +124,7 @@ def has_cgroup(path: str) -> bool:
     return any(Path(f"{top}{path}").exists() for top in (CGROUPS, *CGROUPS.iterdir()))
 
 
-def remove_cgroup(path: str, *, patience: float = 60.0) -> None:
+def remove_cgroup(path: str, *, patience: float = PATIENCE) -> None:
     """End what is in a cgroup and below, and remove it, in every hierarchy of cgroup v1 and in v2's one.
 
     Raises OSError if something is still in it after `patience` seconds.

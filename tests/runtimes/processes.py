@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 
 @dataclass(frozen=True)
 class Process:
@@ -50,7 +52,7 @@ def with_descendants(roots: Iterable[int], everything: Iterable[Process]) -> tup
     return tuple(dict.fromkeys(reversed(ordered)))
 
 
-def kill(pids: Iterable[int], *, patience: float = 60.0) -> None:
+def kill(pids: Iterable[int], *, patience: float = PATIENCE) -> None:
     """SIGKILL these processes and wait until none of them runs; raises TimeoutError after `patience` seconds."""
     waiting = set(pids)
     for pid in waiting:

@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import Protocol
 
+from tests.patience import PATIENCE
 from tests.runtimes.processes import Process
 
 
@@ -16,7 +17,7 @@ class HeldPoint(Protocol):
     def arrivals(self) -> int:
         """How many calls have come to this point since it was shut."""
 
-    async def reached(self, calls: int = 1, *, patience: float = 60.0) -> None:
+    async def reached(self, calls: int = 1, *, patience: float = PATIENCE) -> None:
         """Wait until so many have come; raises TimeoutError after `patience` seconds."""
 
     def open(self) -> None:
@@ -87,7 +88,7 @@ class Runtime(Protocol):
     def shims_of(self, *ids: str) -> tuple[Process, ...]:
         """Those of them that stand before these sandboxes and containers."""
 
-    def start(self, *, patience: float = 60.0) -> None:
+    def start(self, *, patience: float = PATIENCE) -> None:
         """Start the server and wait until it is ready."""
 
     def kill(self) -> None:

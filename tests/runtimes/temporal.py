@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from syncpod.cli.machine import dev_server
+from tests.patience import PATIENCE
 from tests.runtimes import claim
 from tests.runtimes.processes import kill, processes
 from tests.runtimes.require import Missing
@@ -67,7 +68,7 @@ class DevServer:
             raise RuntimeError("the Temporal server is not running")
         return self._process.pid
 
-    def start(self, *, patience: float = 60.0) -> None:
+    def start(self, *, patience: float = PATIENCE) -> None:
         """Start the server on its database and wait until it serves its namespace."""
         command = dev_server.command(
             database=self.db,

@@ -1,0 +1,11 @@
+"""How long tests wait for what must come: long enough for a busy machine, and longer on one that is emulated."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+TIMES: Final = float(os.environ.get("SYNCPOD_PATIENCE", "1"))
+"""`SYNCPOD_PATIENCE=10` waits ten times as long."""
+PATIENCE: Final = 60.0 * TIMES
+"""Seconds."""
