@@ -195,7 +195,7 @@ async def _of_another(attempt: StepAttempt, interruption: Interruption, message:
     In both cases the result has no status, because the listing of that UID is the other pod's.
     """
     detail = StepResult(message=message)
-    if interruption is Interruption.GOES_ON:
+    if interruption.ends_something:
         return await _without_status(attempt, detail)
     rejection = Rejection(reason=UID_IN_USE, message=message)
     fault = PodFault(Fault.POD_REJECTED, message, rejection=rejection)
@@ -245,7 +245,7 @@ async def _unforeseen(
     message = of_process.part(f"{type(defect).__name__}: {defect}", 0, _LONGEST_MESSAGE)
     if attempt.asked:
         return ApplicationError(message, type=Fault.INTERNAL_ERROR.value)
-    fault = Fault.FAILED_KILL_POD if interruption is Interruption.GOES_ON else Fault.INTERNAL_ERROR
+    fault = Fault.FAILED_KILL_POD if interruption.ends_something else Fault.INTERNAL_ERROR
     detail = await _as_far_as_known(attempt, StepResult(message=message), complete)
     return ApplicationError(message, detail, type=fault.value, non_retryable=True)
 

@@ -106,7 +106,7 @@ class Agent:
         self._reader = reader
         self._loop, self.facts = asyncio.get_running_loop(), facts
         self.signals = PodSignals(client, facts)
-        self.backoff_queue = BackoffQueue(self.signals.backoff_expired)
+        self.backoff_queue = BackoffQueue(self.signals.backoff_over)
         self.pleg = Pleg(
             reader,
             self._send_listing,

@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 log = logging.getLogger(__name__)
 
 Ring = Callable[[str, str, int], Awaitable[bool]]
-"""Signals workflow id, container, restart; returns whether there was a workflow. Raises RPCError if the server does not
+"""Signals workflow id, subject, restart; returns whether there was a workflow. Raises RPCError if the server does not
 answer."""
 
 GIVE_UP_SECONDS = 30.0
@@ -40,20 +40,23 @@ class _Alarm:
 
 
 class BackoffQueue:
-    """The alarms of one node, at most one per container. Times are the loop's: monotonic, in seconds."""
+    """The alarms of one node, at most one per subject of a pod. Times are the loop's: monotonic, in seconds.
+
+    A subject is a container, or a step of the whole pod (`create_sandbox`).
+    """
 
     def __init__(self, ring: Ring) -> None:
         """Send signals with `ring`."""
         self._ring = ring
         self._alarms: dict[tuple[str, str], _Alarm] = {}
 
-    def arm(self, workflow_id: str, container: str, restart: int, delay_seconds: float) -> None:
-        """Signal this restart of the container in `delay_seconds`, instead of what was armed for the container before.
+    def arm(self, workflow_id: str, subject: str, restart: int, delay_seconds: float) -> None:
+        """Signal this restart of the subject in `delay_seconds`, instead of what was armed for the subject before.
 
         Arming the same restart again sets the new time. Arming an older restart than the one that is set does nothing:
         a replayed decision can arrive late.
         """
-        key = workflow_id, container
+        key = workflow_id, subject
         earlier = self._alarms.get(key)
         if earlier is not None:
             if restart < earlier.restart:
@@ -63,9 +66,9 @@ class BackoffQueue:
         loop = asyncio.get_running_loop()
         alarm.timer = loop.call_later(max(0.0, delay_seconds), self._expired, key, alarm)
 
-    def disarm(self, workflow_id: str, container: str, restart: int) -> None:
-        """Cancel the alarm for this restart of the container, or an older one: its back-off ended early."""
-        key = workflow_id, container
+    def disarm(self, workflow_id: str, subject: str, restart: int) -> None:
+        """Cancel the alarm for this restart of the subject, or an older one: its back-off ended early."""
+        key = workflow_id, subject
         alarm = self._alarms.get(key)
         if alarm is not None and alarm.restart <= restart:
             alarm.stop()

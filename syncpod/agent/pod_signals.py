@@ -31,9 +31,12 @@ class PodSignals:
         signal = Pleg(events=events, status=status, node=self._facts())
         return await self._send(pod_workflow_id(ref.namespace, ref.name), PLEG, signal)
 
-    async def backoff_expired(self, workflow_id: str, container: str, restart: int) -> bool:
-        """Tell a pod that a container's back-off is over."""
-        return await self._send(workflow_id, BACKOFF_QUEUE, BackoffExpired(container=container, restart=restart))
+    async def backoff_over(self, workflow_id: str, subject: str, restart: int) -> bool:
+        """Signal a pod that the back-off of a container, or of a step of the whole pod, is over.
+
+        The signal is `backoff_queue`; `backoff_expired` is an operator's, and ends a back-off early.
+        """
+        return await self._send(workflow_id, BACKOFF_QUEUE, BackoffExpired(container=subject, restart=restart))
 
     async def end_backoff(self, workflow_id: str, subject: str, appeared: str) -> bool:
         """Signal a pod that a thing is available now for which a container, or a step of the whole pod, waits."""

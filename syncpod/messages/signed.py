@@ -36,9 +36,6 @@ FLEET: Final = "only who can read the keys in the fleet's directory commands it,
 IN_TIME: Final = timedelta(minutes=5)
 """How far apart the signature of a start and the run may be in a fleet, by the clocks of a machine and the server."""
 
-BEGINS: Final = "syncpod_fleet_begins"
-"""Extern function of a fleet's workflows, ``(workflow_id, run_id, number)``: why a run must not begin with a start."""
-
 REMEMBERED: Final = 256
 """How many numbers of commands a workflow keeps. A command is refused if so many later ones were carried out before."""
 _NO_PAYLOAD: Final = "it has no payload that could be signed ({} is one)"

@@ -63,15 +63,25 @@ class Interruption(Enum):
     GIVES_UP = "gives up"
     """The pod's end cancels it, and it lets go before its next change: its outcome is CANCELLED, and its status has
     what it did until then, such as a container whose postStart hook runs. A defect in it is an InternalError."""
+    GIVES_WAY = "gives way"
+    """It ends a part of the pod. The pod's end cancels it and ends that part too, with a grace of its own, which may be
+    shorter."""
     GOES_ON = "goes on"
-    """It ends or removes something, and the pod's end does not cancel it: at most a shorter grace does. The stops that
-    it sent go on, so its outcome is STOPPING. A defect in it is a FailedKillPod: the pod shows why it has not ended,
-    and a second deletion retries the step at once."""
+    """It ends or removes something, and the pod's end does not cancel it: at most a shorter grace does."""
+
+    @property
+    def ends_something(self) -> bool:
+        """Whether the step stops or removes something.
+
+        The stops that it sent go on if it is interrupted. A defect in it is a FailedKillPod: the pod shows why it has
+        not ended, and a second deletion retries the step at once.
+        """
+        return self is not Interruption.GIVES_UP
 
     @property
     def outcome(self) -> Outcome:
         """The outcome of a step that was interrupted."""
-        return Outcome.CANCELLED if self is Interruption.GIVES_UP else Outcome.STOPPING
+        return Outcome.STOPPING if self.ends_something else Outcome.CANCELLED
 
 
 @dataclass(frozen=True)
@@ -89,7 +99,7 @@ class StepSpec:
     """The queue in which it waits if many pods start or end on its node; None if it never waits for other pods."""
 
 
-_GIVES_UP, _GOES_ON = Interruption.GIVES_UP, Interruption.GOES_ON
+_GIVES_UP, _GIVES_WAY, _GOES_ON = Interruption
 
 STEPS: Final[dict[StepName, StepSpec]] = {
     StepName.CREATE_SANDBOX: StepSpec(
@@ -106,7 +116,7 @@ STEPS: Final[dict[StepName, StepSpec]] = {
         StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP, module="start_container", stage=Stage.BEGINNING
     ),
     StepName.START_CONTAINER: StepSpec(StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP, stage=Stage.BEGINNING),
-    StepName.KILL_CONTAINER: StepSpec(KillContainer, OPEN_END, Urgency.URGENT, _GOES_ON),
+    StepName.KILL_CONTAINER: StepSpec(KillContainer, OPEN_END, Urgency.URGENT, _GIVES_WAY),
     StepName.KILL_POD: StepSpec(KillPod, OPEN_END, Urgency.URGENT, _GOES_ON, stage=Stage.ENDING),
     StepName.REMOVE_CONTAINER: StepSpec(RemoveContainers, OPEN_END, Urgency.URGENT, _GOES_ON),
 }

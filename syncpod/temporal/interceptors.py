@@ -18,15 +18,9 @@ from temporalio.worker import (
 from syncpod.messages.identity import PodRef
 from syncpod.messages.node import NODE_WORKFLOW
 from syncpod.messages.steps import KillPod, StepInput
-from syncpod.temporal.workflow_watch import PUBLISH, WatchedRunner
+from syncpod.messages.worker_functions import ARM_BACKOFF, PODS_PAGE, PUBLISH
+from syncpod.temporal.workflow_watch import WatchedRunner
 
-ARM_BACKOFF = "syncpod_arm_backoff"
-"""Extern function ``(workflow_id, container, restart, delay_seconds)``. A workflow, while not replaying, calls it so
-that the node's agent signals the end of a back-off; a delay of None cancels that."""
-
-
-PODS_PAGE: Final = "syncpod_pods_page"
-"""Extern function ``()``: what a node's page says of its pods. Only a query may call it: it differs at each replay."""
 _METADATA: Final = "__temporal_workflow_metadata"
 """The query that the Temporal UI asks for a workflow's current details."""
 

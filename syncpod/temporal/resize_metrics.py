@@ -13,11 +13,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from temporalio.worker import Interceptor, WorkflowInboundInterceptor, WorkflowInterceptorClassInput
 
 from syncpod.counters import counter_from_zero, each_of
-
-RESIZES = "syncpod_resizes"
-"""Extern function ``(workflow_id, pending, in_progress, requested)``. A workflow that is not replaying calls it with
-the state of its pod's resize. `pending` is the reason why the resize has not begun, or "". `requested` lists the
-changes that were requested since the last call: resource, requirement and operation of each."""
+from syncpod.messages.worker_functions import RESIZES
 
 _meter = metrics.get_meter("syncpod")
 _requested = counter_from_zero(

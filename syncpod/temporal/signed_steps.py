@@ -19,7 +19,8 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from syncpod.messages.signed import BEGINS, INPUT, START, Marked, Refused, continuing, microseconds
+from syncpod.messages.signed import INPUT, START, Marked, Refused, continuing, microseconds
+from syncpod.messages.worker_functions import BEGINS
 from syncpod.temporal.signing import CONTINUED
 
 UNSIGNED = "Unsigned"

@@ -22,9 +22,7 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
-STEP_CANCELLED: Final = "syncpod_step_cancelled"
-"""Extern function ``(workflow_id)``. A workflow, while not replaying, calls it when it asks for a step's cancellation.
-"""
+from syncpod.messages.worker_functions import STEP_CANCELLED
 
 BEAT_SECONDS: Final = 1.0
 _FIRST_BEAT_SECONDS: Final = 0.05

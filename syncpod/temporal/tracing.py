@@ -34,16 +34,8 @@ from temporalio.worker import (
 from syncpod.live_spans import live_context
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.steps import KillContainer, PullImage, StartContainer, StepInput
+from syncpod.messages.worker_functions import DECIDED, DECIDING, RESTED
 from syncpod.temporal.sync_spans import SyncSpans, below
-
-DECIDING = "syncpod_deciding"
-"""Extern function ``()``. A workflow that is not replaying calls it when it is about to decide."""
-
-DECIDED = "syncpod_decided"
-"""Extern function ``(attributes)``. The workflow calls it with its decision."""
-
-RESTED = "syncpod_rested"
-"""Extern function ``(attributes)``. The workflow calls it when no step may begin any more."""
 
 _tracer = trace.get_tracer("syncpod")
 

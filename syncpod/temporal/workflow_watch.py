@@ -40,9 +40,6 @@ from syncpod.temporal.published.removals import EndsLives
 from syncpod.temporal.queries import AHEAD
 from syncpod.temporal.signing import REFUSAL, numbered
 
-PUBLISH: Final = "syncpod_publish"
-"""Extern function ``(run_id, published)``. A workflow, while not replaying, calls it with what others may
-read of it: a :class:`Published`."""
 TOO_OLD: Final = "TooOld"
 """The failure of a run that this worker refuses on purpose, because another version of the program can continue it."""
 CANNOT_NOTE: Final = "the node cannot note which run a start has begun"

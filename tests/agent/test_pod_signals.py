@@ -78,7 +78,7 @@ async def test_a_burst_of_changes_is_sent_in_few_signals_ending_in_the_last_stat
 async def test_the_signal_of_an_ended_back_off_names_container_and_restart(
     client: Client, workflow: WorkflowHandle[Any, Any]
 ) -> None:
-    queue = BackoffQueue(PodSignals(client, lambda: FACTS).backoff_expired)
+    queue = BackoffQueue(PodSignals(client, lambda: FACTS).backoff_over)
     queue.arm(workflow.id, "web", 3, 0.0)
 
     async def there() -> bool:
@@ -91,4 +91,4 @@ async def test_the_signal_of_an_ended_back_off_names_container_and_restart(
 
 async def test_signalling_a_missing_workflow_returns_a_result_and_no_error(client: Client) -> None:
     signals = PodSignals(client, lambda: FACTS)
-    assert not await signals.backoff_expired(f"pod/{uuid.uuid4()}/none", "web", 1)
+    assert not await signals.backoff_over(f"pod/{uuid.uuid4()}/none", "web", 1)

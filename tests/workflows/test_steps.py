@@ -86,9 +86,11 @@ def test_an_unknown_planned_step_raises_an_error(name: StepName, monkeypatch: py
     assert started == ([name] if name.value.startswith("start_") else [])
 
 
-def test_a_deletion_interrupts_all_steps_except_those_that_end_something() -> None:
+def test_a_deletion_interrupts_all_steps_except_those_that_end_the_pod_or_remove_something() -> None:
     assert {name.value for name, spec in STEPS.items() if spec.interruption is Interruption.GOES_ON} == {
-        "kill_container",
         "kill_pod",
         "remove_container",
+    }
+    assert {name.value for name, spec in STEPS.items() if spec.interruption is Interruption.GIVES_WAY} == {
+        "kill_container"
     }

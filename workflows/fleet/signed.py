@@ -9,7 +9,8 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.messages.encryption import UNKNOWN_KEY
-    from syncpod.messages.signed import BEGINS, FleetCommands, first_and_more
+    from syncpod.messages.signed import FleetCommands, first_and_more
+    from syncpod.messages.worker_functions import BEGINS
 
 
 class NotItsHistory(Exception):

@@ -38,6 +38,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from syncpod.messages.node_commands import APPLY, NODE, NODE_COMMANDS, SYNC_PODS_NOW
     from syncpod.messages.signed import Commands, Refused, first_and_more, plain, unsigned
+    from syncpod.messages.worker_functions import PUBLISH
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.handlers import UNKNOWN, query_handler, takes, unknown_signal
     from workflows.node import absorb, decide, report
@@ -48,6 +49,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.node.steps import NODE_RETRY, NODE_STEPS
     from workflows.rejections import sentence
     from workflows.restarted import CannotBeginAnew, restarted, signals_left
+    from workflows.worker_functions import worker_function
 
 PART = 256
 """Signals absorbed per workflow task. That takes a fraction of a second, even with the largest number of pods."""
@@ -195,12 +197,10 @@ class NodeWorkflow:
 
     def hand_out(self) -> None:
         """Give the node's agent the state from which it can begin the workflow anew; costs no history."""
-        hand = workflow.extern_functions().get("syncpod_publish")
-        # Replay: the agent has been given it before; nothing here may change the state or give a command.
-        if hand is not None and not workflow.unsafe.is_replaying():
+        if (publish := worker_function(PUBLISH)) is not None:
             info = workflow.info()
             now = PublishedNode(self.state.as_it_is(), workflow.now(), info.get_current_history_length())
-            hand(info.run_id, now)
+            publish(info.run_id, now)
 
     # --- signals and updates (`syncpod.messages.node_commands`) -------------------------------------------------------
 

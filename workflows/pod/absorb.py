@@ -56,8 +56,6 @@ class Said:
     container: str = ""
     fact: str = ""
     """A `Fact`; "" for a person's signal = `Fact.ASKED`."""
-    signal: str = ""
-    """The name of the signal that the line is about; "" = that of the signal that came."""
 
 
 class _Late(Exception):
@@ -92,9 +90,8 @@ def _note(state: PodState, name: str, said: Sequence[Said], now: datetime) -> No
     `syncpod.cli.temporal.operator_signals` waits for the line of what it has sent.
     """
     for line in said:
-        signal = POD_COMMANDS.signals[line.signal or name]
-        fact = line.fact or (Fact.ASKED if signal.sender is Sender.PERSON else "")
-        state.note(now, "signal", signal.name, line.reason, container=line.container, fact=fact)
+        fact = line.fact or (Fact.ASKED if POD_COMMANDS.signals[name].sender is Sender.PERSON else "")
+        state.note(now, "signal", name, line.reason, container=line.container, fact=fact)
 
 
 def tidy(state: PodState, now: datetime) -> None:
@@ -172,7 +169,7 @@ def _release(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...],
     state.released = {**state.released, subject: _number_held(state, subject)}
     if signal.appeared:
         why = f"{signal.appeared} has come or changed: the back-off of {subject} ends"
-        return Said(why, container, signal=BACKOFF_QUEUE.name)
+        return Said(why, container)
     restarting = (*state.pod.spec.init_containers, *state.pod.spec.containers)
     is_part = subject == backoff.RESTART_ALL or subject in [each.name for each in restarting]
     fact = Fact.BACK_OFF_OF_ALL_ENDED if is_part and restart_of_all.release(state) else Fact.BACK_OFF_ENDED

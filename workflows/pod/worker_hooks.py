@@ -1,7 +1,6 @@
 """What a pod's run hands to its worker outside the history: its published state, back-offs, metrics and spans.
 
-The worker registers these functions as Temporal's extern functions (``syncpod/temporal``). A call to a function that is
-missing, as in a replayer, does nothing.
+A call to a function that the worker does not have (`syncpod.messages.worker_functions`) does nothing.
 
 Replay: a replay hands nothing over. So nothing here may give a command or change the pod's state.
 """
@@ -10,16 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from syncpod.messages.worker_functions import (
+        ARM_BACKOFF,
+        DECIDED,
+        DECIDING,
+        PUBLISH,
+        RESIZES,
+        RESTED,
+        STEP_CANCELLED,
+    )
     from syncpod.pod import Pod
     from workflows.pod import report, resizing
     from workflows.pod.decision import Decision, Hold
     from workflows.pod.published import PublishedPod
     from workflows.pod.state import PodState
+    from workflows.worker_functions import worker_function
 
 
 class WorkerHooks:
@@ -36,12 +44,12 @@ class WorkerHooks:
         The agent answers reads from it, and keeps what happened in the node's journal. If the history cannot be
         replayed, the agent starts a new run from it.
         """
-        if (publish := _extern("syncpod_publish")) is not None:
+        if (publish := worker_function(PUBLISH)) is not None:
             publish(workflow.info().run_id, published())
 
     def arm_backoffs(self, holds: Sequence[Hold]) -> None:
         """Have the node's queue signal the end of each hold when it ends. A new worker sets these timers again."""
-        arm = _extern("syncpod_arm_backoff")
+        arm = worker_function(ARM_BACKOFF)
         if arm is None:
             return
         timed = {hold.subject for hold in holds if hold.until is not None}
@@ -57,34 +65,27 @@ class WorkerHooks:
 
     def hasten_cancellation(self) -> None:
         """Have the worker ask the server at once for the cancellation of a step that it runs itself."""
-        if (cancelled := _extern("syncpod_step_cancelled")) is not None:
+        if (cancelled := worker_function(STEP_CANCELLED)) is not None:
             cancelled(workflow.info().workflow_id)
 
     def count_resizes(self, state: PodState) -> None:
         """Give telemetry the state of the pod's resize."""
         # Replay: this is updated during a replay too, so that nothing is counted twice.
         before, self._counted = self._counted, state.pod
-        if (count := _extern("syncpod_resizes")) is not None:
+        if (count := worker_function(RESIZES)) is not None:
             count(workflow.info().workflow_id, *resizing.counted(state, before))
 
     def deciding(self) -> None:
         """Tell telemetry that a decision begins."""
-        if (deciding := _extern("syncpod_deciding")) is not None:
+        if (deciding := worker_function(DECIDING)) is not None:
             deciding()
 
     def decided(self, decision: Decision) -> None:
         """Tell telemetry what was decided."""
-        if (decided := _extern("syncpod_decided")) is not None:
+        if (decided := worker_function(DECIDED)) is not None:
             decided(report.decision_attributes(decision))
 
     def rested(self, state: PodState) -> None:
         """Tell telemetry that nothing may run any more, until something comes in or a timer rings."""
-        if (rested := _extern("syncpod_rested")) is not None:
+        if (rested := worker_function(RESTED)) is not None:
             rested(report.sync_attributes(state))
-
-
-def _extern(name: str) -> Callable[..., Any] | None:
-    """Return the worker's function of this name; None during a replay, or where the worker has none."""
-    if workflow.unsafe.is_replaying():
-        return None
-    return workflow.extern_functions().get(name)

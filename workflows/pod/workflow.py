@@ -303,11 +303,11 @@ class PodWorkflow:
         spec = STEPS[step.name]
 
         def must_stop() -> bool:
-            if step.name == StepName.KILL_CONTAINER:  # the end of the pod has its own grace, which may be shorter
-                return not was_ending and self.must_end()
             if spec.interruption is Interruption.GOES_ON:
                 # Only a shorter grace interrupts a kill: it starts again with the rest of the grace.
                 return step.name == StepName.KILL_POD and self.is_grace_shortened(kill_by)
+            if spec.interruption is Interruption.GIVES_WAY:
+                return not was_ending and self.must_end()
             return self.must_end()
 
         begun, follower = self.begin(step, must_stop)

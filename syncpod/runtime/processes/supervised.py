@@ -25,7 +25,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -52,16 +51,11 @@ _HOLDING_TAKES = _PIDFDS + 1
 _SPAWNER = Path(__file__).with_name("spawner.py")
 _PROBE = Path(__file__).with_name("probe.py")
 
-OomKilled = Callable[[tuple[str, ...]], bool]
-"""Says whether the kernel killed a process of the cgroups with these cgroup.procs files for lack of memory."""
-
 
 class Supervised:
     """The containers' processes of one server. Use it from one event loop."""
 
-    def __init__(
-        self, *, level: Level, links: Path, oom_killed: OomKilled | None = None, open_files: int | None = None
-    ) -> None:
+    def __init__(self, *, level: Level, links: Path, open_files: int | None = None) -> None:
         """Start nothing yet.
 
         `level`, which `probe` found, applies to new processes; found ones keep theirs. `links` is the directory for
@@ -71,7 +65,6 @@ class Supervised:
         self._level = level
         self._spawner_arguments = () if open_files is None else (str(open_files),)
         self._links = Links(links)
-        self._oom_killed = oom_killed or (lambda _: False)
         self._spawner: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
         self._asking = asyncio.Lock()
@@ -399,10 +392,7 @@ class Supervised:
         started_at = started.started_at if started else 0
         if ended.unknown:
             return Exited(255, "Unknown", "", started_at, ended.finished_at)
-        if spec is not None and spec.cgroup_procs and self._oom_killed(spec.cgroup_procs):
-            reason = "OOMKilled"
-        else:
-            reason = "Completed" if ended.exit_code == 0 else "Error"
+        reason = "Completed" if ended.exit_code == 0 else "Error"
         return Exited(ended.exit_code, reason, "", started_at, ended.finished_at)
 
     async def _lost(self, directory: Path, started: Started, spec: ProcessSpec | None = None) -> Exited:
