@@ -84,9 +84,10 @@ class CollectorOutage:
         """The records since the last line that was due."""
 
     def export(self, export: Callable[[], _Result], success: _Result) -> _Result:
-        """Export a batch, and log what that shows of the collector; `success` is what the SDK returns of a batch taken.
+        """Export a batch, and log what that shows of the collector.
 
-        Raises what `export` raises: a defect, which the SDK logs.
+        `success` is the SDK's result for a batch that was taken. Raises what `export` raises: a defect, which the SDK
+        logs.
         """
         said = list[logging.LogRecord]()
         token = _said.set(said)

@@ -81,7 +81,7 @@ class PodSource(Protocol):
         """Return the pods that are known at once, without asking anybody: some may have ended, some may be missing."""
 
     def why_recorded(self, pods: Sequence[Told]) -> Sequence[str]:
-        """Return why some of the pods are as the server recorded them last, in sentences; none if none is."""
+        """Return a sentence for each reason why some of the pods are shown as the server recorded them last."""
 
     async def pending_steps(self, one: Told) -> Sequence[PendingStep]:
         """Return the steps of a pod that Temporal is trying, with how often and how they failed. Raises CannotSay."""

@@ -403,7 +403,7 @@ class CriRuntime(Protocol):
     async def list_sandbox_stats(
         self, *, labels: Mapping[str, str], timeout_seconds: float
     ) -> tuple[SandboxStats, ...]:
-        """Measure all ready sandboxes with these labels in one call, with their running containers."""
+        """Measure in one call all ready sandboxes that have these labels, and their running containers."""
         ...
 
     async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:

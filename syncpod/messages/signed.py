@@ -161,7 +161,7 @@ class Commands:
         return taken(accepted, purpose, args, self._whose, example) if self.signed else (accepted, "")
 
     def refusal_of(self, purpose: str, args: Sequence[Any], example: str = _ANY) -> str:
-        """Return why a command is refused by its signature; "" if it is not, though it may be a copy."""
+        """Return why the signature of a command is refused; "" if it is accepted. Copies are not looked for."""
         if not self.signed:
             return ""
         none = "" if args else _NO_PAYLOAD.format(example)

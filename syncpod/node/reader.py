@@ -401,7 +401,9 @@ class PodReader:
         return observed
 
     def _known_container(self, listed: ContainerSummary) -> ObservedContainer | None:
-        """Return the cached status if it is still valid: an exit is final, and otherwise only a new state brings news.
+        """Return the cached status if it is still valid.
+
+        An exit that is known with its time is final; otherwise only a new state brings news.
 
         A running container's reason may change (OOMKilled, for one of many processes); its exit will show that. If the
         runtime lists as running what it said had ended, it is asked again: it was mistaken before, or is now, and a
@@ -435,7 +437,10 @@ class PodReader:
         return observed
 
     async def _complete_exit(self, exit_: Exit, answer: ContainerAnswer, sandbox_id: str) -> Exit:
-        """Add to an exit what the runtime does not report: how the node saw it, and the termination message."""
+        """Complete an exit by what the runtime does not report: how the node saw it, and the termination message.
+
+        A guess of the runtime about it is dropped, and so is a reason that the death of its shim makes doubtful.
+        """
         exit_ = without_guess(exit_)
         if self.exits is not None:
             exit_ = await self.exits.complete(exit_)

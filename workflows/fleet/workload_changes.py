@@ -114,7 +114,7 @@ def undo(state: WorkloadState, workflow_id: str, asked: Undo, now: datetime) -> 
     spec = {**document["spec"], "template": state.templates[found.template]}
     apply(state, workflow_id, {**document, "metadata": meta, "spec": spec}, now)
     text = f"template {found.template} of revision {found.number} is wanted again"
-    state.event(now, "Normal", "DeploymentRollback", text)
+    state.event(now, "Normal", f"{document['kind']}Rollback", text)
     return Undone(revision=found.number, template=found.template)
 
 

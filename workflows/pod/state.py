@@ -208,7 +208,8 @@ class PodState(BaseModel):
 
     deletion: Deletion | None = None
     failure: PodFailure | None = None
-    """Why the pod as a whole has failed for good: rejected, evicted, past its deadline, or at its limit of restarts."""
+    """Why the pod as a whole has failed for good: rejected, evicted, past its deadline, at its limit of
+    restarts, or without its sandbox, which was lost."""
     rejection: PodFailure | None = None
     """Why the node has not admitted the pod, while it is to be asked again. The status shows the pod as Failed, but the
     pod is not over: its sandbox is held back like one that could not be made."""

@@ -119,8 +119,9 @@ class PodEvents:
     def happens(self, ref: PodRef, event: StepEvent) -> None:
         """Take an event that happens now; the pod's workflow has it once its step has ended, and it is told once.
 
-        One of a pod that has published nothing here yet is told then. One that the workflow has recorded with its
-        decision may have been told already: the busier the machine, the later a step begins.
+        If the pod has published nothing here yet, its event is told with its first published state. An event that the
+        workflow has recorded with its decision may have been told already: the busier the machine, the later a step
+        begins.
         """
         state = self._states.get(ref.uid)
         if state is None:

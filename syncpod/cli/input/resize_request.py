@@ -90,7 +90,10 @@ def hindrance(pod: Pod) -> str:
 
 
 def is_hopeless(pod: Pod) -> bool:
-    """Return whether the pod asks for more than its node can ever have."""
+    """Return whether the node can never do what the pod asks for.
+
+    It asks for more than the node has, or for a limit that the runtime cannot enforce.
+    """
     return any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in pod.status.conditions)
 
 

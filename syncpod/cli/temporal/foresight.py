@@ -60,7 +60,8 @@ class Foresight:
 async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str) -> None:
     """Raise BadInput if a pod is new and its node cannot enforce its limits, a line for each limit of each pod.
 
-    Its node is `node` unless it names one. A node that does not answer refuses nothing: it rejects the pod later.
+    Its node is `node` unless it names one. A node that does not answer refuses nothing: it rejects the pod later. It is
+    not asked about limits with which a pod is there already, unless that one has failed.
     """
     foresight = Foresight(client, PATIENCE_SECONDS)
     enforces: set[tuple[str, frozenset[str]]] = set()  # by node: hundreds of pods with the same limits are one question
@@ -70,14 +71,18 @@ async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str) -> N
         question = (there, frozenset(f"{path.count('.') == 2}{name}" for path, name in limits))
         if not limits or question in enforces:
             continue
+        known = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
+        if known is not None:
+            if known.current and known.pod.status.phase != "Failed" and limits_of(known.pod) == limits:
+                enforces.add(question)
+            continue
         try:
             reasons = [each for each in await foresight.reasons(pod, there) if names_a_limit(each)]
         except Unanswered:
             reasons = []
         if not reasons:
             enforces.add(question)
-        elif await read_pod(client, pod.metadata.namespace, pod.metadata.name) is None:
-            refused += [f"pod {pod.metadata.name}: {each}" for each in reasons]
+        refused += [f"pod {pod.metadata.name}: {each}" for each in reasons]
     if refused:
         raise BadInput("\n".join(refused))
 

@@ -76,14 +76,17 @@ async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Life]:
     wanted, now = sorted(set(nodes)), datetime.now(UTC)
     if not wanted:
         return {}
-    beats = await _beats(client)
     record = read_worker_record(settings().state_dir)
+    beats = None
     found = {}
     for node in wanted:
         at_home = record is not None and _is_of(record, client, node)
         here = at_home and serving(settings().state_dir) is not None
-        queue = node_task_queue(node)
-        signs = () if here else _signs(beats.get(queue, {}), await _polls(client, queue))
+        signs: Iterable[Sign] = ()
+        if not here:
+            beats = await _beats(client) if beats is None else beats
+            queue = node_task_queue(node)
+            signs = _signs(beats.get(queue, {}), await _polls(client, queue))
         dead = record.identity if record is not None and at_home and _has_ended(record) else ""
         found[node] = judge(signs, now, here=here, dead=dead)
     return found

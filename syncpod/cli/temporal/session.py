@@ -120,7 +120,7 @@ def _is_unreachable(error: NoServer) -> bool:
 def keys_of(here: NodeSettings) -> Keys | None:
     """Return the keys of a state directory, which encrypt if its node does; None if this user has none.
 
-    Raises BadInput for a key that is none.
+    Raises BadInput if a file holds no valid key.
     """
     from syncpod.signing.encrypting_keys import EncryptingKeys
     from syncpod.signing.keys import read_signing_keys

@@ -22,7 +22,7 @@ class Life(Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing of the pod is left on the node, and the workflow publishes nothing more."""
+        """Whether the pod's life is over: the node removes what is left, and the workflow publishes nothing more."""
 
     @property
     def is_followed(self) -> bool:
