@@ -8,7 +8,8 @@ from temporalio import activity, workflow
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from temporalio.workflow import ActivityCancellationType
 
-from syncpod.temporal.step_cancellation import STEP_CANCELLED, StepCancellation
+from syncpod.messages.worker_functions import STEP_CANCELLED
+from syncpod.temporal.step_cancellation import StepCancellation
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer
