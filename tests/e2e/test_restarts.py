@@ -127,7 +127,7 @@ async def test_restart_policies_decide_which_containers_restart(
         assert "lastState" not in status
         end = COMPLETED if code == 0 else FAILED
         assert conditions_of(seen) == {
-            "PodReadyToStartContainers": ("False",),
+            "PodReadyToStartContainers": ("False", "PodSandboxNotReady", "pod sandbox is not ready"),
             "Initialized": ("True", "PodCompleted") if code == 0 else ("True",),
             "Ready": end,
             "ContainersReady": end,
