@@ -64,7 +64,8 @@ def test_a_deletion_has_its_grace_and_what_follows_the_pod(state: PodState) -> N
 def test_who_ends_a_back_off_is_known_whatever_the_container_is_called(
     state: PodState, appeared: str, fact: str
 ) -> None:
-    absorb.absorb(state, "backoff_expired", ({"container": "operator", "appeared": appeared},), NOW)
+    signal = "backoff_queue" if appeared else "backoff_expired"
+    absorb.absorb(state, signal, ({"container": "operator", "appeared": appeared},), NOW)
     line = newest(state)
     assert (line.kind, line.container, line.fact, line.is_command) == ("signal", "operator", fact, not appeared)
 
