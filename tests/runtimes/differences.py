@@ -193,8 +193,8 @@ _CRIO = (
     ),
     Difference(
         "commands in a container that is being stopped",
-        "It refuses them. So a readiness probe by a command has no result any more once its pod ends, and the pod stays "
-        "as ready as it was.",
+        "It refuses them. So a readiness probe by a command has no result any more once its pod ends, and the pod "
+        "stays as ready as it was.",
         ("test_probes.py::test_a_command_goes_on_to_be_asked_for_readiness_while_its_pod_ends",),
     ),
     Difference(
