@@ -41,6 +41,7 @@ def write(results: Sequence[Result], path: Path = FILE) -> None:
     """Keep results, each in place of an earlier one of the same trial."""
     known = read(path) | {each.trial: each for each in results}
     lines = [
-        f"{each.trial}\t{'held' if each.has_held else 'fell'}\t{each.numbers}" for _, each in sorted(known.items())
+        f"{each.trial}\t{'held' if each.has_held else 'fell'}\t{' '.join(each.numbers.split())}"
+        for _, each in sorted(known.items())
     ]
     path.write_text("".join(f"{line}\n" for line in lines))

@@ -16,6 +16,8 @@ import pytest
 
 from protos.podresources.v1 import api_pb2, api_pb2_grpc
 from syncpod.agent.kubernetes.pod_resources import SOCKET, PodResources
+from syncpod.cli.machine.purge import purge
+from syncpod.cli.machine.state_directory import mark
 from tests.agent.waiting import until
 from tests.kubernetes.storage_driver import cancelled
 
@@ -92,3 +94,13 @@ async def test_a_directory_too_deep_for_a_socket_is_said(tmp_path: Path, caplog:
     await until(lambda: "the path of a socket has at most 107 bytes" in caplog.text)
     assert not running.done()
     await cancelled(running)
+
+
+def test_nothing_of_it_stays_after_a_purge(tmp_path: Path) -> None:
+    state, memory = tmp_path / "state", tmp_path / "memory"
+    state.mkdir(mode=0o700)
+    mark(state)
+    (state / SOCKET).parent.mkdir(mode=0o700)
+    (state / SOCKET).touch()
+    purge(state, memory, state / "log")
+    assert not state.exists()

@@ -27,6 +27,12 @@ def test_a_result_replaces_an_earlier_one_of_the_same_trial(tmp_path: Path) -> N
     assert record.read(path) == {"a": record.Result("a", True, "2 s"), "b": record.Result("b", True, "1 s")}
 
 
+def test_a_result_of_several_lines_is_kept_in_one(tmp_path: Path) -> None:
+    kept = tmp_path / "record.tsv"
+    record.write([record.Result("hollow", False, "it failed:\n\tno\tspace\n")], kept)
+    assert record.read(kept)["hollow"].numbers == "it failed: no space"
+
+
 def test_every_request_with_a_nodes_key_has_been_tried() -> None:
     uids = {"mine": "1", "theirs": "2"}
     asked = {each.what: each.is_allowed for each in rights.rights(uids, "3")}
