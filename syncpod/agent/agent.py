@@ -242,13 +242,13 @@ class Agent:
         """Note that a step of the pod is about to change something, and to return the pod's listing."""
         self.pleg.step_acts(uid)
 
-    def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
+    def arm_backoff(self, workflow_id: str, subject: str, restart: int, delay_seconds: float | None) -> None:
         """Signal the end of a back-off after the delay; None cancels that. Called from threads of workflow tasks."""
         queue = self.backoff_queue
         if delay_seconds is None:
-            self._loop.call_soon_threadsafe(queue.disarm, workflow_id, container, restart)
+            self._loop.call_soon_threadsafe(queue.disarm, workflow_id, subject, restart)
         else:
-            self._loop.call_soon_threadsafe(queue.arm, workflow_id, container, restart, delay_seconds)
+            self._loop.call_soon_threadsafe(queue.arm, workflow_id, subject, restart, delay_seconds)
 
     def room_freed(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
         """Tell the pods that wait to be resized or admitted, in this order, that the node has room again.

@@ -99,7 +99,7 @@ class StepSpec:
     """The queue in which it waits if many pods start or end on its node; None if it never waits for other pods."""
 
 
-_GIVES_UP, _GIVES_WAY, _GOES_ON = Interruption
+_GIVES_UP, _GIVES_WAY, _GOES_ON = Interruption.GIVES_UP, Interruption.GIVES_WAY, Interruption.GOES_ON
 
 STEPS: Final[dict[StepName, StepSpec]] = {
     StepName.CREATE_SANDBOX: StepSpec(

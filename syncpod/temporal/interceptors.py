@@ -28,7 +28,7 @@ _METADATA: Final = "__temporal_workflow_metadata"
 class NodeHooks(Protocol):
     """What the node's agent implements. Without hooks (command line, replayer) nothing is called."""
 
-    def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
+    def arm_backoff(self, workflow_id: str, subject: str, restart: int, delay_seconds: float | None) -> None:
         """Signal the end of a back-off after the delay; None cancels that. Called from threads of workflow tasks."""
 
     def step_began(self, ref: PodRef, *, kills: bool) -> None:
@@ -100,5 +100,5 @@ class _ReportsSteps(ActivityInboundInterceptor):
             self._hooks.step_ended(request.ref, fault)
 
 
-def _arm_nothing(workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
+def _arm_nothing(workflow_id: str, subject: str, restart: int, delay_seconds: float | None) -> None:
     """Do nothing: there is no node here, and the workflow's own timer ends the back-off."""

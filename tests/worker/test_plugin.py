@@ -105,8 +105,8 @@ class Heard:
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
 
-    def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
-        self.told.append(("arm", workflow_id, container, restart, delay_seconds))
+    def arm_backoff(self, workflow_id: str, subject: str, restart: int, delay_seconds: float | None) -> None:
+        self.told.append(("arm", workflow_id, subject, restart, delay_seconds))
 
     def step_began(self, ref: PodRef, *, kills: bool) -> None:
         self.told.append(("began", ref))

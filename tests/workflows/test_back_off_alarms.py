@@ -25,11 +25,11 @@ class Queue:
     def __init__(self) -> None:
         self.armed: set[str] = set()
 
-    def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
+    def arm_backoff(self, workflow_id: str, subject: str, restart: int, delay_seconds: float | None) -> None:
         if delay_seconds is None:
-            self.armed.discard(container)
+            self.armed.discard(subject)
         else:
-            self.armed.add(container)
+            self.armed.add(subject)
 
     def step_began(self, ref: PodRef, *, kills: bool) -> None:
         pass

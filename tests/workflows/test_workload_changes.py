@@ -229,6 +229,7 @@ def test_a_template_that_is_wanted_again_after_a_rollback_is_rolled_out_at_once(
     assert state.rollout.target == good and "CrashLoopBackOff" in (given_up := state.history[-1]).given_up
     assert (given_up.failed_on, given_up.given_up.partition(" ")[0]) == ("n1", given_up.failed_pod)
     workload_changes.undo(state, owner, Undo(), NOW)
+    assert f"{kind}Rollback" in {each.reason for each in state.events}
     run()
     workload_changes.apply(state, owner, document(kind, 1, "registry.local/web:3"), NOW)
     assert [(each.number, each.template, each.good_since) for each in state.history[:2]] == [

@@ -92,7 +92,7 @@ class PodEvents:
         self._told: dict[str, dict[_Key, _Told]] = {}
         """By UID: the events that were told when they happened, before the pod's workflow had them."""
         self._decided: dict[str, Counter[_Key]] = {}
-        """By UID: how often decisions were told of whose steps have not begun yet."""
+        """By UID: the events that were told with a decision whose step has not begun yet, and how often each."""
         self._paths: dict[str, Mapping[str, str]] = {}
         self._gone: set[str] = set()
         self._noted: dict[str, datetime] = {}

@@ -36,7 +36,7 @@ SortBy = Annotated[
 _OUTPUTS = ("wide", "json", "yaml", "name")
 _TYPES = ("Normal", "Warning")
 _MOST_ASKED = 5
-"""Of how many pods without a workflow the server is asked how it ended."""
+"""The server is asked about so many pods without a workflow how it ended."""
 _WATCH_SECONDS = 1.0
 
 
@@ -100,13 +100,8 @@ def _ends_of_workflows(orphans: Sequence[Mapping[str, Any]]) -> list[PodEvent]:
         metadata = pod["metadata"]
         ended = end_of(metadata.get("namespace", ""), metadata["name"])
         if ended is not None:
-            told = {
-                "type": "Warning",
-                "reason": "WorkflowEnded",
-                "message": f"Its workflow {ended.how}",
-                "container": "",
-            }
-            at = ended.at.isoformat()
+            at, message = ended.at.isoformat(), f"Its workflow {ended.how}"
+            told = {"type": "Warning", "reason": "WorkflowEnded", "message": message, "container": ""}
             found += events_of(pod, [{**told, "count": 1, "first": at, "last": at}])
     return found
 
