@@ -33,7 +33,7 @@ from syncpod.node.directories import PodPlan, plan_pod, prepare_pod
 from syncpod.node.host import with_current_resolver
 from syncpod.node.pod_threads import DiskWork
 from syncpod.node.pod_volumes import MountFailure, refresh_volumes
-from syncpod.node.reader import Made
+from syncpod.node.runtime_answers import Made
 from syncpod.node.secret_values import secret_values
 from syncpod.node.tombstones import tombstone_at
 from syncpod.objects import ObjectRef, references

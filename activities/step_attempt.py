@@ -16,7 +16,7 @@ from syncpod.messages.identity import PodRef
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import Fault, Rejection, StartContainer, StepEvent, StepInput
 from syncpod.node.pod_threads import DiskSilent, DiskWork
-from syncpod.node.reader import Made
+from syncpod.node.runtime_answers import Made
 from syncpod.pod import ResourceRequirements
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from syncpod.kernel.process_end import listening
 from syncpod.messages import ObservedPod
 from syncpod.messages.steps import StartContainer
 from syncpod.node.announcements import Heard
-from syncpod.node.reader import Made
+from syncpod.node.runtime_answers import Made
 
 LINGER_SECONDS = 0.2
 """How long the start of an init container waits for its exit. A runtime reports exits 40 to 70 ms late."""

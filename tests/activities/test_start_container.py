@@ -514,7 +514,7 @@ async def test_a_pod_kill_reports_a_started_container_that_is_no_longer_listed(b
 
 
 async def test_a_removed_container_is_reported_with_its_recorded_exit(bench: Bench, tmp_path: Path) -> None:
-    bench.node.reader.exits = exits = SeenExits(tmp_path / "exits")
+    bench.node.reader.answers.exits = exits = SeenExits(tmp_path / "exits")
     pod = bench.pod(container(command=DONE_AND_GONE))
     await pod.create_sandbox()
     first = await pod.start()

@@ -173,7 +173,7 @@ async def test_an_agent_ends_even_if_the_disk_for_observed_exits_hangs(
     answers = threading.Event()
     monkeypatch.setattr(seen_exits, "replace_file", lambda *_, **__: answers.wait(10))
     monkeypatch.setattr(module, "_FLUSH_SECONDS", 0.01)
-    scene.reader.exits = exits = seen_exits.SeenExits(tmp_path / "exits")
+    scene.reader.answers.exits = exits = seen_exits.SeenExits(tmp_path / "exits")
     exits.note("c1", 7, datetime.now(UTC))
     await scene.agent.close()
     answers.set()

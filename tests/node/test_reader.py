@@ -23,7 +23,8 @@ from syncpod.cri.port import ContainerAnswer
 from syncpod.kernel.pidfd_info import tells_exits
 from syncpod.lifecycle.listing_size import TERMINATION_MESSAGES_LIMIT
 from syncpod.lifecycle.observed import ObservedPod, Seq
-from syncpod.node.reader import Made, PodReader
+from syncpod.node.reader import PodReader
+from syncpod.node.runtime_answers import Made
 from syncpod.node.seen_exits import SeenExits
 from syncpod.pod.json_size import json_size
 from syncpod.translation import names
@@ -387,7 +388,7 @@ async def test_a_removed_container_is_dropped_from_the_cache(
         await pod.start()
         await reader.read_all()
     await reader.read_all()
-    assert (reader._sandboxes, reader._containers) == ({}, {})
+    assert (reader.answers._sandboxes, reader.answers._containers) == ({}, {})
 
 
 async def test_each_listing_has_a_higher_sequence_number_taken_at_its_start(

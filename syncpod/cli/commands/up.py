@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
-import stat
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import syncpod
-from syncpod.api.views.text import columns
 from syncpod.cli.commands.apply import apply_all
-from syncpod.cli.console import paint, program, remark, say
+from syncpod.cli.commands.up_checks import checked, cluster_of
+from syncpod.cli.commands.up_texts import exports, how_to_go_on, not_followed, tell, tell_what_next, what_runs
+from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.manifests import Manifests, admitted
@@ -32,17 +29,14 @@ from syncpod.cli.input.options import (
     StateDir,
     Timeout,
 )
-from syncpod.cli.machine import port_guard
-from syncpod.cli.view.ui_pages import not_ready_page
-from syncpod.settings.errors import SettingsInvalid
-from syncpod.settings.variables import MANIFEST_DIR, SIGNED
+from syncpod.settings.variables import MANIFEST_DIR
 
 if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
 
     from syncpod.cli import local_processes
     from syncpod.cli.machine.runtime_choice import Choice
-    from syncpod.pod import Admission, Pod
+    from syncpod.pod import Pod
     from syncpod.settings.node import NodeSettings
 
 
@@ -236,7 +230,7 @@ def up(
             memory_dir=memory_dir,
             runtime_endpoint=runtime_endpoint,
             manifest_dir=_path_setting(manifests_dir, none=no_manifests),
-            kubeconfig=_path_setting(_joined(bootstrap_kubeconfig, kubeconfig, node, state_dir), none=no_kubeconfig),
+            kubeconfig=_path_setting(cluster_of(bootstrap_kubeconfig, kubeconfig, node, state_dir), none=no_kubeconfig),
             node_labels=node_labels,
             pod_max_pids=pod_max_pids,
             adopt_cluster=adopt_cluster,
@@ -246,10 +240,10 @@ def up(
             journal_age=journal_age,
             journal_size=journal_size,
         )
-        here = _checked(here, made := _manifests(filename, namespace), memory_is_named=bool(memory_dir), guard=guard)
+        here = checked(here, made := _manifests(filename, namespace), memory_is_named=bool(memory_dir), guard=guard)
         choice = _choice(here, runtime_endpoint, embedded=embedded, simulate=simulate)
     server = _start(here, choice, made, read_timeout(timeout), _ports(port, ui_port, ui, guard))
-    _tell_what_next(here, server, made.pods)
+    tell_what_next(here, server, made.pods)
 
 
 @contextlib.contextmanager
@@ -280,22 +274,6 @@ def _settings(**flags: Any) -> NodeSettings:
     return settings(**flags)
 
 
-def _joined(bootstrap: str, kubeconfig: str, node: str, state_dir: str) -> str:
-    """Return the kubeconfig of the cluster that the node joins; the given one if it joins by no other.
-
-    Raises BadInput and Failure.
-    """
-    if not bootstrap:
-        return kubeconfig
-    from syncpod.cli.machine.cluster_join import joined
-    from syncpod.settings.membership import read_membership
-
-    here = _settings(node=node, state_dir=state_dir)
-    if read_membership(here.state_dir) is not None:
-        raise BadInput("--bootstrap-kubeconfig: the node is part of a fleet, and can be part of one of both only")
-    return str(joined(here, Path(bootstrap), at=Path(kubeconfig).absolute() if kubeconfig else None))
-
-
 def _manifests(filename: list[str] | None, namespace: str) -> Manifests:
     """Return the admitted manifests. Raises BadInput."""
     return admitted(filename, namespace) if filename else Manifests([], [])
@@ -306,35 +284,6 @@ def _choice(here: NodeSettings, asked: str, *, embedded: bool, simulate: bool) -
     from syncpod.cli.machine.runtime_choice import choose
 
     return choose(here, asked=asked, embedded=embedded, simulate=simulate)
-
-
-def _checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool, guard: bool) -> NodeSettings:
-    """Return the settings to start with. Raises Failure and BadInput, before anything is started."""
-    from syncpod.cli.machine.object_apply import require_possible
-    from syncpod.cli.machine.object_store import memory_directory_of
-    from syncpod.cli.machine.runtime_choice import require_same_name
-    from syncpod.cli.machine.settings import require_valid
-    from syncpod.cli.machine.units_of_node import require_not_installed
-
-    require_valid(here)
-    require_not_installed(here.state_dir, unless_serving=True)
-    if here.manifest_dir is not None:
-        _require_directory(here.manifest_dir)
-    if here.kubeconfig is not None:
-        _require_kubernetes(here)
-    here = replace(here, memory_dir=memory_directory_of(here, is_named=memory_is_named), signed=_is_signed(here))
-    require_possible(manifests, here)
-    if guard:
-        port_guard.require_possible()
-    require_same_name(here)
-    return here
-
-
-def _is_signed(here: NodeSettings) -> bool:
-    """Say whether the node is to take only signed commands: unless the environment, or its last start, says no."""
-    from syncpod.cli.machine.settings import kept_settings
-
-    return here.signed or not (kept_settings(here.state_dir).node or os.environ.get(SIGNED))
 
 
 def _start(
@@ -363,9 +312,9 @@ def _start(
         running = local_processes.start_node(here, choice, server)
         if not (server.started or running.started):
             remark("Everything runs already")
-        _tell(here, server, running)
+        tell(here, server, running)
         if followed and not running.worker.manifest_dir:
-            remark(_not_followed(followed))
+            remark(not_followed(followed))
         if note := notice.note(server.config, running.worker):
             remark(note)
         if admissions or manifests.objects:
@@ -376,45 +325,10 @@ def _start(
         else:
             keep(manifests, here)
     except KeyboardInterrupt:
-        what = _how_to_go_on(admissions) if begun else _what_runs(here, admissions)
-        remark("\n".join(["", *_exports(here, None), what]))
+        what = how_to_go_on(admissions) if begun else what_runs(here, admissions)
+        remark("\n".join(["", *exports(here, None), what]))
         raise typer.Exit(INTERRUPTED) from None
     return server
-
-
-def _require_kubernetes(here: NodeSettings) -> None:
-    """Raise BadInput if the kubeconfig cannot be used, or the node is a fleet's."""
-    from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
-    from syncpod.settings.membership import read_membership
-
-    assert here.kubeconfig is not None
-    try:
-        require_usable(read_kubeconfig(here.kubeconfig), here.node)
-    except KubeconfigInvalid as wrong:
-        raise BadInput(f"--kubeconfig: {wrong}") from None
-    if read_membership(here.state_dir) is not None:
-        raise BadInput(
-            "--kubeconfig: the node is part of a fleet; a node is part of a fleet or of a cluster, not of both"
-        )
-
-
-def _require_directory(manifests: Path) -> None:
-    """Raise BadInput if the directory of manifests does not exist, or if another account may write to it.
-
-    A worker would only log that it does not exist, and wait for it.
-    """
-    try:
-        is_directory = stat.S_ISDIR(manifests.stat().st_mode)
-    except OSError as error:
-        raise BadInput(f"manifest directory {manifests}: {error.strerror}") from None
-    if not is_directory:
-        raise BadInput(f"manifest directory {manifests}: is not a directory")
-    from syncpod.settings.directories import require_own_manifests
-
-    try:
-        require_own_manifests(manifests)
-    except SettingsInvalid as wrong:
-        raise BadInput(str(wrong)) from None
 
 
 async def _bring_up(
@@ -458,121 +372,3 @@ async def _bring_up(
         )
     if bad:
         raise Failure("\n".join(bad))
-
-
-# --- telling ----------------------------------------------------------------------------------------------------------
-
-
-def _tell(here: NodeSettings, server: local_processes.Server, running: local_processes.Node) -> None:
-    from syncpod.cli.machine.state_directory import is_marked, log_directory, runtime_log, server_log, worker_log
-    from syncpod.settings.directories import is_in_memory
-
-    directory, worker, own = here.state_dir, running.worker, running.own
-    logs = [server_log(directory)] if server.own else []
-    logs += [runtime_log(directory)] if own and own.detached else []
-    logs += [worker_log(directory)]
-    kind = "" if own is None else " (embedded: simulated)" if own.simulated else " (embedded: no isolation)"
-    rows = [("Temporal", f"{worker.address}, namespace {worker.namespace}")]
-    no_ui = f"off, since this is root: `{program()} up --ui` turns it on"
-    rows += [("UI", server.own.ui or no_ui)] if server.own else []
-    rows += [("not ready", not_ready_page(server.own.ui, worker.namespace))] if server.own and server.own.ui else []
-    rows += [("runtime", f"{worker.runtime}{kind}"), ("socket", worker.endpoint), ("node", worker.node)]
-    rows += [("manifests", worker.manifest_dir)] if worker.manifest_dir else []
-    rows += [("cluster", worker.kubeconfig)] if worker.kubeconfig else []
-    rows += [("metrics", f"http://{worker.metrics_address}/metrics")] if worker.metrics_address else []
-    rows += [("state", str(directory)), ("logs", f"{log_directory(directory)}: {', '.join(log.name for log in logs)}")]
-    say("\n".join(columns(rows)))
-    if not here.signed:
-        remark(
-            f"Note: commands to this node are not signed: whoever reaches {worker.address} commands it; "
-            f"`{program()} down`, then `{program()} up` changes that"
-        )
-    if not is_in_memory(here.memory_dir):
-        remark(f"Note: {here.memory_dir} is not on a memory file system: Secrets lie on its disk")
-    if not is_marked(directory):
-        remark(f"Note: {directory} has other files: `{program()} down --purge` will not remove it")
-
-
-def _not_followed(directory: str) -> str:
-    """Return the note that the worker does not follow the manifests of the one before it."""
-    us = shlex.quote(program())
-    return (
-        f"Note: {directory} is no longer followed: its pods stay as they are, whatever happens to their files; "
-        f"`{us} down --keep-pods`, then `{us} up --manifests {shlex.quote(directory)}` follows it again"
-    )
-
-
-def _tell_what_next(here: NodeSettings, server: local_processes.Server, admissions: list[Admission]) -> None:
-    say()
-    for line in _exports(here, server):
-        say(line)
-    say("Try next:")
-    us = shlex.quote(program())
-    if admissions:
-        meta, flag = admissions[0].pod.metadata, _namespace_flag(admissions[0])
-        commands = [f"{us} logs{flag} -f {meta.name} --all-containers", f"{us} exec{flag} -it {meta.name} -- sh"]
-        commands.append(f"{us} history{flag} {meta.name}")
-    else:
-        commands = [f"{us} apply -f {shlex.quote(_example())} --wait", f"{us} get pods", f"{us} --help"]
-    for command in commands:
-        say(f"  {paint(command, 'bold')}")
-    say(_how_to_stop(admissions))
-
-
-def _example() -> str:
-    """Return the path of the example pod as a person here would type it; of an installed program, a name to put in."""
-    example = Path(syncpod.__file__).resolve().parents[1] / "examples" / "pod.yaml"
-    if not example.is_file():
-        return "FILE"
-    near = os.path.relpath(example)
-    return near if not near.startswith("..") else str(example)
-
-
-def _exports(here: NodeSettings, server: local_processes.Server | None) -> list[str]:
-    """Return the shell exports with which other commands find this server and node."""
-    from syncpod.cli.machine.dev_server import HOST, PORT
-    from syncpod.cli.machine.settings import settings
-
-    lines = []
-    if here.state_dir != settings().state_dir:
-        lines.append(f"For other commands: export SYNCPOD_STATE_DIR={shlex.quote(str(here.state_dir))}")
-    if server is not None and server.own and server.own.address != f"{HOST}:{PORT}":
-        lines.append(f'For the `temporal` CLI: eval "$({shlex.quote(program())} env)"')
-    return lines
-
-
-def _how_to_go_on(admissions: list[Admission]) -> str:
-    """Return how to find out why pods do not come up, and how to stop."""
-    first, us = admissions[0], shlex.quote(program())
-    describe = f"`{us} describe{_namespace_flag(first)} pod {first.pod.metadata.name}` says what a pod waits for."
-    return f"{describe}\n{_how_to_stop(admissions)}"
-
-
-def _what_runs(here: NodeSettings, admissions: list[Admission]) -> str:
-    """Return which processes run after Ctrl-C, before any pod was applied."""
-    from syncpod.cli.machine.state_directory import running_server, running_worker
-    from syncpod.settings.runtime_record import running_runtime
-
-    directory = here.state_dir
-    server, runtime, worker = running_server(directory), running_runtime(directory), running_worker(directory)
-    found = [f"Temporal server (pid {server.process.pid})"] if server and server.detached else []
-    found += [f"embedded runtime (pid {runtime.process.pid})"] if runtime and runtime.detached else []
-    found += [f"worker (pid {worker.pid})"] if worker else []
-    pods = "No pod was applied. " if admissions else ""
-    if not found:
-        return f"{pods}Nothing was left running."
-    return f"{pods}Running: {', '.join(found)}; `{shlex.quote(program())} down` ends that."
-
-
-def _how_to_stop(admissions: list[Admission]) -> str:
-    us = shlex.quote(program())
-    name, flag = (admissions[0].pod.metadata.name, _namespace_flag(admissions[0])) if admissions else ("NAME", "")
-    return (
-        f"The pods and all that serves them keep running. `{us} delete{flag} pod {name}` ends a pod,\n"
-        f"`{us} down` everything, `{us} down --purge` leaves no file either."
-    )
-
-
-def _namespace_flag(admission: Admission) -> str:
-    namespace = admission.pod.metadata.namespace
-    return "" if namespace == "default" else f" -n {namespace}"
