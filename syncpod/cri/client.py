@@ -132,6 +132,7 @@ class CriClient(CriRuntime):
         try:
             answer = await self._call("runtime_config", self._runtime.RuntimeConfig, api_pb2.RuntimeConfigRequest())
         except Unimplemented:
+            telemetry.without_runtime_config()
             answer = api_pb2.RuntimeConfigResponse()
         if answer.HasField("linux"):
             return "systemd" if answer.linux.cgroup_driver == api_pb2.SYSTEMD else "cgroupfs"

@@ -60,6 +60,16 @@ _SANDBOX_ERRORS = counter_from_zero(
     known=each_of(runtime_handler=("",)),
 )
 
+_LOSING_SUPPORT = _METER.create_gauge(
+    "kubelet_cri_losing_support",
+    description="1 if the runtime lacks a call that a kubelet of this version of Kubernetes needs.",
+)
+
+
+def without_runtime_config() -> None:
+    """Record that the runtime lacks RuntimeConfig, which the kubelet says it needs from 1.37 on (app/server.go)."""
+    _LOSING_SUPPORT.set(1, {"version": "1.37.0"})
+
 
 @contextmanager
 def operation(name: str, *, rpc: str, attributes: Mapping[str, str | int]) -> Iterator[None]:

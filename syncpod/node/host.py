@@ -1,16 +1,14 @@
 """Reads facts of the machine from /proc, /sys, /etc and its routes: :class:`~syncpod.translation.context.Host`."""
 
-import fcntl
 import os
 import re
 import socket
-import struct
 from collections.abc import Iterable
 from dataclasses import replace
-from ipaddress import ip_address
 from pathlib import Path
 
 from syncpod.kernel.os_errors import where_and_why
+from syncpod.kernel.own_addresses import own_addresses
 from syncpod.kernel.procfs import read_memory, read_task_limit
 from syncpod.translation.config_error import SandboxConfigError
 from syncpod.translation.context import Host, NodeContext, Resolver
@@ -18,16 +16,13 @@ from syncpod.translation.dns import parse_resolv_conf
 
 _STUB = ("127.0.0.53",)
 """systemd-resolved listens on the host's loopback, which a pod with its own network cannot reach."""
-_SIOCGIFADDR = 0x8915
-_ROUTED = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
-"""Addresses reserved for documentation: default routes lead to them, and nobody has them."""
 
 
 def read_host(root: Path = Path("/")) -> Host:
     """Read the machine whose file system is at ``root``. Cheap; sends no packets. Raises OSError, ValueError."""
     unified = (root / "sys/fs/cgroup/cgroup.controllers").exists()
     return Host(
-        addresses=_addresses(),
+        addresses=own_addresses(),
         cpus=os.cpu_count() or 1,
         memory_bytes=read_memory(root / "proc").total,
         max_pids=_max_pids(root / "proc"),
@@ -133,32 +128,3 @@ def _thermal_throttles(root: Path) -> tuple[str, ...]:
     found = (root / "sys/devices/system/cpu").glob("cpu*/thermal_throttle")
     names = sorted((path.parent.name for path in found), key=lambda name: int(name.removeprefix("cpu")))
     return tuple(f"/sys/devices/system/cpu/{name}/thermal_throttle" for name in names)
-
-
-def _addresses() -> tuple[str, ...]:
-    """Return the source addresses of the default routes, IPv4 first; without a route, an interface's address."""
-    routed = tuple(address for family, beyond in _ROUTED if (address := _source_address(family, beyond)))
-    return routed or _interface_addresses()[:1]
-
-
-def _source_address(family: socket.AddressFamily, beyond: str) -> str:
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((beyond, 9))  # connecting UDP looks up the route and sends nothing
-        except OSError:
-            return ""
-        address = ip_address(probe.getsockname()[0])
-    return "" if address.is_loopback or address.is_link_local else str(address)
-
-
-def _interface_addresses() -> tuple[str, ...]:
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as query:
-        for _, name in socket.if_nameindex():
-            request = struct.pack("256s", name.encode()[:15])
-            try:
-                answer = fcntl.ioctl(query, _SIOCGIFADDR, request)
-            except OSError:
-                continue  # an interface without an IPv4 address
-            found.append(ip_address(answer[20:24]))
-    return tuple(str(address) for address in found if not address.is_loopback)

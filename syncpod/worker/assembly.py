@@ -43,6 +43,7 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.port import RuntimeVersion
 from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.journal.file import Limits
+from syncpod.kernel import early_listening
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages.identity import NodeFacts
 from syncpod.messages.node import NodeStatus
@@ -69,6 +70,7 @@ from syncpod.temporal.logged_runtime import logged_runtime
 from syncpod.temporal.plugin import connect
 from syncpod.temporal.tracing import TracedSignals
 from syncpod.translation.context import NodeContext
+from syncpod.worker.early_ports import early_ports
 from syncpod.worker.log import outage
 from syncpod.worker.served import ServedByNode
 from syncpod.worker.temporal_worker import make_worker
@@ -245,6 +247,7 @@ def _add_servers(
 
     Returns the node's readings; None = it has none.
     """
+    early_listening.keep(early_ports(settings, context.host.addresses))
     readings = None
     if has_readers(settings):
         # prometheus_client takes 40 ms of each start

@@ -14,18 +14,20 @@ from typing import NoReturn
 from temporalio.envconfig import ClientConnectConfig
 
 from syncpod.agent.takeover.preconditions import CannotServe
-from syncpod.kernel import accepts
+from syncpod.kernel import accepts, early_listening
 from syncpod.kernel.daemon_thread import started_pool
 from syncpod.kernel.libc import map_large_blocks, share_arenas
 from syncpod.kernel.oom_score import NODE as OOM_SCORE
 from syncpod.kernel.oom_score import lower_oom_score_adj
 from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
+from syncpod.kernel.own_addresses import own_addresses
 from syncpod.kernel.priority import prefer_this_process
 from syncpod.redaction import of_process
 from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import NodeSettings
 from syncpod.temporal.plugin import NoServer, connection_settings
+from syncpod.worker.early_ports import early_ports
 from syncpod.worker.log import log_to_stderr
 from syncpod.worker.served import ServedByNode
 from syncpod.worker.serving import CriOf, serve
@@ -50,6 +52,8 @@ def run(served: ServedByNode, arguments: Sequence[str] | None, cri_of: CriOf) ->
         prefer_this_process()
         if not lower_oom_score_adj(OOM_SCORE):
             log.info("may not lower oom_score_adj: if memory runs out, Guaranteed pods outlive this worker")
+        early_listening.receive(os.environ)
+        early_listening.listen_first(early_ports(settings, settings.node_ip or own_addresses()))
         _spare_the_collector()
         map_large_blocks(_LARGE_BLOCK_BYTES)
         share_arenas(_ARENAS)

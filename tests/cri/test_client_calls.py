@@ -385,6 +385,17 @@ async def test_cgroup_driver_is_the_one_that_runtime_config_reports(server: tupl
     assert await client.runtime_config() == "systemd"
 
 
+async def test_a_runtime_without_runtime_config_is_told_under_the_kubelets_name(
+    server: tuple[AnyCri, CriClient], recorded: Recorded
+) -> None:
+    handler, client = server
+    await client.runtime_config()
+    assert ("kubelet_cri_losing_support", "1.37.0") not in recorded.counts()
+    handler.refusals["RuntimeConfig"] = grpc.StatusCode.UNIMPLEMENTED
+    await client.runtime_config()
+    assert recorded.counts()["kubelet_cri_losing_support", "1.37.0"] == 1
+
+
 async def test_the_addresses_of_pods_reach_the_runtime(server: tuple[AnyCri, CriClient]) -> None:
     handler, client = server
     await client.update_runtime_config(pod_cidr="10.1.0.0/24,fd00::/64")
@@ -437,6 +448,7 @@ class Recorded:
         for attribute in ("_OPERATIONS", "_ERRORS", "_SANDBOX_ERRORS"):
             name = getattr(telemetry, attribute)._name
             monkeypatch.setattr(telemetry, attribute, meter.create_counter(name))
+        monkeypatch.setattr(telemetry, "_LOSING_SUPPORT", meter.create_gauge("kubelet_cri_losing_support"))
         for attribute in ("_DURATION", "_SANDBOX_DURATION"):
             name = getattr(telemetry, attribute)._name
             monkeypatch.setattr(telemetry, attribute, meter.create_histogram(name))

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from syncpod.agent.background import cancel_all, until_one_fails
 from syncpod.agent.http_answers import is_defect
+from syncpod.kernel import early_listening
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +134,11 @@ class Listener:
                 self._admit(accepted, str(peer[0]))
 
     async def _bound(self, address: str) -> socket.socket:
-        is_told = False
+        """Return the socket that listens there, which may have done so since before this process began."""
+        early, is_told = early_listening.taken(address, self._port), False
+        if early is not None:
+            early.listen(_BACKLOG)
+            return early
         while True:
             listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
             try:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from syncpod.kernel import early_listening
 from syncpod.kernel.callers import Callers, PeerOf
 from syncpod.kernel.listening import take_crowds
 from syncpod.kernel.peers import find_peer
@@ -68,7 +69,9 @@ class HttpServer:
             await server.serve_forever()
 
     async def _listen(self) -> asyncio.Server:
-        is_told = False
+        early, is_told = early_listening.taken(self._host, self._port), False
+        if early is not None:
+            return take_crowds(await asyncio.start_server(self._serve, sock=early, limit=_HEAD_LIMIT))
         while True:
             try:
                 server = await asyncio.start_server(self._serve, self._host, self._port, limit=_HEAD_LIMIT)

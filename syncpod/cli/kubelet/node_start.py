@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from syncpod.cli.kubelet.early_ports import HEALTHZ_ADDRESS, HEALTHZ_PORT, PORT
 from syncpod.cli.kubelet.fields import BY_FLAG, FIELDS, is_true_for, is_unset
 from syncpod.cli.kubelet.reading import Given, KubeletInputInvalid
 from syncpod.fleet.taints import TaintsInvalid, parse_taints
@@ -18,8 +19,6 @@ STATE_DIRECTORY: Final = "syncpod"
 """Below the kubelet's root directory: the node's state directory."""
 _ROOT_DIRECTORY: Final = "/var/lib/kubelet"
 _CGROUP: Final = "kubepods"
-_HEALTHZ_ADDRESS: Final = "127.0.0.1"
-_HEALTHZ_PORT: Final = 10248
 _MOST_PODS: Final = 110
 _PARALLEL_PULLS: Final = 5
 """With serializeImagePulls false, a kubelet has no limit; a node of ours always has one."""
@@ -29,7 +28,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     v.LOG_DIR: "/var/log/pods",
     v.POD_MAX_PIDS: "-1",
     v.POD_CGROUPS: "true",
-    v.KUBELET_PORT: "10250",
+    v.KUBELET_PORT: str(PORT),
     v.KUBELET_ADDRESS: "",
     v.ANONYMOUS_AUTH: "false",
     v.TOKEN_REVIEWS: "true",
@@ -164,10 +163,10 @@ def _pulls(given: Given, variables: dict[str, str]) -> Iterator[str]:
 
 def _healthz(given: Given, variables: dict[str, str]) -> Iterator[str]:
     """Put the address at which health is served."""
-    port = given.of("healthzPort", _HEALTHZ_PORT)
+    port = given.of("healthzPort", HEALTHZ_PORT)
     if not 0 <= port <= 65535:
         yield f"healthzPort: must be a port, or 0 for none, not {port}"
-    host = given.of("healthzBindAddress", _HEALTHZ_ADDRESS)
+    host = given.of("healthzBindAddress", HEALTHZ_ADDRESS)
     variables[v.METRICS_ADDRESS] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if port == 0:
         variables[v.METRICS_ADDRESS] = ""

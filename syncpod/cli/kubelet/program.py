@@ -32,18 +32,26 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Return the exit code, if this process did not become the worker."""
-    from syncpod.cli.kubelet.node_start import Machine, flags, node_start
+    from syncpod.cli.kubelet.early_ports import early_ports
     from syncpod.cli.kubelet.reading import KubeletInputInvalid, read
-    from syncpod.kubernetes.node import kubelet_version
+    from syncpod.kernel.early_listening import listen_first
 
     if "--version" in arguments or "--version=true" in arguments:
+        from syncpod.kubernetes.node import kubelet_version
+
         sys.stdout.write(f"Kubernetes {kubelet_version(metadata.version('syncpod'))}\n")
         return 0
     if {"-h", "--help"} & set(arguments):
+        from syncpod.cli.kubelet.node_start import flags
+
         sys.stdout.write(_USAGE + "".join(f"  --{name}\n" for name in flags()))
         return 0
     try:
-        start = node_start(read(arguments), Machine.read())
+        given = read(arguments)
+        listen_first(early_ports(given))  # before the imports that take their time
+        from syncpod.cli.kubelet.node_start import Machine, node_start
+
+        start = node_start(given, Machine.read())
     except KubeletInputInvalid as wrong:
         sys.stderr.writelines(f"syncpod-kubelet: {line}\n" for line in str(wrong).splitlines())
         return BAD_INPUT
@@ -68,6 +76,7 @@ def _become_the_worker(variables: Mapping[str, str], log_level: str, bootstrap: 
     from syncpod.cli.machine.processes import run_in_place
     from syncpod.cli.machine.settings import require_valid, settings
     from syncpod.cli.machine.worker_process import worker_program
+    from syncpod.kernel.early_listening import hand_over
     from syncpod.settings import variables as v
     from syncpod.settings.table import as_arguments
 
@@ -84,7 +93,7 @@ def _become_the_worker(variables: Mapping[str, str], log_level: str, bootstrap: 
         command.append("--adopt-cluster")  # its database may be a new one, and the node is the same
     command += ["--log-level", log_level]
     address = {"TEMPORAL_ADDRESS": server.config["target_host"]}
-    run_in_place(command, {**os.environ, **address})
+    run_in_place(command, {**os.environ, **address, **hand_over()})
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
+from syncpod.cli.kubelet.early_ports import early_ports
+from syncpod.cli.kubelet.reading import Given
 from tests.cli.conftest import program
 from tests.runtimes.embedded import Embedded
 
@@ -50,9 +54,11 @@ class Kubelet:
             "healthzPort": 0,
             "registryPullQPS": 7,
         }
-        self.config.write_text(yaml.safe_dump(configuration))
         self.environ = {"SYNCPOD_STATE_DIR": str(self.root / "syncpod")}
         self.memory = directory / "memory"
+        self.readable = free_port()
+        configuration |= {"address": "127.0.0.1", "readOnlyPort": self.readable}
+        self.config.write_text(yaml.safe_dump(configuration))
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -89,6 +95,12 @@ class Kubelet:
         shutil.rmtree(self.memory, ignore_errors=True)
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 @pytest.fixture
 def kubelet(tmp_path: Path, embedded: Embedded) -> Iterator[Kubelet]:
     """One that has not been started yet."""
@@ -117,6 +129,41 @@ def test_static_pods_run_through_its_end_and_its_next_start(kubelet: Kubelet, nu
     assert running(kubelet.pods()) == first
     (kubelet.manifests / "web.json").unlink()
     kubelet.until(lambda pods: not pods)
+
+
+def test_a_client_that_comes_before_the_worker_serves_waits_for_its_answer(kubelet: Kubelet) -> None:
+    kubelet.start()
+    client, deadline = None, time.monotonic() + 90
+    while client is None:
+        assert time.monotonic() < deadline, kubelet.log.read_text()
+        with contextlib.suppress(ConnectionRefusedError):
+            client = socket.create_connection(("127.0.0.1", kubelet.readable), timeout=90)
+    with client, client.makefile("rb") as answer:
+        assert "worker ready" not in kubelet.log.read_text()
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: n1\r\nConnection: close\r\n\r\n")
+        assert answer.readline() == b"HTTP/1.1 200 OK\r\n"
+    assert "worker ready" in kubelet.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("configuration", "ports"),
+    [
+        ({}, [("192.0.2.7", 10250), ("127.0.0.1", 0), ("127.0.0.1", 10248)]),
+        (
+            {"--node-ip": "10.0.0.1,fd00::1"},
+            [("10.0.0.1", 10250), ("fd00::1", 10250), ("127.0.0.1", 0), ("127.0.0.1", 10248)],
+        ),
+        (
+            {"address": "0.0.0.0", "port": 1, "readOnlyPort": 2, "healthzBindAddress": "::", "healthzPort": 3},
+            [("0.0.0.0", 1), ("0.0.0.0", 2), ("::", 3)],
+        ),
+    ],
+)
+def test_the_ports_of_a_kubelet_are_known_from_what_it_is_given(
+    configuration: dict[str, Any], ports: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncpod.cli.kubelet.early_ports.own_addresses", lambda: ("192.0.2.7",))
+    assert early_ports(Given(configuration, {})) == ports
 
 
 def test_what_is_wrong_is_told_before_anything_is_made(tmp_path: Path) -> None:

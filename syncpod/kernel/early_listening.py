@@ -1,0 +1,76 @@
+"""Sockets that listen before their process can answer: then a client's connection waits, and is not refused.
+
+A node's ports are bound by the process that starts first, and are inherited by the program that replaces it. The
+kernel keeps what connects meanwhile; nobody is answered before the answer is true. Everything here belongs to the
+process: it has one set of such sockets.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Final
+
+from syncpod.kernel.listening import BACKLOG
+
+Place = tuple[str, int]
+"""An IP address and a port."""
+
+VARIABLE: Final = "_SYNCPOD_LISTENING"
+"""The descriptors of the sockets, by which a program hands them to the one that replaces it."""
+
+_waiting: Final[dict[Place, socket.socket]] = {}
+
+
+def listen_first(places: Iterable[Place]) -> None:
+    """Listen at these places. One that cannot be had, or has port 0, is left to the server that is to have it."""
+    for address, port in places:
+        if port and (address, port) not in _waiting:
+            try:
+                _waiting[address, port] = _listening(address, port)
+            except (OSError, OverflowError):
+                continue
+
+
+def taken(address: str, port: int) -> socket.socket | None:
+    """Return the socket that listens there already, which is the caller's from now on; None = there is none."""
+    return _waiting.pop((address, port), None)
+
+
+def keep(places: Iterable[Place]) -> None:
+    """Close the sockets at other places: nobody will answer there, so nobody is to wait."""
+    kept = set(places)
+    for place in [each for each in _waiting if each not in kept]:
+        _waiting.pop(place).close()
+
+
+def hand_over() -> Mapping[str, str]:
+    """Have the program that replaces this process inherit the sockets; return the variables that tell it of them."""
+    for each in _waiting.values():
+        each.set_inheritable(True)
+    return {VARIABLE: ",".join(str(each.fileno()) for each in _waiting.values())} if _waiting else {}
+
+
+def receive(environ: MutableMapping[str, str]) -> None:
+    """Take over the sockets that the program before this one has handed over; no child of ours inherits them."""
+    for text in environ.pop(VARIABLE, "").split(","):
+        try:
+            received = socket.socket(fileno=int(text))
+        except (OSError, ValueError):
+            continue
+        received.set_inheritable(False)
+        received.setblocking(False)
+        _waiting[received.getsockname()[:2]] = received
+
+
+def _listening(address: str, port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((address, port))
+        made.listen(BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    return made
