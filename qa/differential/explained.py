@@ -17,6 +17,7 @@ from qa.differential.turned import (
     in_our_order,
     with_exits,
     with_mount_failure,
+    with_requests_as_limits,
 )
 
 _Check = Callable[[Any, Any], bool]
@@ -135,7 +136,7 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
     Sentence(
         "A preStop hook that does not end in time is reported when its time is over.",
         Reason.BETTER,
-        ("event.Warning FailedPreStopHook main: PreStopHook did not end within the grace period: it had 5 s",),
+        ("event.Warning FailedPreStopHook main: PreStopHook did not end within the grace period: it had [45] s",),
         ("hook/prestop-too-long",),
         holds=_ONLY_OURS,
     ),
@@ -258,6 +259,18 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         ("stops.*",),
         ("end/*sidecar*",),
         holds=lambda kubelet, ours: abs(int(kubelet) - int(ours)) <= 2,
+    ),
+    Sentence(
+        "Since Kubernetes 1.37 the API server, and no kubelet, gives a pod with limits of its own the same requests "
+        "where none of its containers has any: a kubelet without one takes it for Burstable, and we for what the API "
+        "server would make of it.",
+        Reason.ALONE,
+        (
+            *("status.qosClass", "status.allocatedResources.*", "status.resources.requests.*"),
+            *("sandbox.linux.cgroupParent", "*.linux.resources.oomScoreAdj", "said.main.oom score adj"),
+        ),
+        ("resources/pod-limits",),
+        turned=with_requests_as_limits,
     ),
     Sentence(
         "A kubelet without an API server gives no address to pods on the node's network.",

@@ -66,6 +66,28 @@ def with_mount_failure(kubelet: Facts, ours: Facts) -> Facts:
     return facts
 
 
+def with_requests_as_limits(kubelet: Facts, ours: Facts) -> Facts:
+    """The kubelet's facts of a pod with limits of its own, as they are if it also requests what these limits are.
+
+    It is Guaranteed then. Where nothing may lower a process's score for the OOM killer, the container keeps 0.
+    """
+    facts, limit = dict(kubelet), "status.resources.limits."
+    for path in kubelet:
+        if path.startswith(limit):
+            resource = path.removeprefix(limit)
+            facts[f"status.resources.requests.{resource}"] = kubelet[path]
+            facts[f"status.allocatedResources.{resource}"] = kubelet[path]
+        elif path.endswith(".linux.resources.oomScoreAdj"):
+            facts[path] = "-997"
+    if {f"{limit}cpu", f"{limit}memory"} <= kubelet.keys():
+        facts["status.qosClass"] = "Guaranteed"
+    parent = "sandbox.linux.cgroupParent"
+    facts[parent] = str(kubelet.get(parent, "")).replace("<cgroup>/burstable/", "<cgroup>/")
+    if ours.get(said := "said.main.oom score adj") in ("-997", "0"):
+        facts[said] = ours[said]
+    return facts
+
+
 def at_its_own_pace(name: str) -> Turn:
     """Return what shows a container of the kubelet's as ours, if both have ended with the same codes only.
 

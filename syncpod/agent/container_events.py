@@ -9,7 +9,10 @@ then asks the runtime (`syncpod.node.announcements`). The relist rests only whil
 
 - the stream has been open for some seconds, and every pod could be read;
 - each running process is also watched by its pidfd, or the runtime is our own. Its stream ends rather than leave out an
-  event (`syncpod.runtime.events`); others have dropped events of a reader that is too slow (containerd 2.x does).
+  event (`syncpod.runtime.events`); others may drop events of a reader that is too slow.
+
+containerd 2.3 and 2.4 wait for such a reader, and with it each call that has an event to announce: nobody's sandboxes
+and containers are made or removed then. So nothing here waits between two events.
 
 Otherwise the runtime is relisted each second, as without events. That is also so for half a minute after the stream
 has ended, after an event that does not name its pod, and after a change that only a relist has found. A runtime that

@@ -33,7 +33,7 @@ class HostPath:
 def check_host_path(place: HostPath) -> None:
     """Check a hostPath, and make it where its type says so. Blocks; safe to repeat.
 
-    Raises HostPathUnfit if something else is there (hostpath/host_path.go, v1.36, checkType), and OSError.
+    Raises HostPathUnfit if something else is there (hostpath/host_path.go, v1.37, checkTypeInternal), and OSError.
     """
     if place.type == "":
         return
@@ -45,7 +45,7 @@ def check_host_path(place: HostPath) -> None:
     is_right, wanted = _CHECKS[place.type]
     mode = _mode_of(place.path)
     if mode is None or not is_right(mode):
-        raise HostPathUnfit(f"hostPath type check failed: {place.path} is not {wanted}")
+        raise HostPathUnfit(_misfit(place.path, wanted))
 
 
 def _mode_of(path: Path) -> int | None:
@@ -53,3 +53,19 @@ def _mode_of(path: Path) -> int | None:
         return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _misfit(path: Path, wanted: str) -> str:
+    """Return the kubelet's words for a path that is not what is wanted, with what it is (typeMatchedOrError)."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        why = f'path "{path}" does not exist'
+    except NotADirectoryError:
+        why = f"stat {path}: not a directory"
+    else:
+        kind = next((kind for kind, (is_right, _) in _CHECKS.items() if is_right(mode)), "")
+        if kind:
+            return f"hostPath type check failed: {path} is not {wanted}, it's a {kind}"
+        why = "only recognise file, directory, socket, block device and character device"
+    return f"hostPath type check failed, {path} is not {wanted}, unable to determine its type: {why}"

@@ -10,14 +10,25 @@ import asyncio
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import grpc
 import grpc.aio
 
+from protos.cri.v1 import api_pb2 as cri
+
 When = Literal["before", "after"]
+_STREAMS: Final = frozenset(
+    f"/{service.full_name}/{method.name}"
+    for service in cri.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+    if method.server_streaming
+)
+"""The methods whose answer is a stream. containerd 2.4 waits for a reader of its events that lets its window fill up,
+and with it each call that has an event to announce: sandboxes and containers are neither made nor removed then."""
 _OPTIONS = (
     ("grpc.max_receive_message_length", 16 << 20),
     ("grpc.max_send_message_length", 16 << 20),
@@ -109,6 +120,8 @@ class CriProxy(grpc.GenericRpcHandler):
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """Handle any method there is, by making the same call of the runtime."""
         path = handler_call_details.method
+        if path in _STREAMS:
+            return grpc.unary_stream_rpc_method_handler(partial(self._stream, path))
 
         async def forward(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
             method = path.rpartition("/")[2]
@@ -127,6 +140,21 @@ class CriProxy(grpc.GenericRpcHandler):
             return answer
 
         return grpc.unary_unary_rpc_method_handler(forward)
+
+    async def _stream(
+        self, path: str, request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]
+    ) -> AsyncIterator[bytes]:
+        """Pass on what the runtime announces as it comes: one that nobody reads from makes nothing any more."""
+        self.calls[path.rpartition("/")[2]] += 1
+        open_stream: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(path)
+        call = open_stream(request, metadata=_passed_on(context))
+        try:
+            async for answer in call:
+                yield answer
+        except grpc.aio.AioRpcError as error:
+            await context.abort(error.code(), error.details() or "")
+        finally:
+            call.cancel()
 
     async def _pass(self, method: str, when: When) -> None:
         stopped = self._stops.get((method, when))

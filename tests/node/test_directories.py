@@ -160,13 +160,14 @@ def places(tmp_path: Path) -> Iterator[dict[str, Path]]:
     """One of each: a directory, a file, a socket, a device, nothing, and symlinks to some."""
     (tmp_path / "directory").mkdir()
     (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "fifo")
     (tmp_path / "to-directory").symlink_to("directory")
     (tmp_path / "dangling").symlink_to("nowhere")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
-        yield {
-            name: tmp_path / name for name in ("directory", "file", "socket", "to-directory", "dangling", "none")
-        } | {"device": Path("/dev/null"), "below-file": tmp_path / "file" / "x"}
+        named = ("directory", "file", "fifo", "socket", "to-directory", "dangling", "none")
+        elsewhere = {"device": Path("/dev/null"), "below-file": tmp_path / "file" / "x"}
+        yield {name: tmp_path / name for name in named} | elsewhere
 
 
 FITS = [
@@ -175,16 +176,21 @@ FITS = [
     ("FileOrCreate", "file"), ("FileOrCreate", "none"), ("", "none"), ("", "below-file"), ("", "device"),
 ]  # fmt: skip
 DOES_NOT_FIT = [
-    ("Directory", "file", "is not a directory"),
-    ("Directory", "none", "is not a directory"),
-    ("Directory", "below-file", "is not a directory"),
-    ("File", "directory", "is not a file"),
-    ("File", "dangling", "is not a file"),
-    ("Socket", "file", "is not a socket file"),
-    ("CharDevice", "file", "is not a character device"),
-    ("BlockDevice", "device", "is not a block device"),
-    ("DirectoryOrCreate", "file", "is not a directory"),
-    ("FileOrCreate", "directory", "is not a file"),
+    ("Directory", "file", ": {} is not a directory, it's a File"),
+    ("Directory", "none", ', {} is not a directory, unable to determine its type: path "{}" does not exist'),
+    ("Directory", "below-file", ", {} is not a directory, unable to determine its type: stat {}: not a directory"),
+    ("File", "directory", ": {} is not a file, it's a Directory"),
+    ("File", "dangling", ', {} is not a file, unable to determine its type: path "{}" does not exist'),
+    (
+        *("File", "fifo"),
+        ", {} is not a file, unable to determine its type: only recognise file, directory, socket, block device and "
+        "character device",
+    ),
+    ("Socket", "file", ": {} is not a socket file, it's a File"),
+    ("CharDevice", "file", ": {} is not a character device, it's a File"),
+    ("BlockDevice", "device", ": {} is not a block device, it's a CharDevice"),
+    ("DirectoryOrCreate", "socket", ": {} is not a directory, it's a Socket"),
+    ("FileOrCreate", "directory", ": {} is not a file, it's a Directory"),
 ]
 
 
@@ -199,9 +205,8 @@ def test_mismatched_host_path_types_are_refused(
 ) -> None:
     with pytest.raises(MountFailure) as caught:
         prepare(host_path(places[place], kind), node)
-    assert str(caught.value) == (
-        f'MountVolume.SetUp failed for volume "v" : hostPath type check failed: {places[place]} {reason}'
-    )
+    reason = reason.replace("{}", str(places[place]))
+    assert str(caught.value) == f'MountVolume.SetUp failed for volume "v" : hostPath type check failed{reason}'
 
 
 def test_a_directory_or_create_host_path_is_made_with_its_parents(node: NodeContext, tmp_path: Path) -> None:

@@ -115,7 +115,11 @@ def test_all_missing_sources_are_reported_at_once_and_the_other_volumes_written(
         make(pod, node, store)
     setup = "MountVolume.SetUp failed for volume"
     assert [(failure.message, failure.wants) for failure in caught.value.failures] == [
-        (f'{setup} "no" : hostPath type check failed: /nowhere is not a directory', ()),
+        (
+            f'{setup} "no" : hostPath type check failed, /nowhere is not a directory, unable to determine its type: '
+            'path "/nowhere" does not exist',
+            (),
+        ),
         (f'{setup} "map" : configmap "settings" not found', (MAP,)),
         (f'{setup} "secret" : secret "password" not found', (PASSWORD,)),
     ]

@@ -124,6 +124,29 @@ def test_only_a_kubelets_delayed_waiting_state_is_explained(kubelet: Facts, ours
     assert judge("exit/a", Seen(kubelet, ours)).kind == kind
 
 
+@pytest.mark.parametrize(("requested", "kind"), [("120m", "explained"), ("100m", "unexplained")])
+def test_requests_that_only_an_api_server_adds_have_to_be_the_limits(requested: str, kind: str) -> None:
+    limits = {"status.resources.limits.cpu": "120m", "status.resources.limits.memory": "64Mi"}
+    ours = {
+        **limits,
+        "status.resources.requests.cpu": requested,
+        "status.resources.requests.memory": "64Mi",
+        "status.allocatedResources.cpu": requested,
+        "status.allocatedResources.memory": "64Mi",
+        "status.qosClass": "Guaranteed",
+        "sandbox.linux.cgroupParent": "<cgroup>/pod<uid>",
+        "container.main.linux.resources.oomScoreAdj": "-997",
+    }
+    kubelet = {
+        **limits,
+        "status.qosClass": "Burstable",
+        "sandbox.linux.cgroupParent": "<cgroup>/burstable/pod<uid>",
+        "container.main.linux.resources.oomScoreAdj": "999",
+    }
+    assert judge("resources/pod-limits", Seen(kubelet, ours)).kind == kind
+    assert judge("resources/pod-both", Seen(kubelet, ours)).kind == "unexplained"
+
+
 @pytest.mark.parametrize(("code", "kind"), [(3, "explained"), (4, "unexplained")])
 def test_another_container_may_have_more_restarts_but_must_end_alike(code: int, kind: str) -> None:
     kubelet = {path.replace(".main.", ".other."): value for path, value in _ended(restarts=4).items()}
