@@ -1,7 +1,7 @@
 """Starts that begin before their turn: each start of a new pod waits, in the worker, for the step that it follows.
 
 The first step makes the sandbox, or starts the container before; the second one is the start that follows it for
-certain (`follower` in `workflows/pod/decide.py`). Neither the server nor the workflow, which together take longer than
+certain (`workflows/pod/follower.py`). Neither the server nor the workflow, which together take longer than
 all else, stands between the two::
 
     first   begun ──► waits for the runtime ──► reads the pod ──► ended ··· its result may be kept back ···► over

@@ -42,6 +42,7 @@ from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
 from tests.workflows.scripted import DIGEST, ScriptedNode, container, start_pod, until
 from workflows.pod import absorb
+from workflows.pod.display import Display
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import workflow_runner
 
@@ -253,7 +254,7 @@ async def test_newest_signals_are_carried_over_from_a_history_that_cannot_be_rep
     client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as planted:
-        planted.setattr(PodWorkflow, "publish", one_timer_more(PodWorkflow.publish))
+        planted.setattr(Display, "publish", one_timer_more(Display.publish))
         async with worker(client, node, healer):
             handle = await crashed_once(client, node, "nondeterministic")
     first = (await handle.describe()).run_id
@@ -281,7 +282,7 @@ async def test_an_accepted_update_missing_in_the_stored_state_is_carried_over(
 ) -> None:
     """The worker was killed before what the update had changed was on disk."""
     with monkeypatch.context() as planted:
-        planted.setattr(PodWorkflow, "publish", one_timer_more(PodWorkflow.publish))
+        planted.setattr(Display, "publish", one_timer_more(Display.publish))
         async with worker(client, node, healer):
             handle = await crashed_once(client, node, "updated")
             pod_directory(context, "uid-updated").mkdir(parents=True)
@@ -305,7 +306,7 @@ async def test_an_accepted_update_missing_in_the_stored_state_is_carried_over(
 def one_timer_more(known: Callable[..., None]) -> Callable[..., None]:
     """A worker of other decisions: its workflows set a timer that ours do not."""
 
-    def publish(self: PodWorkflow, *, rests: bool = False) -> None:
+    def publish(self: Display, *, rests: bool = False) -> None:
         known(self, rests=rests)
         self.extra = asyncio.ensure_future(workflow.sleep(3600))  # type: ignore[attr-defined]
 
@@ -322,7 +323,7 @@ async def test_without_a_stored_state_a_pod_is_restarted_from_its_record(
     client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as planted:
-        planted.setattr(PodWorkflow, "publish", one_timer_more(PodWorkflow.publish))
+        planted.setattr(Display, "publish", one_timer_more(Display.publish))
         async with worker(client, node, healer):
             handle = await crashed_once(client, node, "recorded")
     published = healer.published_pods.newest(handle.id)

@@ -335,9 +335,9 @@ class Invariants:
             if not (state.finished or (state.failure is not None and state.failure.rejected)):
                 raise Violation("the pod has ended, and its node has not been told")
             return
-        if not alive and not self.server.workflow.holds:
+        if not alive and not self.server.workflow.display.holds:
             raise Violation(f"nothing runs and nothing is due, and the pod has not ended ({state.reached})")
-        enough = {hold.subject for hold in self.server.workflow.holds if hold.reason == "RestartLimitReached"}
+        enough = {hold.subject for hold in self.server.workflow.display.holds if hold.reason == "RestartLimitReached"}
         if len(ready) != 1:
             raise Violation(f"{len(ready)} sandboxes are ready")
         for container in state.pod.spec.containers:
@@ -348,10 +348,12 @@ class Invariants:
             if container.name in enough:
                 continue
             if runs is None and self.recorded.is_wanting(container.name, last, unseen=container.name in self.unseen):
-                raise Violation(f"{container.name} does not run; holds: {self.server.workflow.holds}")
+                raise Violation(f"{container.name} does not run; holds: {self.server.workflow.display.holds}")
         for container in state.pod.spec.init_containers:
             if container.restart_policy == "Always" and container.name not in alive:
-                raise Violation(f"the sidecar {container.name} does not run; holds: {self.server.workflow.holds}")
+                raise Violation(
+                    f"the sidecar {container.name} does not run; holds: {self.server.workflow.display.holds}"
+                )
         check_round_trip(state)
 
     def _check_view(self, state: PodState) -> None:
@@ -366,7 +368,7 @@ class Invariants:
         if self.server.run is not None:
             doing = [each.name for each in self.server.activities]
             raise Violation(
-                f"the pod was deleted, and its workflow goes on: {doing}, holds {self.server.workflow.holds}"
+                f"the pod was deleted, and its workflow goes on: {doing}, holds {self.server.workflow.display.holds}"
             )
         left = [*self.runtime.sandboxes.values(), *self.runtime.containers.values()]
         if left:

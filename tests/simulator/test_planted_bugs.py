@@ -34,7 +34,7 @@ def half_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def accepts_older_listings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.pod.outcome.merge", lambda known, incoming: incoming)
+    monkeypatch.setattr("workflows.pod.observing.merge", lambda known, incoming: incoming)
 
 
 def starts_without_killing(monkeypatch: pytest.MonkeyPatch) -> None:

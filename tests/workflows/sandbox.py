@@ -13,12 +13,16 @@ PASSED_THROUGH = (
     "workflows.pod.absorb",
     "workflows.pod.decide",
     "workflows.pod.desired",
+    "workflows.pod.follower",
+    "workflows.pod.killing",
+    "workflows.pod.observing",
     "workflows.pod.outcome",
     "workflows.pod.published",
     "workflows.pod.report",
     "workflows.pod.start",
     "workflows.pod.state",
     "workflows.pod.steps",
+    "workflows.pod.verdicts",
     "workflows.restarted",
 )
 """Modules that the sandbox loads once for all runs. They are pure."""

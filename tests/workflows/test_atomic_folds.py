@@ -16,7 +16,7 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts
 from syncpod.messages.steps import CreateSandbox, StepEvent, StepResult
 from syncpod.pod import admit_pod
-from workflows.pod import absorb, facts, outcome
+from workflows.pod import absorb, facts, observing, outcome
 from workflows.pod.decision import Step
 from workflows.pod.state import PodState
 
@@ -94,7 +94,7 @@ def test_absorbing_input_changes_no_value_in_place(state: PodState) -> None:
     """Otherwise a change to a copy of the state, as plans make it, would change the state itself."""
     before = state.restarts
     again = LISTING.containers[0].model_copy(update={"id": "c1", "restart_count": 1})
-    outcome.observe(state, LISTING.model_copy(update={"containers": (again,)}), NOW)
+    observing.observe(state, LISTING.model_copy(update={"containers": (again,)}), NOW)
     assert (before, state.restarts) == ({"web": 0}, {"web": 1})
 
 

@@ -19,7 +19,7 @@ from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.signals import DeletePod, Evict
 from syncpod.messages.steps import KillContainer, KillPod, KillTarget
 from syncpod.pod import admit_pod, container_hash, pod_to_wire
-from workflows.pod import decide, desired, outcome, report, start
+from workflows.pod import decide, desired, observing, report, start, verdicts
 from workflows.pod.state import PodState
 from workflows.rejections import Rejected
 
@@ -54,7 +54,7 @@ def a_running_pod(grace: int, *, probe: int | None = None, deadline: int | None 
     listing = ObservedPod(
         seq=Seq(boot=1, counter=1), uid="uid", observed_at=NOW, sandboxes=(sandbox,), containers=(web,)
     )
-    outcome.observe(state, listing, NOW)
+    observing.observe(state, listing, NOW)
     report.update_status(state, (), NOW)
     return state
 
@@ -97,9 +97,9 @@ def _none() -> Any:
 @example(30, LARGEST)
 def test_a_pod_is_evicted_with_any_grace(grace: int, given_: int) -> None:
     state = a_running_pod(grace)
-    outcome.evict(state, Evict(uid="uid", message="no room", grace_period_seconds=given_), NOW)
+    verdicts.evict(state, Evict(uid="uid", message="no room", grace_period_seconds=given_), NOW)
     assert killed(state, NOW).targets[0].grace_seconds == min(max(0, given_), HUNDRED_YEARS)
-    outcome.evict(state, Evict(uid="uid", message="no room", grace_period_seconds=LARGEST), NOW)
+    verdicts.evict(state, Evict(uid="uid", message="no room", grace_period_seconds=LARGEST), NOW)
 
 
 @given(graces, graces.filter(lambda seconds: seconds > 0))
@@ -118,8 +118,8 @@ def test_a_probe_may_have_any_grace_which_does_not_affect_the_pods(grace: int, o
 @given(st.integers(1, 2**31 - 1))
 def test_a_pod_may_have_any_active_deadline(deadline: int) -> None:
     state = a_running_pod(30, deadline=deadline)
-    assert decide.expiry(state) == NOW + timedelta(seconds=deadline)
-    outcome.expire(state, NOW + timedelta(seconds=deadline))
+    assert verdicts.expiry(state) == NOW + timedelta(seconds=deadline)
+    verdicts.expire(state, NOW + timedelta(seconds=deadline))
     assert state.failure is not None
 
 

@@ -24,7 +24,7 @@ from syncpod.pod import Pod, admit_ephemeral_container, admit_pod, container_has
 from tests.lifecycle.worlds import World, worlds
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
 from workflows.pod import absorb, decide, desired, facts, report
-from workflows.pod.outcome import observe
+from workflows.pod.observing import observe
 from workflows.pod.state import RESTARTS_KEPT, PodState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

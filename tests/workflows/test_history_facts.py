@@ -17,7 +17,7 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.signals import DeletePod
 from syncpod.messages.steps import KillPod, RemoveContainers, StepResult
 from syncpod.pod import admit_pod
-from workflows.pod import absorb, desired, journaled, outcome, report
+from workflows.pod import absorb, desired, journaled, observing, outcome, report
 from workflows.pod.decision import Hold, Step
 from workflows.pod.state import Kill, PodState
 
@@ -107,7 +107,7 @@ def test_the_ends_of_what_a_restart_of_all_stops_are_told_once_and_as_other_ends
     ended = ObservedContainer(
         id="1", name="operator", state="exited", restart_count=3, exit_code=137, reason="Error", started_at=NOW
     )
-    outcome.observe(state, ObservedPod(uid="uid", containers=(ended,)), NOW)
+    observing.observe(state, ObservedPod(uid="uid", containers=(ended,)), NOW)
     outcome.finished_step(state, step, result.model_dump(mode="json"), NOW, NOW)
     assert [exit_.id for exit_ in state.exits] == ["1"], "the late listing counts as before"
     assert [each.kind for each in state.history] == ["step", "exit", "step"], "a listing tells it, or a step, not both"

@@ -12,7 +12,7 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.signals import DeletePod, ProbeChanged
 from syncpod.messages.steps import KillPod, StepResult
 from tests.workflows.test_killing import NOW, a_pod, begun, listing
-from workflows.pod import desired, outcome
+from workflows.pod import desired, observing, outcome
 from workflows.pod.state import PodState
 
 
@@ -25,7 +25,7 @@ def instance(restart: int, state: str, *, incarnation: str = "life") -> Observed
 
 def seen(state: PodState, counter: int, *containers: ObservedContainer) -> None:
     whole = listing(counter)
-    outcome.observe(state, whole.model_copy(update={"containers": containers}).ordered(), NOW)
+    observing.observe(state, whole.model_copy(update={"containers": containers}).ordered(), NOW)
 
 
 def test_the_restart_count_does_not_fall_when_the_newest_instance_is_removed() -> None:
@@ -50,12 +50,12 @@ def test_fences_of_steps_increase() -> None:
 
 def test_a_pod_whose_sandbox_was_replaced_has_its_whole_grace_when_deleted() -> None:
     state = a_pod(web="running")
-    outcome.observe(state, in_sandbox(listing(2, web="running"), "s0", ready=False), NOW)
+    observing.observe(state, in_sandbox(listing(2, web="running"), "s0", ready=False), NOW)
     moving = begun(state, NOW)
     assert moving.name == StepName.KILL_POD
     ended = in_sandbox(listing(3, web="exited"), "s0", ready=False)
     outcome.finished_step(state, moving, StepResult(status=ended).model_dump(mode="json"), NOW, NOW)
-    outcome.observe(state, in_sandbox(listing(4, web="running"), "s1", ready=True), NOW)
+    observing.observe(state, in_sandbox(listing(4, web="running"), "s1", ready=True), NOW)
 
     tomorrow = NOW + timedelta(days=1)
     desired.delete(state, DeletePod(), tomorrow)
@@ -70,7 +70,7 @@ def test_only_readiness_failures_count_for_an_ending_pod(
 ) -> None:
     state = a_pod(web="running")
     desired.delete(state, DeletePod(), NOW)
-    outcome.take_probe_result(
+    observing.take_probe_result(
         state, ProbeChanged(container="web", container_id="web-0", probe=probe, result="failure"), NOW
     )
     assert state.probes == ({probe: {"web-0": "failure"}} if counts else {})

@@ -20,7 +20,7 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.signals import DeletePod, Evict
 from syncpod.messages.steps import Fault, StepResult
 from tests.workflows.test_facts import NOW, SANDBOX, a_pod, exited, listing, running, seen
-from workflows.pod import absorb, decide, desired, outcome
+from workflows.pod import absorb, decide, desired, observing, outcome, verdicts
 from workflows.pod.decision import Step
 from workflows.pod.journaled import journal_records
 from workflows.pod.state import PodState
@@ -57,17 +57,17 @@ def ask_for_restart(state: PodState) -> None:
 
 
 def lose_sandbox(state: PodState) -> None:
-    outcome.observe(
+    observing.observe(
         state, listing(2, running("app"), sandboxes=(SANDBOX.model_copy(update={"state": "SANDBOX_NOTREADY"}),)), NOW
     )
 
 
 def lose_state(state: PodState) -> None:
-    outcome.observe(state, listing(2, running("app").model_copy(update={"state": "unknown"})), NOW)
+    observing.observe(state, listing(2, running("app").model_copy(update={"state": "unknown"})), NOW)
 
 
 def expire(state: PodState) -> None:
-    state.failure = PodFailure(reason=decide.DEADLINE_EXCEEDED)
+    state.failure = PodFailure(reason=verdicts.DEADLINE_EXCEEDED)
 
 
 KILLS: dict[KillCause, tuple[str, Callable[[PodState], object]]] = {
@@ -79,9 +79,9 @@ KILLS: dict[KillCause, tuple[str, Callable[[PodState], object]]] = {
     KillCause.STATE_LOST: ("Always", lose_state),
     KillCause.LOST_FOR_GOOD: ("Never", lose_state),
     KillCause.DELETED: ("Always", lambda state: desired.delete(state, DeletePod(), NOW)),
-    KillCause.EVICTED: ("Always", lambda state: outcome.evict(state, Evict(reason="Evicted"), NOW)),
+    KillCause.EVICTED: ("Always", lambda state: verdicts.evict(state, Evict(reason="Evicted"), NOW)),
     KillCause.DEADLINE: ("Always", expire),
-    KillCause.FAILED: ("Always", lambda state: outcome.evict(state, Evict(reason="Preempting"), NOW)),
+    KillCause.FAILED: ("Always", lambda state: verdicts.evict(state, Evict(reason="Preempting"), NOW)),
 }
 """By cause: a restart policy, and what happens to a pod that runs."""
 
@@ -94,7 +94,7 @@ def test_a_kill_is_explained_by_what_decided_it_and_not_by_its_words(cause: Kill
     step = decide.next_step(state, NOW).step
     assert step is not None
     decide.record_step(state, replace(step, why="reworded"), NOW)
-    outcome.observe(state, listing(3, exited("app", 143)), NOW + timedelta(hours=3))  # when it was listed
+    observing.observe(state, listing(3, exited("app", 143)), NOW + timedelta(hours=3))  # when it was listed
     (end,) = ends(state)
     assert end.cause.kind == cause
 
@@ -135,7 +135,7 @@ def test_a_probe_that_is_killed_with_its_container_is_not_why_it_ended(
     step = begun(state)
     assert step.name == StepName.KILL_CONTAINER
     ended = listing(2, out_of_memory(code)).model_copy(update={"observed_at": NOW})
-    outcome.observe(state, ended, NOW + later)
+    observing.observe(state, ended, NOW + later)
     assert causes(state) == {0: words.format(probe)}
     (said,) = [each.message for each in state.events if each.reason == "Exited"]
     assert ("probe" in said) == ("probe" in words)
@@ -167,5 +167,5 @@ def test_a_container_that_was_seen_to_end_before_its_kill_was_decided_has_ended_
     begun(state)
     ended = exited("app", 6).model_copy(update={"finished_at": NOW})
     observed = listing(2, ended).model_copy(update={"observed_at": NOW + timedelta(seconds=5)})
-    outcome.observe(state, observed, NOW + timedelta(seconds=5 + seconds))
+    observing.observe(state, observed, NOW + timedelta(seconds=5 + seconds))
     assert causes(state) == {0: words}

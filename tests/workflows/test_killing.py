@@ -17,7 +17,7 @@ from syncpod.messages.identity import EndedLife
 from syncpod.messages.signals import DeletePod
 from syncpod.messages.steps import Fault, KillPod, StepEvent, StepResult
 from syncpod.pod import ExecAction, Lifecycle, LifecycleHandler, admit_pod, container_hash, pod_to_wire
-from workflows.pod import decide, desired, outcome, report
+from workflows.pod import decide, desired, observing, outcome, report
 from workflows.pod.decision import Step
 from workflows.pod.published import PublishedPod
 from workflows.pod.state import PodState
@@ -39,7 +39,7 @@ def a_pod(**states: str) -> PodState:
     }
     state = PodState(pod=admit_pod(document), incarnation="life")
     if states:
-        outcome.observe(state, listing(1, **states), NOW)
+        observing.observe(state, listing(1, **states), NOW)
     report.update_status(state, (), NOW)
     return state
 
@@ -132,7 +132,7 @@ def test_a_grace_of_zero_becomes_one_second_only_if_the_pod_ends(ending: bool, g
     else:
         lost = listing(2, web="running")
         sandbox = lost.sandboxes[0].model_copy(update={"state": "SANDBOX_NOTREADY"})
-        outcome.observe(state, lost.model_copy(update={"sandboxes": (sandbox,)}), NOW)
+        observing.observe(state, lost.model_copy(update={"sandboxes": (sandbox,)}), NOW)
     step = begun(state, NOW)
     assert isinstance(step.input, KillPod)
     assert (step.input.grace_seconds, step.input.targets[0].grace_seconds) == (grace, grace)
@@ -151,7 +151,7 @@ def test_a_kill_request_names_the_hook_unless_the_grace_excludes_it() -> None:
         state.pod = state.pod.model_copy(update={"spec": spec})
         lost = listing(2, web="running")
         sandbox = lost.sandboxes[0].model_copy(update={"state": "SANDBOX_NOTREADY"})
-        outcome.observe(state, lost.model_copy(update={"sandboxes": (sandbox,)}), NOW)
+        observing.observe(state, lost.model_copy(update={"sandboxes": (sandbox,)}), NOW)
         for now in (NOW, *later):
             step = begun(state, now).input
         assert isinstance(step, KillPod)

@@ -19,7 +19,7 @@ from tests.workflows.test_facts import NOW, SANDBOX, a_pod, exited, listing, run
 from tests.workflows.test_pod_workflow import manifest
 from tests.workflows.test_pod_workflow import running as running_pod
 from workflows.pod import facts, report
-from workflows.pod.outcome import observe
+from workflows.pod.observing import observe
 from workflows.pod.state import PodState
 
 CANCELED = "failed to create containerd task: failed to create shim task: context canceled"

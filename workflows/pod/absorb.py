@@ -40,8 +40,9 @@ from syncpod.pod import PodCondition
 from workflows.effects import Effect, effects
 from workflows.pod import facts, report, resizing, restart_of_all
 from workflows.pod.desired import apply, ask_to_be_admitted, delete, resize, try_ephemeral_container
-from workflows.pod.outcome import evict, observe, take_probe_result, update_node_facts
+from workflows.pod.observing import observe, take_probe_result, update_node_facts
 from workflows.pod.state import PodState
+from workflows.pod.verdicts import evict
 from workflows.rejections import Rejected, sentence
 
 QUEUE_TOLERANCE = timedelta(milliseconds=200)

@@ -114,7 +114,7 @@ BUGS = (
     Plant(
         name="rejected-for-ever",
         room="workflows",
-        file="workflows/pod/outcome.py",
+        file="workflows/pod/verdicts.py",
         before="    if rejection.final or not is_asked_again(state.pod.metadata):",
         after="    if rejection.final or is_asked_again(state.pod.metadata) is not None:",
         harm="A static pod that came a moment too early stays Failed, although its room is free.",

@@ -19,7 +19,7 @@ BUGS = (
     Plant(
         name="restart-count-falls",
         room=POD,
-        file="workflows/pod/outcome.py",
+        file="workflows/pod/observing.py",
         before="max(state.restarts.get(container.name, 0), container.restart_count)",
         after="container.restart_count",
         harm="A restart count falls where an older instance is still listed, and a number is given out twice.",
@@ -46,7 +46,7 @@ BUGS = (
     Plant(
         name="unready-while-ending-is-not-seen",
         room=POD,
-        file="workflows/pod/outcome.py",
+        file="workflows/pod/observing.py",
         before='if state.ending and change.probe != "readiness" and change.result != "success":',
         after='if state.ending and change.result == "failure":',
         harm="A pod that ends stays Ready although its readiness probe fails, so that it is still sent traffic.",

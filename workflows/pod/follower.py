@@ -1,0 +1,103 @@
+"""Decides which start follows a step for certain, so that it can begin before the step has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from syncpod.lifecycle.observed import ObservedContainer, ObservedSandbox
+from syncpod.messages.startup import has_come_to, in_order
+from syncpod.messages.steps import (
+    CreateSandbox,
+    StartContainer,
+)
+from syncpod.pod import container_hash
+from workflows.pod.decide import next_step
+from workflows.pod.decision import Step
+from workflows.pod.state import PodState
+
+
+def follower_of(state: PodState, step: Step, now: datetime, *, pulling: Collection[str] = ()) -> Step | None:
+    """Return the start that follows `step` for certain if it does what it is to do; None if nothing is certain.
+
+    That is what would be decided if the pod's first sandbox was there and all images were, or if the container ran, or
+    if the init container had succeeded. The start can then begin before the step has ended, and waits for it in the
+    worker. A pod in which anything else was ever made, or that is held back by anything, takes one step at a time.
+    """
+    supposed: PodState | None = None
+    if isinstance(step.input, CreateSandbox):
+        supposed = _with_sandbox(state, step.input, now)
+    elif isinstance(step.input, StartContainer) and not pulling:
+        supposed = _with_container(state, step.input, now)
+    if supposed is None:
+        return None
+    decision = next_step(supposed, now, pulling=pulling)
+    start = decision.step
+    if start is None or decision.holds or not isinstance(start.input, StartContainer) or start.follows_restart_of_all:
+        return None
+    if isinstance(step.input, StartContainer) and not _is_plain(supposed, start):
+        return None
+    return start
+
+
+def is_last(state: PodState, start: Step) -> bool:
+    """Say whether no other container comes after this one in the pod's start."""
+    return start.container == in_order(state.pod)[-1].name
+
+
+def _with_sandbox(state: PodState, step: CreateSandbox, now: datetime) -> PodState | None:
+    """Return the state as it is if the pod's first sandbox is there; None if anything was made or happened before."""
+    seen = state.observed
+    if step.adopt or seen.sandboxes or seen.containers:
+        return None
+    if state.exits or state.released or state.over or state.vanished:
+        return None
+    mode = "NODE" if state.pod.spec.host_network else "POD"
+    made = ObservedSandbox(
+        attempt=step.attempt,
+        state="SANDBOX_READY",
+        network_mode=mode,
+        incarnation=state.incarnation,
+        created_at=now,
+        ip=None,
+    )
+    view = seen.model_copy(update={"sandboxes": (made,)})
+    return state.model_copy(update={"observed": view, "waiting": {}})
+
+
+def _with_container(state: PodState, step: StartContainer, now: datetime) -> PodState | None:
+    """Return the state as it is if the container runs, or has succeeded if it is an init container.
+
+    None if no other container can follow.
+    """
+    made = {each.name for each in state.own.containers}
+    if step.kind == "ephemeral_container" or all(each.name in made for each in in_order(state.pod)[1:]):
+        return None
+    is_init = step.kind == "init_container"
+    image = state.container(step.container).image
+    supposed = ObservedContainer(
+        id=f"{step.container} of step {state.fence}",
+        name=step.container,
+        sandbox_id=step.sandbox_id,
+        state="exited" if is_init else "running",
+        reason="Completed" if is_init else "",
+        hash=container_hash(step.container, image),
+        restart_count=step.restart,
+        image=image,
+        created_at=now,
+        started_at=now,
+        finished_at=now if is_init else None,
+        incarnation=state.incarnation,
+    )
+    this = (step.container, step.restart)
+    others = (each for each in state.observed.containers if (each.name, each.restart_count) != this)
+    view = state.observed.model_copy(update={"containers": (supposed, *others)}).ordered()
+    return state.model_copy(update={"observed": view, "waiting": {}})
+
+
+def _is_plain(supposed: PodState, start: Step) -> bool:
+    """Say whether a start is the container's first one, in a pod in which nothing but its start has happened."""
+    step = start.input
+    if not isinstance(step, StartContainer) or step.restart or start.store is not None or start.cleared:
+        return False
+    return has_come_to(supposed.pod, supposed.own, step.container, step.sandbox_id)

@@ -1,0 +1,215 @@
+"""Folds what is observed into the pod's state: listings of the runtime, and results of probes.
+
+Nothing observed is dropped: every listing is merged into the view, and every exit in it becomes a recorded fact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from syncpod.journal.records import EventType
+from syncpod.lifecycle.exit import KILLED, OUT_OF_MEMORY, STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit
+from syncpod.lifecycle.kill_cause import KillCause
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, merge, order_containers, order_restarts
+from syncpod.lifecycle.probing import failure_text
+from syncpod.messages.identity import NodeFacts
+from syncpod.messages.signals import ProbeChanged
+from syncpod.messages.steps import (
+    KillContainer,
+)
+from workflows.pod import facts
+from workflows.pod.decision import Step
+from workflows.pod.state import RESTARTS_KEPT, Kill, PodState, age
+
+_INSTANCES_KEPT = 50
+"""How many instances keep their probe results while the view lacks them: more than a pod starts at once."""
+
+
+def update_node_facts(state: PodState, node: NodeFacts) -> None:
+    """Take what a signal or a result says about the node, if it says anything."""
+    if node.runtime:
+        state.node = node
+
+
+def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
+    """Merge a listing into the view, and record the starts and exits that it shows for the first time."""
+    before, listed_before = state.own, state.observed
+    state.observed = merge(state.observed, listing)
+    containers = order_restarts(state.observed.containers)
+    state.observed = state.observed.model_copy(update={"containers": containers})
+    facts.tell_disagreements(state, listed_before, listing, now)
+    _record_starts_and_exits(state, listing, now)
+    facts.remember_what_went(state, before)
+    _forget_what_went(state)
+
+
+def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetime) -> None:
+    """Record the newest start of each container, and each exit that is new or better known than before.
+
+    A step may report an instance that no listing has any more, after a newer listing was absorbed. Then the view does
+    not change, but the instance counts as having run.
+    """
+    recorded = {exit_.id: exit_ for exit_ in state.exits}
+    told = order_restarts(order_containers((*state.own.containers, *_told_late(state, listing))))
+    for container in reversed(told):  # oldest first, so that the exits are recorded in the order in which they happened
+        if container.has_run:
+            newest = max(state.restarts.get(container.name, 0), container.restart_count)
+            state.restarts = {**state.restarts, container.name: newest}
+        ended = container.exit
+        if ended is None or not container.has_run:
+            continue
+        known = recorded.get(container.id)
+        if known is not None and (known.is_settled or not known.is_unknown or ended.is_unknown):
+            continue  # an unknown end is recorded again only if more is known about it now
+        before = Kill(why=known.cause, cause=known.killed_by) if known is not None else Kill()
+        kill = state.killed.get(container.id, before)
+        at = now - age(listing, container)
+        if _ran_out_of_memory_first(state, ended, at) or (_is_needless(kill) and kill.at is not None and at < kill.at):
+            kill = Kill()
+        exit_ = _settled(ended.recorded(at, cause=kill.why, killed_by=kill.cause))
+        state.record_exit(exit_)
+        if known is not None or not _is_told(state, exit_):
+            # What is taken over may have ended long ago, and the workflow before may have told that already.
+            _tell_exit(state, exit_, at if state.adopting else now)
+        state.forget_stuck_kills()
+
+
+def _ran_out_of_memory_first(state: PodState, ended: Exit, at: datetime) -> bool:
+    """Return whether the kernel ended a container, for lack of memory, that was about to be ended for a failed probe.
+
+    The command of a probe is killed together with its container, which then counts as one more failure. The node sends
+    no SIGKILL before the grace is over. `at` is never too early: it is the time of the news of the end, minus the end's
+    age then.
+    """
+    grace_ends = state.probe_graces.get(ended.id)
+    is_out_of_memory = (ended.reason, ended.exit_code) == (OUT_OF_MEMORY, KILLED)
+    return is_out_of_memory and grace_ends is not None and at < grace_ends
+
+
+def _is_needless(kill: Kill) -> bool:
+    """Return whether a container that had ended before it was to be killed did so by itself, despite the decision.
+
+    The command of a probe ends together with its container, which then counts as one more failure.
+    """
+    return kill.cause in (KillCause.LIVENESS, KillCause.STARTUP) and not kill.again
+
+
+def forget_needless_kill(state: PodState, step: Step) -> None:
+    """Forget that a failed probe had a container killed that had ended before the kill began."""
+    if isinstance(step.input, KillContainer) and _is_needless(state.killed.get(step.input.target.id, Kill())):
+        state.killed = {other: kill for other, kill in state.killed.items() if other != step.input.target.id}
+
+
+def _settled(exit_: Exit) -> Exit:
+    """Return the exit that counts. If we ended the container for good, that is an unknown one that quotes the runtime.
+
+    The container exited at our signal, perhaps with 0, but nobody knows how its work would have ended. If that counted
+    as a success, an init container's successors would start, or a job would succeed.
+    """
+    if exit_.killed_by != KillCause.LOST_FOR_GOOD:
+        return exit_
+    message = f"{exit_.cause}; it exited with {exit_.how}"
+    return replace(exit_, exit_code=UNKNOWN_EXIT_CODE, reason=STATUS_UNKNOWN, message=message, is_settled=True)
+
+
+def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer, ...]:
+    """Return the ended instances of a listing that are not in the view, in any order.
+
+    One may be older than what is known: a reset puts the signals that came later before the result of a step. Once
+    exits have been dropped, it may be one of these.
+    """
+    seen = {container.id for container in state.own.containers}
+    are_all_kept = len(state.exits) < RESTARTS_KEPT
+    return tuple(
+        each
+        for each in listing.containers
+        if each.id not in seen
+        and each.incarnation in ("", state.incarnation)
+        and each.exit is not None
+        and (are_all_kept or each.restart_count > state.restarts.get(each.name, -1))
+    )
+
+
+def _forget_what_went(state: PodState) -> None:
+    """Drop what is kept about instances and sandboxes that are gone or replaced."""
+    present = {container.id for container in (*state.observed.containers, *state.vanished.values())}
+    state.killed = {each: kill for each, kill in state.killed.items() if each in present}
+    state.probe_graces = {each: ends for each, ends in state.probe_graces.items() if each in present}
+    if state.replacing:
+        newest = {container.id for container in facts.newest_begun(state).values()}
+        state.replacing = {instance: by for instance, by in state.replacing.items() if instance in newest}
+    there = {sandbox.id for sandbox in state.observed.sandboxes}
+    state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
+
+
+def tell_stopped(state: PodState, stopped: tuple[Exit, ...], now: datetime) -> None:
+    """Tell the history how containers ended that are removed already. Nothing follows from that: they start afresh.
+
+    A listing may have shown such an end before the removal, or may come late and show it after this.
+    """
+    recorded = {exit_.id for exit_ in state.exits}
+    for ended in stopped:
+        kill = state.killed.get(ended.id, Kill())
+        if ended.id not in recorded:
+            _note_exit(state, ended.recorded(now, cause=kill.why, killed_by=kill.cause), now)
+
+
+def _is_told(state: PodState, exit_: Exit) -> bool:
+    """Return whether the history has this end, from the step that stopped the container and removed it."""
+    about = ("exit", exit_.name, exit_.restart, _outcome_of(exit_))
+    return any((each.kind, each.subject, each.restart, each.outcome) == about for each in state.history)
+
+
+def _outcome_of(exit_: Exit) -> str:
+    return f"exited {exit_.how}"
+
+
+def _note_exit(state: PodState, exit_: Exit, now: datetime) -> None:
+    about = {"outcome": _outcome_of(exit_), "restart": exit_.restart, "fact": exit_.killed_by}
+    state.note(now, "exit", exit_.name, exit_.why, **about)
+
+
+def _tell_exit(state: PodState, exit_: Exit, now: datetime) -> None:
+    """Record which container ended, how, and why if we ended it, in the history and as an event of our own."""
+    _note_exit(state, exit_, now)
+    kind: EventType = "Normal" if exit_.exit_code == 0 or (exit_.cause and not exit_.is_settled) else "Warning"
+    why = f": {exit_.why}" if exit_.why else ""
+    state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {exit_.how}{why}", exit_.name)
+    if exit_.is_unknown_to_runtime:
+        text = f"How container {exit_.name} ended is not known: the runtime missed it, and nobody else has seen it"
+        state.event(now, "Warning", STATUS_UNKNOWN, text, exit_.name)
+
+
+def take_probe_result(state: PodState, change: ProbeChanged, now: datetime) -> bool:
+    """Take a probe's result for an instance, which may not be in the view yet; say whether it is another than before.
+
+    Events are those of prober/prober.go.
+    """
+    what = f"{change.probe.capitalize()} probe"
+    failures = max(change.failures, int(change.result == "failure"))
+    if change.result == "unknown" and not failures:  # the probe could not be carried out, which is no result
+        text = f"{what} errored and resulted in unknown state: {change.message}"
+        state.event(now, "Warning", "Unhealthy", text, change.container)
+        return False
+    if state.ending and change.probe != "readiness" and change.result != "success":
+        return False  # only readiness counts by then (worker.go, v1.36, doProbe: success once deletion is requested)
+    if failures:
+        text = failure_text(change.probe, change.failure or change.message)
+        state.event(now, "Warning", "Unhealthy", text, change.container, times=failures)
+    if change.warning:
+        state.event(now, "Warning", "ProbeWarning", f"{what} warning: {change.message}", change.container)
+    if change.result == "unknown":
+        return False
+    before = state.probes.get(change.probe, {})
+    if before.get(change.container_id) == change.result:
+        return False
+    present = {container.id for container in state.observed.containers}
+    kept = {known: result for known, result in before.items() if known in present or known in _newest(before)}
+    state.probes = {**state.probes, change.probe: {**kept, change.container_id: change.result}}
+    return True
+
+
+def _newest(results: dict[str, str]) -> tuple[str, ...]:
+    """Return the instances with the latest results. They include those of a listing that is still on its way."""
+    return tuple(results)[-_INSTANCES_KEPT:]

@@ -1,0 +1,372 @@
+"""Runs the steps of one pod's run: one at a time, with pulls beside it, and perhaps one start ahead of its turn.
+
+An update does not cancel a running step. A deletion cancels steps that can be interrupted. A call that was already
+sent to the runtime runs to its end in the activity, which then returns its outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from temporalio import workflow
+from temporalio.common import Priority, RawValue
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError
+from temporalio.workflow import ActivityCancellationType
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.lifecycle.phase import TERMINAL_PHASES
+    from syncpod.lifecycle.step_name import StepName
+    from syncpod.messages.signed import Refused, unsigned
+    from syncpod.messages.step_table import STEPS, Interruption
+    from syncpod.messages.steps import CreateSandbox, StartContainer, StepInput
+    from workflows.alarm import Alarm
+    from workflows.entity import Entity, decoded
+    from workflows.pod import (
+        outcome,
+        report,
+        resizing,
+        restart_of_all,
+        temporal_ui,
+        verdicts,
+    )
+    from workflows.pod.decide import record_step
+    from workflows.pod.decision import Decision, Step, UnderWay
+    from workflows.pod.display import Display
+    from workflows.pod.follower import follower_of, is_last
+    from workflows.pod.state import PodState
+    from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
+    from workflows.pod.worker_hooks import WorkerHooks
+
+TOO_LONG = 10_000
+"""Length of history, in events, from which a run continues as new between two steps, with its pulls cancelled, although
+the pod is not at rest. A pod may never rest, and a server ends a run of 51,200 events."""
+
+TOO_LARGE = 8 * 1024 * 1024
+"""Bytes of history from which it does so too: a server ends a run of 50 MB. A run begins with 2 MiB at most."""
+
+TOGETHER: Final = 4
+"""Pulls begun in one workflow task: each is given the whole pod, and a server takes 4 MiB from a task."""
+
+GUARANTEE: Final = timedelta(seconds=1)
+"""How long after a back-off's end the workflow's own timer rings. The node's queue signals that end; the timer is for
+the case that the signal is lost."""
+
+
+@dataclass
+class Begun:
+    """A step that has begun."""
+
+    step: Step
+    activity: workflow.ActivityHandle[Any]
+    at: datetime
+    must_stop: Callable[[], bool]
+    """Says whether it is to let go."""
+    is_cancelled: bool = False
+
+
+class Ahead(NamedTuple):
+    """A start that has begun before it was its turn, and waits in the worker for the step before it."""
+
+    step: Step
+    """As it was decided."""
+    begun: Begun
+
+    @property
+    def knows_sandbox(self) -> bool:
+        """Whether its sandbox was there when it was decided, so that it follows another start."""
+        return isinstance(self.step.input, StartContainer) and self.step.input.sandbox_id != ""
+
+    def is_due(self, decided: Step) -> bool:
+        """Say whether it is the step that is decided now. It may have begun without the id of its sandbox."""
+        given, wanted = self.step.input, decided.input
+        if isinstance(given, StartContainer) and not self.knows_sandbox and isinstance(wanted, StartContainer):
+            given = given.model_copy(update={"sandbox_id": wanted.sandbox_id})
+        return replace(self.step, input=given) == decided
+
+
+def _makes_sandbox(step: Step) -> bool:
+    return isinstance(step.input, CreateSandbox)
+
+
+class Pull(NamedTuple):
+    """A pull that runs concurrently with the pod's other steps."""
+
+    image: str
+    task: asyncio.Task[None]
+
+
+def is_overlong(state: PodState) -> bool:
+    """Say whether this run must continue as new although its pod is not at rest."""
+    info = workflow.info()
+    is_long = info.get_current_history_length() >= TOO_LONG or info.get_current_history_size() >= TOO_LARGE
+    return is_long and not state.removed
+
+
+def arm(state: PodState, alarm: Alarm, decision: Decision) -> None:
+    """Have the one timer ring at the earliest deadline."""
+    held, expiry = decision.deadline, verdicts.expiry(state)
+    # The node's queue signals the end of a back-off itself; nobody else knows when the pod expires.
+    due = [at for at in (held and held + GUARANTEE, expiry) if at is not None]
+    deadline = min(due, default=None)
+    summary = temporal_ui.timer_summary(state, decision.holds, held if deadline != expiry else None)
+    alarm.set(deadline, summary)
+
+
+class StepRunner:
+    """Begins the steps of one run, awaits them, and folds their outcomes into the state."""
+
+    def __init__(self, state: PodState, entity: Entity, display: Display, worker_hooks: WorkerHooks) -> None:
+        """Prepare to run steps of the pod of `state`."""
+        self.state, self.entity, self.display, self.worker_hooks = state, entity, display, worker_hooks
+        self.pulls: dict[str, Pull] = {}
+        self.ahead: Ahead | None = None
+        self.goes_ahead = True
+        self.are_pulls_cancelled = False
+
+    async def take(self, step: Step) -> None:
+        """Begin the decided step: a pull runs concurrently, any other step is awaited."""
+        # Replay: read before anything is awaited; a listing that comes in later is not older than the step.
+        step = replace(step, known=self.state.observed.seq)
+        if verdicts.expiry(self.state) is not None:
+            # The step may outlast the pod's deadline; holds are decided again after it.
+            arm(self.state, self.entity.alarm, Decision())
+        if step.name != StepName.PULL_IMAGE:
+            await self.perform(step)
+            return
+        self.pull(step)
+        if len(self.pulls) % TOGETHER == 0:
+            await self.entity.end_task(f"{len(self.pulls)} images are being pulled")
+
+    async def perform(self, step: Step) -> None:
+        """Run one step to its end and fold its outcome in; never raises for what the step does.
+
+        A start that has begun ahead goes on. If it is certain which start follows the step, that one begins ahead: it
+        waits in the worker for the step.
+
+        Signals that arrive meanwhile are absorbed and shown: a kill alone may take hours, and a container that stops
+        being ready must show at once.
+        """
+        was_ending = self.is_ending
+        spec = STEPS[step.name]
+
+        def must_stop() -> bool:
+            if spec.interruption is Interruption.GOES_ON:
+                # Only a shorter grace interrupts a kill: it starts again with the rest of the grace.
+                return step.name == StepName.KILL_POD and self.is_grace_shortened(kill_by)
+            if spec.interruption is Interruption.GIVES_WAY:
+                return not was_ending and self.must_end()
+            return self.must_end()
+
+        begun, follower = self.begin(step, must_stop)
+        kill_by = self.state.kill_by  # as it is once the step is scheduled, which may have set it
+        if follower is not None and not begun.activity.done():
+            self.ahead = self.begin_ahead(follower, step)
+        await self.see_through(begun, self.ahead.begun if self.ahead is not None else None)
+        if self.ahead is not None and (self.ahead.begun.activity.done() or is_last(self.state, self.ahead.step)):
+            await self.let_end(self.ahead)  # no start follows that would have to begin now: nothing is decided between
+
+    def begin(self, step: Step, must_stop: Callable[[], bool]) -> tuple[Begun, Step | None]:
+        """Begin a step, unless that has been done ahead; return it, and the start that follows it for certain."""
+        follower: Step | None = None
+        if (self.goes_ahead or _makes_sandbox(step)) and not is_overlong(self.state):
+            follower = follower_of(self.state, step, workflow.now(), pulling=self.pulls)
+        if self.ahead is not None:
+            begun, self.ahead = self.ahead.begun, None
+            begun.must_stop = must_stop
+            self.display.show()
+            return begun, follower
+        if follower is not None and _makes_sandbox(step):
+            step = replace(step, input=step.input.model_copy(update={"followed": True}))
+        return self.schedule(step, must_stop), follower
+
+    def begin_ahead(self, start: Step, before: Step) -> Ahead:
+        """Begin a start that follows the step scheduled last; it is cancelled if it must not take place any more."""
+        container, image = start.container, self.state.container(start.container).image
+
+        def must_not_start() -> bool:
+            return self.must_end() or self.state.container(container).image != image
+
+        given = start.input.model_copy(update={"follows": self.state.fence})
+        begun = self.schedule(replace(start, known=before.known, input=given), must_not_start)
+        # It may fail before its turn to be awaited; if the run leaves the cache then, asyncio is not to complain.
+        begun.activity.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return Ahead(start, begun)
+
+    async def go_on(self, ahead: Ahead, decision: Decision) -> None:
+        """Go on with a start that has begun ahead, if it is what has been decided now; else only wait for its end.
+
+        Mostly it has not begun to act then, and says so. Otherwise it was due when the step before it had ended.
+        """
+        if decision.step is not None and ahead.is_due(decision.step):
+            await self.take(decision.step)
+            return
+        await self.let_end(ahead)
+
+    async def let_end(self, ahead: Ahead) -> None:
+        """Wait for the end of the start that has begun ahead, and fold its outcome in.
+
+        A pod whose init container took too long for it takes one step at a time from then on: the next one may, too.
+        """
+        if not ahead.begun.activity.done():
+            await self.look(ahead.begun.step)
+        await self.see_through(ahead.begun)
+        self.ahead = None
+        if ahead.knows_sandbox and all(each.name != ahead.step.container for each in self.state.own.containers):
+            self.goes_ahead = False
+
+    async def see_through(self, begun: Begun, follower: Begun | None = None) -> None:
+        """Wait for the end of a step, showing what comes in meanwhile, and fold its outcome in."""
+        activity, steps = begun.activity, (begun.step, *([follower.step] if follower is not None else []))
+        while not activity.done() and not begun.must_stop():
+            await self.entity.until(lambda: activity.done() or begun.must_stop() or bool(self.entity.inbox))
+            if self.entity.inbox and not activity.done():
+                await self.look(*steps)
+                if follower is not None and follower.must_stop():
+                    self.cancel(follower)
+        await self.finish(begun, follower)
+
+    async def look(self, *steps: Step) -> None:
+        """Absorb what has come in while the steps run, and show the resulting status; decide nothing.
+
+        If the pod reaches a terminal phase meanwhile, perhaps by this very step, that is shown only after the step.
+        """
+        await self.entity.take_in()
+        verdicts.expire(self.state, workflow.now())
+        state = self.state
+        before, was_over = (state.status, state.reached, state.terminated), state.reached in TERMINAL_PHASES
+        report.update_status(self.state, self.display.holds, workflow.now(), under_way=[step.input for step in steps])
+        if state.reached in TERMINAL_PHASES and not was_over:
+            state.status, state.reached, state.terminated = before
+        self.display.publish()
+        if verdicts.expiry(self.state) is not None:
+            arm(self.state, self.entity.alarm, Decision())
+
+    def pull(self, step: Step) -> None:
+        """Begin a pull concurrently with everything else: only its own container waits for it.
+
+        It is cancelled when the pod is to end, when another image is desired for the container, and when the run has
+        become too long to wait for it: the next run begins it again.
+        """
+        image = self.state.container(step.container).image
+
+        def must_stop() -> bool:
+            return self.are_pulls_cancelled or self.must_end() or self.state.container(step.container).image != image
+
+        begun = self.schedule(step, must_stop)
+
+        async def run() -> None:
+            await self.finish(begun)
+            # Replay: nothing is awaited between the outcome and this, or the image could be pulled twice.
+            del self.pulls[step.container]
+            self.entity.wake()
+
+        self.pulls[step.container] = Pull(image, asyncio.create_task(run()))
+
+    def schedule(self, step: Step, must_stop: Callable[[], bool]) -> Begun:
+        """Begin a step, which is cancelled as soon as `must_stop` says so."""
+        spec = STEPS[step.name]
+        began = workflow.now()
+        if step.name == StepName.KILL_POD:
+            self.display.publish(rests=True)  # a kill may take the whole grace, so show the pod as it is before that
+        summary = temporal_ui.step_summary(self.state, step)
+        argument = record_step(self.state, step, began)
+        if step.resets:
+            self.state.restart_all = restart_of_all.reset_by(self.state, step.input)
+        if step.replaces:
+            self.state.replacing = {step.replaces: False} | self.state.replacing
+        self.display.under_way[step.name, step.container] = UnderWay(step.name.value, step.container, summary, began)
+        self.display.show()
+        activity: workflow.ActivityHandle[Any] = workflow.start_activity(
+            step.name.value,
+            argument,
+            start_to_close_timeout=spec.start_to_close,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=RETRY,
+            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            priority=Priority(priority_key=spec.urgency),
+            summary=summary,
+            result_type=RawValue,  # a result that nobody can decode fails the step, and not the workflow task
+        )
+        return Begun(step, activity, began, must_stop)
+
+    def cancel(self, begun: Begun) -> None:
+        """Have a step let go, unless it has ended or has this order already."""
+        if not begun.is_cancelled and not begun.activity.done():
+            begun.is_cancelled = True
+            begun.activity.cancel()
+            self.worker_hooks.hasten_cancellation()
+
+    async def finish(self, begun: Begun, follower: Begun | None = None) -> None:
+        """Wait for a step's end, cancel it as soon as it must stop, and fold its outcome into the state.
+
+        A step that has begun together with it is cancelled with it.
+        """
+        step, activity, began = begun.step, begun.activity, begun.at
+        # Replay: `must_stop` is asked whenever the run wakes, and notes that the pod's deadline has passed. It may look
+        # at nothing but the state and the workflow's time.
+        await self.entity.until(lambda: activity.done() or begun.must_stop())
+        if not activity.done():
+            self.cancel(begun)
+            if follower is not None:
+                self.cancel(follower)
+            await self.entity.until(activity.done)
+        del self.display.under_way[step.name, step.container]
+        try:
+            result = await activity
+        except ActivityError as error:
+            self.failed(step, error, began)
+        except asyncio.CancelledError:
+            outcome.cancelled_step(self.state, step, began, workflow.now())
+        else:
+            if resizing.is_outdated(self.state, step.input):
+                step = replace(step, outdated=True)
+            returned = decoded(result)
+            if isinstance(returned, Refused):
+                why = unsigned("the step's result", returned.why)
+                outcome.failed_step(self.state, step, "UnsignedResult", why, None, began, workflow.now())
+            else:
+                outcome.finished_step(self.state, step, returned, began, workflow.now())
+
+    def failed(self, step: Step, error: ActivityError, began: datetime) -> None:
+        """Record that a step was cancelled, has timed out, or was refused by the runtime: it is decided again later."""
+        cause = error.cause
+        if isinstance(cause, CancelledError):
+            outcome.cancelled_step(self.state, step, began, workflow.now())
+            return
+        fault, message, details = type(error).__name__, str(error), None
+        if isinstance(cause, ApplicationError):
+            fault, message = cause.type or "Error", cause.message
+            details = cause.details[0] if cause.details else None
+        elif isinstance(cause, TimeoutError):
+            fault, message = "Timeout", f"{step.name.value} timed out: {cause.message}"
+        outcome.failed_step(self.state, step, fault, message, details, began, workflow.now())
+
+    @property
+    def inputs_ahead(self) -> tuple[StepInput, ...]:
+        """The input of the start that has begun ahead."""
+        return (self.ahead.step.input,) if self.ahead is not None else ()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the pod is to end, by what has been absorbed."""
+        return self.state.deletion is not None or self.state.failure is not None
+
+    def must_end(self) -> bool:
+        """Fail the pod if its active deadline has passed; say whether it is to end."""
+        verdicts.expire(self.state, workflow.now())
+        return self.is_ending
+
+    def is_grace_shortened(self, kill_by: datetime | None) -> bool:
+        """Say whether the pod's grace now ends before `kill_by`, its end when a kill began."""
+        self.must_end()
+        return self.state.kill_by is not None and kill_by is not None and self.state.kill_by < kill_by
+
+    async def cancel_pulls(self) -> None:
+        """Cancel the pulls, and wait until none is left."""
+        self.are_pulls_cancelled = True
+        await self.entity.until(lambda: not self.pulls)
+        self.are_pulls_cancelled = False
