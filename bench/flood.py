@@ -2,7 +2,7 @@
 
 Simulated pods crash again and again, some of them are replaced in each minute, and so there are never more of them.
 Meanwhile their annotations are changed and their workflows queried. Every ten seconds the memory of worker and Temporal
-is read. With ``--write``, the plot and its section go into docs/performance.md.
+is read. With ``--write``, the plot and its section go into docs/engineering/performance-log.md.
 
 In an hour of the kubelet's back-off no pod comes to the bounds of what it keeps, so its memory still grows.
 ``--longest-back-off 8`` has pods restart so often that they do, and shows what comes after that.
@@ -26,7 +26,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from bench import machine
 from bench.flood_plot import plot
-from bench.performance import DOCUMENT, today, written
+from bench.performance import DOCUMENT, LOG, today, written
 from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
 from bench.stage import NODE
 from syncpod.cli.failure import Failure
@@ -306,7 +306,7 @@ def report(
     longest = "" if pods.longest_back_off is None else f" with a back-off of at most {pods.longest_back_off:g} s"
     times = "" if len(floods) == 1 else f"{len(floods)} times "
     begins = f"Measured on {today()}: {times}{minutes:g} minutes with {number} pods in a crash loop{longest}; {done}."
-    shown = f"![anonymous memory of worker, Temporal and runtime over the time]({image.name})"
+    shown = f"![anonymous memory of worker, Temporal and runtime over the time](../{image.name})"
     return "".join(f"\n{part}\n" for part in (begins, shown, markdown(rows), environment)) + "\n"
 
 
@@ -341,7 +341,7 @@ def main() -> None:
         curves = {part: [(each.minutes, each.memory[part] / 2**20) for each in samples] for part in samples[0].memory}
         where.write_text(plot(curves, ends=[each.ended for each in floods]))
     if asked.write:
-        DOCUMENT.write_text(written(DOCUMENT.read_text(), text, begin=section.begin))
+        LOG.write_text(written(LOG.read_text(), text, begin=section.begin))
     sys.stdout.write(text)
 
 

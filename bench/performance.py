@@ -17,6 +17,7 @@ from bench.simulated_node import markdown
 from bench.stage import stage
 
 DOCUMENT: Final = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+LOG: Final = DOCUMENT.parent / "engineering" / "performance-log.md"
 BEGIN: Final = "<!-- measured: python -m bench --against kubelet -->"
 END: Final = "<!-- /measured -->"
 BUSY: Final = 1.0
