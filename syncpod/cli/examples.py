@@ -76,6 +76,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("End a pod of the fleet", "syncpod fleet delete web"),
         ("A workload with all its pods, without waiting", "syncpod fleet delete deployment web --wait=false"),
         ("What a manifest has brought", "syncpod fleet delete -f app.yaml"),
+        ("All workloads with a label", "syncpod fleet delete deployments -l app=web"),
         ("One of a node that never comes back", "syncpod fleet delete --force web"),
     ),
     "fleet drain": (("Before maintenance", "syncpod fleet drain n1 --ignore-daemonsets"),),

@@ -134,6 +134,23 @@ def read_form(
     )
 
 
+def selecting(namespace: str | None, conditions: Selector, fields: FieldSelector) -> Form:
+    """Return the form of a list that is not printed: it finds the objects of a namespace that meet the conditions."""
+    return Form(
+        namespace=namespace,
+        conditions=conditions,
+        fields=fields,
+        output="name",
+        headers=False,
+        labels=read_label_columns((), "name", whole=False),
+        order=None,
+        with_kind=False,
+        is_named=False,
+        single=False,
+        watch=False,
+    )
+
+
 def _order(sort_by: str) -> Path:
     from syncpod.cli.view.sorting import sort_path
 

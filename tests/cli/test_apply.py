@@ -23,14 +23,14 @@ from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConnectConfig
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from syncpod.cli import console
+from syncpod.cli import console, deletion
 from syncpod.cli.commands import apply as apply_command
 from syncpod.cli.commands import up
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.temporal import pod_deletion, pod_reads, pods, updates
+from syncpod.cli.temporal import pod_reads, pods, updates
 from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
 from syncpod.lifecycle.step_name import StepName
@@ -303,17 +303,17 @@ async def test_delete_waits_for_the_pod_which_keeps_its_grace(
     stream = as_json(*(manifest(name, labels={"group": a}) for name in (a, b, c)))
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=stream)
     ended = await syncpod("delete", "pod", a, "--grace-period", "7")
-    assert (ended.code, ended.out) == (0, f'pod "{a}" deleted\n')
+    assert (ended.code, ended.out) == (0, f'pod "{a}" deleted from default namespace\n')
     handle = client.get_workflow_handle(f"pod/default/{a}")
     assert (await handle.describe()).status == WorkflowExecutionStatus.COMPLETED
     assert (await handle.result())["metadata"]["deletionGracePeriodSeconds"] == 7
     assert (await syncpod("get", "pod", a)).code == 1
     forced = await syncpod("delete", "-f", "-", "--force", stdin=as_json(manifest(b)))
-    assert (forced.code, forced.out) == (0, f'pod "{b}" force deleted\n')
+    assert (forced.code, forced.out) == (0, f'pod "{b}" force deleted from default namespace\n')
     kills = [step for name, step in node.taken if name == StepName.KILL_POD]
     assert kills[-1].targets[0].grace_seconds <= 2  # type: ignore[attr-defined]
     selected = await syncpod("delete", "-l", f"group={a}")
-    assert (selected.code, selected.out) == (0, f'pod "{c}" deleted\n')
+    assert (selected.code, selected.out) == (0, f'pod "{c}" deleted from default namespace\n')
 
 
 async def test_of_names_without_a_kind_none_is_deleted_if_one_is_unknown(syncpod: Command, on: tuple[str, str]) -> None:
@@ -328,13 +328,13 @@ async def test_of_names_without_a_kind_none_is_deleted_if_one_is_unknown(syncpod
     ]
     assert (await syncpod("get", "pod", name)).code == 0
     named = await syncpod("delete", "pod", "deploymet", name)
-    assert (named.code, named.out) == (1, f'pod "{name}" deleted\n')
+    assert (named.code, named.out) == (1, f'pod "{name}" deleted from default namespace\n')
 
 
 async def test_delete_now_gives_a_grace_of_one_second(syncpod: Command, client: Client, on: tuple[str, str]) -> None:
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
-    assert (await syncpod("delete", name, "--now")).out == f'pod "{name}" deleted\n'
+    assert (await syncpod("delete", name, "--now")).out == f'pod "{name}" deleted from default namespace\n'
     ended = await client.get_workflow_handle(f"pod/default/{name}").result()
     assert ended["metadata"]["deletionGracePeriodSeconds"] == 1
 
@@ -357,9 +357,11 @@ async def test_a_client_dry_run_lists_changes_without_making_them(
     assert (await syncpod("get", "pod", new)).code == (await syncpod("get", "cm", "settings")).code == 1
     assert (await syncpod("get", "pod", there, "-l", "", "-o", "jsonpath={.metadata.labels}")).out == ""
     ended = await syncpod("delete", "pods", there, new, trial)
-    assert (ended.code, ended.out) == (1, f'pod "{there}" deleted {mark}\n')
+    assert (ended.code, ended.out) == (1, f'pod "{there}" deleted {mark} from default namespace\n')
     assert ended.err == f'syncpod: pods "{new}" not found in namespace default\n'
-    assert (await syncpod("delete", there, trial, "--force")).out == f'pod "{there}" force deleted {mark}\n'
+    assert (
+        await syncpod("delete", there, trial, "--force")
+    ).out == f'pod "{there}" force deleted {mark} from default namespace\n'
     assert (await syncpod("get", "pod", there, "--no-headers")).out.split()[2] == "Running"
 
 
@@ -404,7 +406,7 @@ async def test_a_pod_that_is_applied_for_another_node_stays_and_that_is_said(
 async def test_a_deletion_that_takes_long_says_what_it_waits_for(
     syncpod: Command, node: ScriptedNode, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_deletion, "TELL_SECONDS", 0.01)
+    monkeypatch.setattr(deletion, "TELL_SECONDS", 0.01)
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     node.gate["kill_pod"] = gate = asyncio.Event()
@@ -416,12 +418,12 @@ async def test_a_deletion_that_takes_long_says_what_it_waits_for(
         if text.startswith(f'pod "{name}" is being deleted: still running: app (grace period '):
             loop.call_soon_threadsafe(was_said.set)
 
-    monkeypatch.setattr(pod_deletion, "remark", remark)
+    monkeypatch.setattr(deletion, "remark", remark)
     async with asyncio.timeout(60):
         await was_said.wait()
     gate.set()
     deleted = await deleting
-    assert (deleted.code, deleted.out) == (0, f'pod "{name}" deleted\n')
+    assert (deleted.code, deleted.out) == (0, f'pod "{name}" deleted from default namespace\n')
 
 
 async def test_a_pod_applied_while_one_of_its_name_ends_starts_afterwards(
@@ -440,7 +442,7 @@ async def test_a_pod_applied_while_one_of_its_name_ends_starts_afterwards(
     planned = (await syncpod("plan", "-f", "-", stdin=as_json(pod))).out.splitlines()[0]
     assert planned == f"pod/{name}: would be created, when the one that is being deleted has gone"
     late = await syncpod("delete", name, "--timeout", "1s")
-    assert late.code == 1 and f'timed out waiting for "{name}" to end' in late.err
+    assert late.code == 1 and f'timed out waiting for pod "{name}" to end' in late.err
     assert f'pod "{name}": still running: app' in late.err, "it says what the pod waits for"
     dying = await syncpod("wait", name, "--for=condition=Ready", "--timeout", "0")
     assert (dying.code, dying.err.count("it is Terminating")) == (1, 1)
@@ -547,7 +549,7 @@ async def test_changes_for_a_node_without_a_worker_are_kept_and_the_node_is_name
     again = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
     assert again.code == 1 and f'pod "{name}": node {away} is away' in again.err and again.err.count("\n") == 1
     ended = await syncpod("delete", name, "--no-wait")
-    assert (ended.code, ended.out) == (0, f'pod "{name}" deleted\n')
+    assert (ended.code, ended.out) == (0, f'pod "{name}" deleted from default namespace\n')
     events = await client.get_workflow_handle(f"pod/default/{name}").fetch_history()
     signals = [event for event in events.events if event.HasField("workflow_execution_signaled_event_attributes")]
     assert [event.workflow_execution_signaled_event_attributes.signal_name for event in signals] == ["delete_pod"]
@@ -647,7 +649,7 @@ async def test_the_other_pods_of_a_deletion_are_deleted_all_the_same(
     made = await syncpod("apply", "-f", "-", "--node", on, stdin=as_json(manifest(name)))
     assert made.code == 0, made.err
     done = await syncpod("delete", "pod/" + squatted, "pod/" + name, "--force", "--no-wait")
-    assert (done.code, done.out) == (1, f'pod "{name}" force deleted\n'), done.err
+    assert (done.code, done.out) == (1, f'pod "{name}" force deleted from default namespace\n'), done.err
     assert f"workflow pod/default/{squatted} is not a pod's" in done.err
 
 
@@ -726,7 +728,7 @@ async def test_a_forced_deletion_frees_the_name_of_a_pod_whose_node_never_existe
             f"Note: no worker has ever polled for node {ghost}, so nothing ends {name} there; --force ends it here\n"
         )
         forced = await syncpod("delete", "pod", name, "--force")
-        assert (forced.code, forced.out, forced.err) == (0, f'pod "{name}" force deleted\n', "")
+        assert (forced.code, forced.out, forced.err) == (0, f'pod "{name}" force deleted from default namespace\n', "")
         assert (await syncpod("get", "pod", name)).code == 1
 
 
@@ -741,7 +743,7 @@ async def test_a_pod_of_a_node_that_is_dead_for_good_leaves_its_name_by_force(sy
     waits = await syncpod("delete", "pod", name, "--wait=false")
     assert (waits.code, (await syncpod("get", "pod", name)).code) == (0, 0)
     forced = await syncpod("delete", "pod", name, "--force", "--timeout", "30s")
-    assert (forced.code, forced.out) == (0, f'pod "{name}" force deleted\n'), forced.err
+    assert (forced.code, forced.out) == (0, f'pod "{name}" force deleted from default namespace\n'), forced.err
     assert forced.err == (
         f"Note: node {there} is away, so pod {name} has ended without it: its name is free, but what runs of it "
         "there goes on: that node's worker ends it once it is back, unless it takes only signed commands, as every "

@@ -42,6 +42,7 @@ BOTH = as_json(
     config_map(data={"a": "1", "b": "two\nlines\n"}, binaryData={"c": "AAEC"}),
     secret(stringData={"password": "hunter2"}, data={"user": "bWU="}),
 )
+BOTH_DELETED = 'configmap "settings" deleted from default namespace\nsecret "keys" deleted from default namespace\n'
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ async def test_objects_are_selected_by_label(alone: Command) -> None:
     assert (await alone("get", "cm", "-l", "app=web", "-o", "name")).out == "configmap/a\n"
     shown = await alone("get", "cm", "-L", "app", "--show-labels", "--no-headers")
     assert [line.split()[-2:] for line in shown.out.splitlines()] == [["web", "app=web"], ["<none>", "<none>"]]
-    assert (await alone("delete", "cm", "-l", "app=web")).out == 'configmap "a" deleted\n'
+    assert (await alone("delete", "cm", "-l", "app=web")).out == 'configmap "a" deleted from default namespace\n'
     assert (await alone("get", "cm", "-o", "name")).out == "configmap/b\n"
 
 
@@ -130,10 +131,10 @@ async def test_describe_shows_sizes_of_a_secret_and_the_text_of_a_config_map(alo
 
 async def test_objects_are_deleted_by_name_and_by_file(alone: Command) -> None:
     await alone("apply", "-f", "-", stdin=BOTH)
-    assert (await alone("delete", "-f", "-", stdin=BOTH)).out == 'configmap "settings" deleted\nsecret "keys" deleted\n'
+    assert (await alone("delete", "-f", "-", stdin=BOTH)).out == BOTH_DELETED
     await alone("apply", "-f", "-", stdin=BOTH)
     trial = await alone("delete", "cm/settings", "secret/none", "--dry-run=client")
-    assert (trial.code, trial.out) == (1, 'configmap "settings" deleted (dry run)\n')
+    assert (trial.code, trial.out) == (1, 'configmap "settings" deleted (dry run) from default namespace\n')
     assert (await alone("delete", "cm/settings", "secret/keys")).code == 0
     assert (await alone("get", "cm,secrets", "-A")).out == ""
 
@@ -141,7 +142,7 @@ async def test_objects_are_deleted_by_name_and_by_file(alone: Command) -> None:
 async def test_objects_are_deleted_even_if_no_server_answers_for_pods(alone: Command) -> None:
     await alone("apply", "-f", "-", stdin=BOTH)
     result = await alone("delete", "cm/settings", "pod/web")
-    assert (result.code, result.out) == (1, 'configmap "settings" deleted\n')
+    assert (result.code, result.out) == (1, 'configmap "settings" deleted from default namespace\n')
     assert "no Temporal server at" in result.err
 
 
@@ -199,7 +200,7 @@ async def test_objects_and_pods_are_applied_and_planned_together(
     assert f"pod/{name}" in both.out and "configmap/settings" in both.out
     assert (await syncpod("describe", f"pod/{name}", "cm/settings")).out.count("Namespace:") == 2
     gone = await syncpod("delete", "-f", "-", stdin=stream)
-    assert gone.out == f'pod "{name}" deleted\nconfigmap "settings" deleted\nsecret "keys" deleted\n'
+    assert gone.out == f'pod "{name}" deleted from default namespace\n{BOTH_DELETED}'
 
 
 async def test_nothing_of_an_object_is_applied_for_another_node(

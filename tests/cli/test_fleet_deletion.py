@@ -7,21 +7,24 @@ import json
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
 
+from syncpod.cli import deletion
 from syncpod.cli.commands.fleet_change import cordon, uncordon
 from syncpod.cli.commands.fleet_delete import delete
 from syncpod.cli.commands.fleet_explain import explain
+from syncpod.cli.deletion import Going, Thing
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.fleet_names import fleet_names
 from syncpod.cli.input.kind_words import OBJECTS, POD_WORDS
-from syncpod.cli.temporal import fleet, fleet_deletion, fleet_objects, fleet_pod_changes, fleet_workloads
-from syncpod.cli.temporal.fleet_deletion import Going
+from syncpod.cli.listing import Form, Found
+from syncpod.cli.temporal import fleet, fleet_deletion, fleet_lists, fleet_objects, fleet_pod_changes, fleet_workloads
+from syncpod.cli.temporal.fleet_deletion import FleetThings
 from syncpod.cli.temporal.fleet_pod_changes import Ended
+from syncpod.cli.view.rows import Row
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import WorkloadPod, WorkloadView
 
@@ -44,37 +47,74 @@ def shown(monkeypatch: pytest.MonkeyPatch, *views: WorkloadView | FleetNodeView 
     monkeypatch.setattr(fleet_deletion, "_LOOK_SECONDS", 0)
 
 
-def workload() -> Going:
-    return fleet_deletion.workload(CLIENT, "Deployment", "default", "web")
+THINGS = FleetThings(CLIENT)
+WEB = Thing("Deployment", "default", "web")
 
 
-async def test_a_deployment_is_waited_for_and_what_for_is_said_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(fleet_deletion, "SAID_AFTER", 0)
+def waits(*whys: str, thing: Thing = WEB, where: str = "") -> Going:
+    """Something whose end waits for these things, one after the other; the last "" = it is gone."""
+    coming = iter(whys)
+
+    async def left(_: Thing) -> str:
+        return next(coming)
+
+    return THINGS.going(thing, left, where=where)
+
+
+async def test_a_deployment_is_waited_for_and_each_look_says_what_for(monkeypatch: pytest.MonkeyPatch) -> None:
     away = PODS[0].model_copy(update={"status": "Unknown"})
     shown(
         monkeypatch,
-        WorkloadView(deleting=True, pods=PODS),
         WorkloadView(deleting=True, pods=PODS),
         WorkloadView(deleting=True, pods=(away,)),
         WorkloadView(deleting=True, missed=("n8", "n9")),
         WorkloadView(deleting=True),
         None,
     )
-    await fleet_deletion.until_gone([workload()], None)
-    assert capsys.readouterr().err.splitlines() == [
-        "deployment.apps/web: 5 pods are left: web-1 on n1, web-2 on n2, web-3 on n3 and 2 more",
-        "deployment.apps/web: 1 pod is left: web-1 on n1, which cannot be reached",
-        "deployment.apps/web: no answer yet from n8, n9, which may have pods of it "
-        "(a node that is gone: `fleet remove --force`)",
-        "deployment.apps/web: its workflow is ending",
+    assert [await THINGS.workload_left(WEB) for _ in range(5)] == [
+        "5 pods are left: web-1 on n1, web-2 on n2, web-3 on n3 and 2 more",
+        "1 pod is left: web-1 on n1, which cannot be reached",
+        "no answer yet from n8, n9, which may have pods of it (a node that is gone: `fleet remove --force`)",
+        "its workflow is ending",
+        "",
+    ]
+
+
+async def test_what_a_deletion_waits_for_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(deletion, "TELL_SECONDS", 0)
+    monkeypatch.setattr(fleet_deletion, "_LOOK_SECONDS", 0)
+    said = asyncio.Event()
+    why = "it is busy"
+
+    async def left(_: Thing) -> str:
+        return why
+
+    def remark(text: str) -> None:
+        capsys.readouterr()
+        lines.append(text)
+        said.set()
+
+    lines: list[str] = []
+    monkeypatch.setattr(deletion, "remark", remark)
+    waiting = asyncio.create_task(deletion.until_gone(THINGS, [THINGS.going(WEB, left)], None))
+    for reason in ("it is busy", "it is nearly gone"):
+        why = reason
+        async with asyncio.timeout(60):
+            await said.wait()
+        said.clear()
+    why = ""
+    await waiting
+    assert lines == [
+        'deployment.apps "web" is being deleted: it is busy',
+        'deployment.apps "web" is being deleted: it is nearly gone',
     ]
 
 
 async def test_one_that_is_applied_anew_meanwhile_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     shown(monkeypatch, WorkloadView(deleting=False, pods=PODS))
-    await fleet_deletion.until_gone([workload()], None)
+    await deletion.until_gone(THINGS, [THINGS.going(WEB, THINGS.workload_left)], None)
 
 
 ENDING = PlacedPod(name="web", state="ending", report=PodReport(name="web", status="Terminating"))
@@ -98,48 +138,35 @@ async def test_what_a_pod_on_a_node_waits_for(
     view: FleetNodeView | Exception, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown(monkeypatch, view)
-    assert await fleet_deletion.pod(CLIENT, "default", "web", "n1").left() == why
+    assert await THINGS.pod_left("n1")(Thing("Pod", "default", "web")) == why
 
 
 async def test_a_timeout_says_what_is_left_and_that_the_deletion_goes_on() -> None:
-    def going(what: str, *whys: str) -> Going:
-        coming = iter(whys)
-
-        async def left() -> str:
-            return next(coming)
-
-        return Going(what, left)
-
+    gone = waits("", thing=Thing("Pod", "default", "a"), where="n1")
+    busy = waits(*["it is busy"] * 9, thing=Thing("Pod", "default", "b"), where="n2")
     with pytest.raises(Failure) as failed:
-        await fleet_deletion.until_gone([going("pod/a on n1", ""), going("pod/b on n2", "it is busy")], timedelta(0))
+        await deletion.until_gone(THINGS, [gone, busy], timedelta(0))
     assert str(failed.value) == (
-        "timed out waiting for pod/b on n2 to end; the deletion continues\npod/b on n2: it is busy"
+        'timed out waiting for pod "b" on n2 to end; the deletion continues\npod "b" on n2: it is busy'
     )
+    busy.said = "it is busy"
+    with pytest.raises(Failure) as failed:
+        await deletion.until_gone(THINGS, [busy], timedelta(0))
+    assert str(failed.value) == 'timed out waiting for pod "b" on n2 to end; the deletion continues'
 
 
-async def test_a_pod_and_its_workflow_are_waited_for_as_one_and_nothing_is_said_twice(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def going(what: str, *whys: str) -> Going:
+async def test_a_pod_and_its_workflow_are_waited_for_as_one() -> None:
+    def left(*whys: str) -> Callable[[Thing], Coroutine[Any, Any, str]]:
         coming = iter(whys)
 
-        async def left() -> str:
+        async def next_of(_: Thing) -> str:
             return next(coming)
 
-        return Going(what, left)
+        return next_of
 
-    monkeypatch.setattr(fleet_deletion, "SAID_AFTER", 0)
-    monkeypatch.setattr(fleet_deletion, "_LOOK_SECONDS", 0)
-    both = fleet_deletion.one_after_another(going("pod/a on n1", "it ends", ""), going("pod/a", "it is busy"))
-    assert (both.what, await both.left(), await both.left()) == ("pod/a on n1", "it ends", "it is busy")
-    clock = iter((0.0, 1.0, 1.0, 2.0))
-    timed = SimpleNamespace(time=lambda: next(clock, 9.0))
-    known = {"get_running_loop": lambda: timed, "gather": asyncio.gather, "sleep": asyncio.sleep}
-    monkeypatch.setattr(fleet_deletion, "asyncio", SimpleNamespace(**known))
-    with pytest.raises(Failure) as failed:
-        await fleet_deletion.until_gone([going("pod/a on n1", *["it ends"] * 9)], timedelta(seconds=5))
-    assert str(failed.value) == "timed out waiting for pod/a on n1 to end; the deletion continues"
-    assert capsys.readouterr().err == "pod/a on n1: it ends\n"
+    both = THINGS.going(Thing("Pod", "default", "a"), left("it ends", "", ""), left("it is busy", ""), where="n1")
+    assert (str(both), await both.why(), await both.why()) == ('pod "a" on n1', "it ends", "it is busy")
+    assert await both.why() == ""
 
 
 KINDS = {**fleet_workloads.KINDS, **OBJECTS, **dict.fromkeys(POD_WORDS, "Pod")}
@@ -186,8 +213,8 @@ def deleted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     node = FleetNodeView(name="n1", placed=(PlacedPod(name="web"),))
     named: list[str] = []
 
-    def run(work: Callable[[Client], Coroutine[Any, Any, None]], **_: Any) -> None:
-        asyncio.run(work(CLIENT))
+    def run(work: Callable[[Client], Coroutine[Any, Any, Any]], **_: Any) -> Any:
+        return asyncio.run(work(CLIENT))
 
     async def views(*_: Any) -> list[FleetNodeView]:
         return [node]
@@ -210,6 +237,50 @@ def deleted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(fleet_workloads, "delete", delete_other)
     monkeypatch.setattr(fleet_objects, "delete", delete_other)
     return named
+
+
+def test_each_that_is_there_is_deleted_and_said(deleted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Failure, match=r'^deployments.apps "gone" not found in the fleet$'):
+        delete(["deployment/gone", "pod/web", "secret/keys"], wait=False)
+    assert capsys.readouterr().out.splitlines() == [
+        'pod "web" deleted from default namespace on node/n1',
+        'secret "keys" deleted from default namespace',
+    ]
+    delete(["pod", "web"], wait=False, force=True)
+    assert capsys.readouterr().out == 'pod "web" force deleted from default namespace on node/n1\n'
+
+
+def test_a_dry_run_deletes_nothing(deleted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Failure, match=r'^pods "other" not found in the fleet$'):
+        delete(["pod", "web", "other"], dry_run="client")
+    assert capsys.readouterr().out == 'pod "web" deleted (dry run) from default namespace\n'
+    assert deleted == []
+
+
+def test_what_labels_and_fields_select_is_deleted(
+    deleted: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def find(_client: Client, kind: str, names: Any, form: Form) -> Found:
+        asked.append(f"{kind} of {form.namespace}")
+        rows = [
+            Row((name,), {"metadata": {"name": name, "namespace": "default", "labels": {"app": name}}}) for name in "ab"
+        ]
+        return Found(kind.lower(), (), form.chosen(rows))
+
+    asked: list[str] = []
+    monkeypatch.setattr(fleet_lists, "find", find)
+    delete(["deployments"], selector="app=b", wait=False)
+    delete(["secrets"], everything=True, all_namespaces=True, wait=False)
+    assert deleted == ["Deployment/b of default", "Secret/a of default", "Secret/b of default"]
+    delete(selector="app=other", wait=False)
+    assert asked == ["Deployment of default", "Secret of None", "Pod of default"]
+    assert capsys.readouterr().err == "No resources found\n"
+    with pytest.raises(BadInput, match="--selector: not for a Secret: its labels are sealed"):
+        delete(["secrets"], selector="app=b")
+    with pytest.raises(BadInput, match="--field-selector: only pods are deleted by their fields"):
+        delete(["deployments"], field_selector="metadata.name=b")
+    with pytest.raises(BadInput, match="--all: say of which kind: `syncpod fleet delete pods --all`, or deployments"):
+        delete(everything=True)
 
 
 def test_a_misspelt_kind_deletes_no_pod_of_the_name_behind_it(deleted: list[str]) -> None:
@@ -265,7 +336,7 @@ def test_nothing_is_deleted_if_a_document_names_nothing(
 
 @pytest.mark.parametrize(("what", "filename"), [(None, None), (["web"], ["app.yaml"])])
 def test_one_way_to_say_what_to_delete(what: list[str] | None, filename: list[str] | None) -> None:
-    with pytest.raises(BadInput, match="say what to delete, in one of these ways: KIND NAME, or -f FILE"):
+    with pytest.raises(BadInput, match="say what to delete, in one of these ways: NAME"):
         delete(what, filename)
 
 

@@ -77,7 +77,6 @@ def test_destructive_commands_are_not_suggested_for_similar_words() -> None:
             "'tree' is not a command of a fleet: `syncpod fleet get pods -o wide` lists the pods of all nodes",
         ),
         ("fleet create", "'create' is not a command of a fleet: "),
-        ("fleet delete pods --all", "No such option: --all: `syncpod fleet get all -o name` prints what to name here"),
         ("fleet cordon -l a=b", "No such option: -l: name the nodes: `syncpod fleet get nodes -l SELECTOR -o name`"),
         ("fleet apply -k dir", "No such option: -k: pipe `kubectl kustomize DIR` into `-f -`"),
     ],

@@ -92,7 +92,7 @@ def test_a_pod_that_is_deleted_by_force_while_the_worker_is_away_is_ended_by_the
     until_written(syncpod, environ, "forced")
     end_worker(environ)
     forced = syncpod("delete", "pod", "forced", "--force", "--timeout", "60s")
-    assert (forced.code, forced.out) == (0, 'pod "forced" force deleted\n'), forced
+    assert (forced.code, forced.out) == (0, 'pod "forced" force deleted from default namespace\n'), forced
     assert "is away, so pod forced has ended without it: its name is free, and the order to end what runs" in forced.err
     assert lives(script), "nothing has ended it yet"
     listed = syncpod("get", "pods")

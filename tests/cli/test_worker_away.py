@@ -238,7 +238,7 @@ def test_a_deletion_is_kept_and_not_waited_for_for_ever_while_no_worker_serves_t
     assert ready_of(syncpod) == ["Unknown", "NodeStatusUnknown"]
     done = syncpod("delete", "pod", "kept", "--now")
     assert done.code == 1
-    assert 'no worker serves this node, so nothing ends "kept" now' in done.err
+    assert 'no worker serves this node, so nothing ends pod "kept" now' in done.err
     assert "the deletion is kept, and goes on once its worker runs (`syncpod up` there)" in done.err
     assert syncpod("up").code == 0
     gone = syncpod("wait", "pod", "kept", "--for", "delete", "--timeout", "60s")
@@ -252,7 +252,7 @@ def test_down_ends_pods_that_run_without_a_workflow(syncpod: Run, environ: dict[
     end_workflow(environ, "left")
     ended = syncpod("down")
     assert ended.code == 0, ended.err
-    assert ended.out.count('pod "left" deleted') == 1
+    assert ended.out.count('pod "left" deleted from') == 1
     assert remains(environ) == []
 
 

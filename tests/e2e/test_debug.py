@@ -195,8 +195,13 @@ async def test_a_pod_that_is_run_for_its_output_passes_on_its_exit_code_and_is_d
     script = "echo hello; exit 3\n"
     name, other = (f"{base}-{uuid.uuid4().hex[:6]}" for base in ("once", "told"))
     piped = await syncpod(engine, "run", name, "-i", *flags, "--", "sh", stdin=script)
-    assert (piped.code, piped.out) == (3, f'pod/{name} created\nhello\npod "{name}" deleted\n'), piped.err
+    assert (piped.code, piped.out) == (
+        3,
+        f'pod/{name} created\nhello\npod "{name}" deleted from default namespace\n',
+    ), piped.err
     told = await syncpod(engine, "run", other, "--attach", *flags, "--", "sh", "-c", "echo out; exit 4")
-    assert (told.code, told.out) == (4, f'pod/{other} created\nout\npod "{other}" deleted\n'), told.err
+    assert (told.code, told.out) == (4, f'pod/{other} created\nout\npod "{other}" deleted from default namespace\n'), (
+        told.err
+    )
     gone = await syncpod(engine, "get", "pod", name)
     assert gone.code == 1 and f'pods "{name}" not found' in gone.err

@@ -303,7 +303,7 @@ async def test_a_node_that_is_cut_off_runs_on_and_takes_the_newest_list_when_it_
     await fleet.cut()
     node.kill()
     late = await fleet.say("delete", goes, "--timeout", "1s", code=1)
-    assert f"timed out waiting for pod/{goes} on {name} to end; the deletion continues" in late.err
+    assert f'timed out waiting for pod "{goes}" on {name} to end; the deletion continues' in late.err
     await node.serve()
     for each in (stays, goes):
         found = await local.get_workflow_handle(pod_workflow_id("default", each)).query("pod")

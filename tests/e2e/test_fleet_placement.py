@@ -121,7 +121,7 @@ async def test_a_pod_is_placed_explained_moved_by_a_drain_and_given_up_by_force(
     )
     await fleet.say("uncordon", here)
     forced = await fleet.say("delete", name, "--force")
-    assert forced.out == f'pod "{name}" deleted from default namespace on node/{there} by force\n'
+    assert forced.out == f'pod "{name}" force deleted from default namespace on node/{there}\n'
     assert not (await fleet.until(there, lambda _: True)).placed, "it has waited for that"
 
     await fleet.say("apply", "-f", "-", stdin=lone(name, nodeSelector={"kubernetes.io/hostname": there}))

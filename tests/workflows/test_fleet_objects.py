@@ -22,7 +22,8 @@ from temporalio.worker import Worker
 
 from activities.fleet_objects import object_steps
 from activities.fleet_workload import fleet_steps
-from syncpod.cli.temporal import fleet_deletion
+from syncpod.cli.deletion import Thing
+from syncpod.cli.temporal.fleet_deletion import FleetThings
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.fleet import FleetNodeView, fleet_node_id
 from syncpod.messages.fleet_objects import (
@@ -184,15 +185,15 @@ async def test_nodes_hear_of_an_object_that_is_applied_again_while_they_hear_tha
         may_end.clear()
         await handle.execute_update("delete")
         await until_told(2)
-        going = fleet_deletion.fleet_object(client, "Secret", "default", keys)
-        assert (going.what, await going.left()) == (f"secret/{keys}", "its nodes are being told")
+        things, secret = FleetThings(client), Thing("Secret", "default", keys)
+        assert await things.object_left(secret) == "its nodes are being told"
         assert await put(fleet, keys, "a") == "created"
-        assert await going.left() == "", "it is another one"
+        assert await things.object_left(secret) == "", "it is another one"
         may_end.set()
         await until_told(3)
         await handle.execute_update("delete")
         await handle.result()
-        assert await going.left() == ""
+        assert await things.object_left(secret) == ""
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -185,7 +185,7 @@ def _end_orphans(config: ClientConnectConfig, here: NodeSettings) -> None:
 
         async def end(stray: Stray) -> None:
             await prune_pod(client, place, stray, None, has_attributes=has_attributes)
-            say(f'pod "{stray.pod.name}" deleted')
+            say(f'pod "{stray.pod.name}" deleted from {stray.pod.namespace} namespace')
 
         await do_all([end(stray) for stray in await staying(place, strays)], at_once=_AT_ONCE)
 

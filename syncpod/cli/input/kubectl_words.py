@@ -174,8 +174,6 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("--recursive", "-R"), "name each directory with -f"),
     },
     "fleet delete": {
-        **dict.fromkeys(("--selector", "-l"), "`syncpod fleet get -l SELECTOR -o name` prints what to name here"),
-        "--all": "`syncpod fleet get all -o name` prints what to name here",
         **dict.fromkeys(("--grace-period", "--now"), "each pod ends within its own grace period"),
     },
     "fleet cordon": dict.fromkeys(("--selector", "-l"), _NAME_THEM),

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import prepare, recorded_worker
@@ -20,7 +19,7 @@ from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
     from syncpod.api.label_selector import Selector
-    from syncpod.objects import Kind, ObjectRef, ObjectStore
+    from syncpod.objects import Kind, ObjectStore
     from syncpod.pod import ConfigMap, Secret
 
 
@@ -103,20 +102,3 @@ def find(
         looked = {name: store.get(ObjectRef(kind, namespace or "default", name)) for name in names}
     found = [one for one in looked.values() if one is not None]
     return found, [not_there(kind, name, namespace or "default") for name, one in looked.items() if one is None]
-
-
-def delete_objects(refs: Sequence[ObjectRef], *, ignore_not_found: bool, mark: str = "") -> None:
-    """Remove objects from the node; running pods keep what they were given of them. Raises Failure.
-
-    With a `mark`, only print what would be removed, with the mark after each.
-    """
-    absent = []
-    with saying_what_failed():
-        store = store_to_read()
-        for ref in refs:
-            if store.get(ref) is not None if mark else store.delete(ref):
-                say(f"{ref} deleted{mark}")
-            else:
-                absent.append(not_there(ref.kind, ref.name, ref.namespace))
-    if absent and not ignore_not_found:
-        raise Failure("\n".join(absent))

@@ -1,23 +1,23 @@
-"""Waiting until what is being deleted from a fleet is gone, and saying what that waits for."""
+"""What a fleet has, as it is deleted: its workloads, the pods on its nodes, and its ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 from temporalio.client import Client
 
-from syncpod.cli.console import remark
-from syncpod.cli.failure import Failure
-from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
-from syncpod.messages.fleet import PlacedPod
+from syncpod.cli.console import paint
+from syncpod.cli.deletion import Deleted, Going, NotThere, Selection, Thing
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.kind_words import OBJECTS
+from syncpod.cli.listing import selecting
+from syncpod.cli.temporal import fleet, fleet_lists, fleet_objects, fleet_pod_changes, fleet_workloads
+from syncpod.messages.fleet import FleetNodeView, PlacedPod
 from syncpod.messages.workload import WorkloadPod, WorkloadView
 
-SAID_AFTER: Final = 5.0
-"""Seconds after which the command prints what it waits for, as `syncpod delete` does."""
 _LOOK_SECONDS: Final = 0.3
 _FEW: Final = 10
 """For so many more things that are left, the pause between two looks is longer by one."""
@@ -25,78 +25,131 @@ _NAMED: Final = 3
 """The most pods of a workload that are named."""
 
 
-@dataclass(frozen=True)
-class Going:
-    """Something that is being deleted."""
+class FleetThings:
+    """What a fleet has. A deletion goes on even if the command ends."""
 
-    what: str
-    """In words: ``deployment.apps/web``, ``pod/web on n1``."""
-    left: Callable[[], Awaitable[str]]
-    """Returns in a few words what its end waits for; "" once it is gone. Raises Failure."""
+    def __init__(self, client: Client, node: str = "", *, force: bool = False) -> None:
+        """Delete pods on one node alone, "" = on all; by force without waiting for their nodes."""
+        self._client, self._node, self._force = client, node, force
+        self._going = 1
+        """The number of things that are waited for."""
 
+    async def selected(self, selection: Selection) -> list[Thing]:
+        """Return what is selected. Raises BadInput for labels of objects, which are sealed, and Failure."""
+        form = selecting(selection.namespace, selection.conditions, selection.fields)
+        found = []
+        for kind in selection.kinds:
+            if kind in OBJECTS.values() and form.needs_documents:
+                raise BadInput(f"--selector: not for a {kind}: its labels are sealed, and only its nodes can read them")
+            found += [Thing(kind, *row.key) for row in (await fleet_lists.find(self._client, kind, (), form)).rows]
+        return list(dict.fromkeys(found))
 
-def workload(client: Client, kind: str, namespace: str, name: str) -> Going:
-    """Return a workload that is being deleted; also a single Pod that the fleet has placed."""
+    async def look(self, thing: Thing) -> Deleted:
+        """Raise NotThere if there is no such thing, and Failure."""
+        kind, namespace, name = thing
+        if kind == "Pod":
+            is_there = not await fleet_pod_changes.unknown(self._client, namespace, [name])
+        elif kind in OBJECTS.values():
+            objects = await fleet_objects.views(self._client, kind, namespace)
+            is_there = name in [each.name for each in objects]
+        else:
+            is_there = await fleet_workloads.view(self._client, kind, namespace, name) is not None
+        if not is_there:
+            raise _not_there(thing)
+        return Deleted()
 
-    async def left() -> str:
-        view = await fleet_workloads.view(client, kind, namespace, name)
+    async def end(self, thing: Thing) -> Deleted:
+        """Delete a workload, an object, or a pod on all nodes. Raises NotThere and Failure."""
+        if thing.kind == "Pod":
+            return await self._end_pod(thing)
+        is_object = thing.kind in OBJECTS.values()
+        delete_it = fleet_objects.delete if is_object else fleet_workloads.delete
+        if not await delete_it(self._client, *thing):
+            raise _not_there(thing)
+        return Deleted(going=[self.going(thing, self.object_left if is_object else self.workload_left)])
+
+    async def begun(self, going: Sequence[Going]) -> Sequence[Going]:
+        """Return all of these: a node that cannot be reached ends its pods when it is back."""
+        self._going = len(going)
+        return going
+
+    async def until_in_vain(self, left: Callable[[], Sequence[Going]]) -> None:
+        """Wait for ever: somebody may end what is left at any time."""
+        await asyncio.get_running_loop().create_future()
+
+    def going(self, thing: Thing, *left: Callable[[Thing], Awaitable[str]], where: str = "") -> Going:
+        """Return something that is being deleted, which waits first for one of `left`, then for the next."""
+
+        async def why() -> str:
+            for each in left:
+                if reason := await each(thing):
+                    return reason
+            return ""
+
+        async def gone() -> None:
+            while await why():  # noqa: ASYNC110 - nothing but another look tells; each is a query
+                await asyncio.sleep(_LOOK_SECONDS * (1 + self._going // _FEW))
+
+        return Going(thing, gone, why, where)
+
+    async def workload_left(self, thing: Thing) -> str:
+        """Return what the end of a workload waits for, also of a single Pod that the fleet has placed; "" = it is gone.
+
+        Raises Failure.
+        """
+        view = await fleet_workloads.view(self._client, *thing)
         # Applied anew by somebody meanwhile, it is another one.
         return "" if view is None or not view.deleting else why_workload_is_left(view)
 
-    return Going(f"pod/{name}" if kind == fleet_workloads.POD else f"{kind.lower()}.apps/{name}", left)
-
-
-def fleet_object(client: Client, kind: str, namespace: str, name: str) -> Going:
-    """Return a ConfigMap or a Secret that is being deleted."""
-
-    async def left() -> str:
-        is_left = await fleet_objects.is_deleting(client, kind, namespace, name)
+    async def object_left(self, thing: Thing) -> str:
+        """Return what the end of a ConfigMap or a Secret waits for; "" = it is gone. Raises Failure."""
+        is_left = await fleet_objects.is_deleting(self._client, *thing)
         return "its nodes are being told" if is_left else ""
 
-    return Going(f"{kind.lower()}/{name}", left)
+    def pod_left(self, node: str) -> Callable[[Thing], Awaitable[str]]:
+        """Return a function that returns what the end of a pod on this node waits for; "" = it is gone."""
+
+        async def left(thing: Thing) -> str:
+            try:
+                view = await fleet.view(self._client, node)
+            except fleet.NoNode:
+                return ""
+            found = [each for each in view.placed if (each.namespace, each.name) == thing[1:]]
+            return why_pod_is_left(found[0], view.presence) if found and found[0].state == "ending" else ""
+
+        return left
+
+    async def _end_pod(self, thing: Thing) -> Deleted:
+        _, namespace, name = thing
+        ended = await fleet_pod_changes.delete(self._client, namespace, name, node=self._node, force=self._force)
+        if not (ended.nodes or ended.is_placed):
+            raise _not_there(thing)
+        notes = [note for node in ended.nodes for note in self._notes(node)]
+        notes += [f"Note: {owner} creates another pod in its place" for owner in ended.owners]
+        going = [self.going(thing, self.pod_left(node.name), where=node.name) for node in ended.nodes]
+        if ended.is_placed and ended.nodes:
+            first = ended.nodes[0].name
+            going[0] = self.going(thing, self.pod_left(first), self.workload_left, where=first)
+        elif ended.is_placed:
+            going = [self.going(thing, self.workload_left)]
+        return Deleted([node.name for node in ended.nodes] or [""], notes, going)
+
+    def _notes(self, node: FleetNodeView) -> list[str]:
+        if node.presence != "Unknown":
+            return []
+        if not self._force:
+            return [f"node {node.name} cannot be reached: it ends the pod when it is back (--force does not wait)"]
+        return [
+            f"{paint('Warning:', 'yellow', sys.stderr)} node {node.name} cannot be reached: if it is running, the pod "
+            "runs there until the node is back and ends it; until then give nothing that the pod holds, such as a lock "
+            "or a volume, to another pod"
+        ]
 
 
-def pod(client: Client, namespace: str, name: str, node: str) -> Going:
-    """Return a pod that one node is ending."""
-
-    async def left() -> str:
-        try:
-            view = await fleet.view(client, node)
-        except fleet.NoNode:
-            return ""
-        found = [each for each in view.placed if (each.namespace, each.name) == (namespace, name)]
-        return why_pod_is_left(found[0], view.presence) if found and found[0].state == "ending" else ""
-
-    return Going(f"pod/{name} on {node}", left)
-
-
-def one_after_another(first: Going, then: Going) -> Going:
-    """Return both as one: what the end of the first waits for, and once it is gone, what that of the second does."""
-
-    async def left() -> str:
-        return await first.left() or await then.left()
-
-    return Going(first.what, left)
-
-
-async def until_gone(going: Sequence[Going], patience: timedelta | None) -> None:
-    """Wait until all of these are gone; say after a while what that waits for. Raises Failure on a timeout."""
-    loop, said = asyncio.get_running_loop(), ""
-    began = loop.time()
-    left = list(going)
-    while left:
-        whys = await asyncio.gather(*(each.left() for each in left))
-        left, waits = [each for each, why in zip(left, whys, strict=True) if why], [why for why in whys if why]
-        lines = "\n".join(f"{each.what}: {why}" for each, why in zip(left, waits, strict=True))
-        if left and patience is not None and loop.time() >= began + patience.total_seconds():
-            names = ", ".join(each.what for each in left)
-            more = f"\n{lines}" if lines != said else ""
-            raise Failure(f"timed out waiting for {names} to end; the deletion continues{more}")
-        if left and lines != said and loop.time() >= began + SAID_AFTER:
-            remark(lines)
-            said = lines
-        if left:
-            await asyncio.sleep(_LOOK_SECONDS * (1 + len(left) // _FEW))  # each look is a query for each of them
+def _not_there(thing: Thing) -> NotThere:
+    resource, _, name = str(thing).partition(" ")
+    kind, dot, group = resource.partition(".")
+    return NotThere(f"{kind}s{dot}{group} {name} not found in the fleet")
 
 
 def why_workload_is_left(view: WorkloadView) -> str:

@@ -12,6 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.api.label_selector import Selector
 from syncpod.api.views.text import printable
+from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.maintenance import Change, Draining, PodThere, named
@@ -20,7 +21,7 @@ from syncpod.cli.several import together
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.liveness import absence
 from syncpod.cli.temporal.nodes import require_node
-from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
+from syncpod.cli.temporal.pod_deletion import request_deletion, source_notes
 from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cli.temporal.pods import list_pods
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, refused_because, stop_if_cancelled
@@ -85,7 +86,8 @@ class OwnNodes:
                         failures.append(failure)
                         continue
                     yield each
-                    remark_on_source(each.own)
+                    for note in source_notes(each.own):
+                        remark(note)
         finally:
             for task in ending:
                 task.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -14,7 +14,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.api.label_selector import Selector
 from syncpod.api.views.durations import short_duration
-from syncpod.cli.console import remark, say
+from syncpod.cli.console import say
+from syncpod.cli.deletion import DELETION_IS_KEPT
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal import session
@@ -37,19 +38,10 @@ _MARGIN: Final = timedelta(seconds=30)
 """How long the end of a pod may take beyond its grace period."""
 _USUAL_GRACE_SECONDS: Final = 30
 _LOOK_SECONDS: Final = 0.25
-TELL_SECONDS: Final = 5.0
-"""After so long, a command that waits for the end of pods prints what they wait for."""
-_LONGEST_PAUSE_SECONDS: Final = 60.0
-_TOLD: Final = 10
-"""How many pods are named."""
 _ROUNDS: Final = 3
 """The number of further lists of the node, for pods that were applied meanwhile."""
 _AT_ONCE: Final = 50
 """The number of pods that are ended, or asked for their waits, at a time: a node that ends them slowly is busy."""
-
-
-DELETION_IS_KEPT: Final = "the deletion is kept, and goes on once its worker runs (`syncpod up` there)"
-"""The fate of a deletion while the pod's node is away."""
 
 
 async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> FetchedPod | None:
@@ -93,24 +85,25 @@ async def _require_ending(client: Client, fetched: FetchedPod, before: Counter[H
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-def remark_on_source(fetched: FetchedPod) -> None:
-    """Print a note about a deleted pod that its source will apply again."""
+def source_notes(fetched: FetchedPod) -> list[str]:
+    """Return a note about a deleted pod if its source will apply it again."""
     meta = fetched.pod.metadata
     source = list_of(meta)
     if source == FILE_SOURCE:
-        remark(
+        return [
             f'Note: pod "{meta.name}" comes from a file of its node: it comes back if the file is still there and its '
             "directory is followed"
-        )
-    elif source == KUBERNETES_SOURCE:
-        remark(
+        ]
+    if source == KUBERNETES_SOURCE:
+        return [
             f'Note: pod "{meta.name}" comes from its node\'s Kubernetes cluster: it comes back until `kubectl delete` '
             "ends it there"
-        )
-    elif source:
-        remark(
+        ]
+    if source:
+        return [
             f'Note: pod "{meta.name}" comes from the list {source}: it comes back when that list is sent again with it'
-        )
+        ]
+    return []
 
 
 def pods_of(config: ClientConnectConfig, node: str) -> list[FetchedPod]:
@@ -169,52 +162,28 @@ async def _delete(client: Client, fetched_pods: list[FetchedPod], patience: time
         task.result()
     for fetched in fetched_pods:
         if fetched not in [waits[task] for task in pending]:
-            say(f'pod "{fetched.pod.metadata.name}" deleted')
+            say(f'pod "{fetched.pod.metadata.name}" deleted from {fetched.key[0]} namespace')
     if pending:
-        stuck = await why_left(client, (waits[task] for task in pending))
+        stuck = await _why_left(client, (waits[task] for task in pending))
         after = short_duration(allowed)
         raise Failure(
             "\n".join(
-                f'pod "{fetched.pod.metadata.name}" did not end within {after}, and is being ended further: {reason}'
+                f'pod "{fetched.pod.metadata.name}" did not end within {after}, and is being ended further: '
+                f"{reason or 'it is gone by now'}"
                 for fetched, reason in stuck
             )
         )
 
 
-async def why_left(client: Client, left: Iterable[FetchedPod]) -> list[tuple[FetchedPod, str]]:
+async def _why_left(client: Client, left: Iterable[FetchedPod]) -> list[tuple[FetchedPod, str]]:
     """Return these pods, which are being deleted, by name, each with what it waits for. Raises RPCError."""
     some = asyncio.Semaphore(_AT_ONCE)
 
     async def why(fetched: FetchedPod) -> tuple[FetchedPod, str]:
         async with some:
-            return fetched, await _why_not_gone(client, fetched)
+            return fetched, await why_not_gone(client, fetched)
 
     return await asyncio.gather(*map(why, sorted(left, key=lambda fetched: fetched.key)))
-
-
-async def tell_what_lasts(
-    client: Client, waits: Mapping[asyncio.Task[None], FetchedPod], said: dict[tuple[str, str], str]
-) -> None:
-    """Print again and again, ever more seldom, the waits of pods that are being deleted, if they are new.
-
-    `waits` are the tasks that wait for the pods, and `said` has what is printed of each pod already, by namespace and
-    name; it is kept up to date. Goes on until cancelled.
-    """
-    pause = TELL_SECONDS
-    while True:
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        left = [fetched for task, fetched in waits.items() if not task.done()]
-        try:
-            reasons = await why_left(client, left[:_TOLD])
-        except RPCError:  # the tasks of `waits` also ask the server, and say what is wrong if that lasts
-            continue
-        news = [(fetched, why) for fetched, why in reasons if said.get(fetched.key) != why]
-        for fetched, why in news:
-            said[fetched.key] = why
-            remark(f'pod "{fetched.pod.metadata.name}" is being deleted: {why}')
-        if news and len(left) > _TOLD:
-            remark(f"{len(left) - _TOLD} more pods are being deleted")
 
 
 def why_silent_pod_is_left(fetched: FetchedPod) -> str:
@@ -224,11 +193,14 @@ def why_silent_pod_is_left(fetched: FetchedPod) -> str:
     return fetched.silence if fetched.lives else f"{fetched.silence}: {DELETION_IS_KEPT}"
 
 
-async def _why_not_gone(client: Client, fetched: FetchedPod) -> str:
-    """Return what a pod that is being deleted waits for, by its workflow's plan of now."""
+async def why_not_gone(client: Client, fetched: FetchedPod) -> str:
+    """Return what a pod that is being deleted waits for, by its workflow's plan of now; "" if it is gone.
+
+    Raises RPCError.
+    """
     now = await read_pod(client, *fetched.key)
     if now is None:
-        return "it is gone by now"
+        return ""
     if not now.current:
         return why_silent_pod_is_left(now)
     try:

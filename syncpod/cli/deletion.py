@@ -1,0 +1,328 @@
+"""Deleting what a node alone or a fleet has: what is named, what is printed, and what is waited for.
+
+Mirrors kubectl's pkg/cmd/delete/delete.go, v1.36: there is one way at a time to say what to delete, one thing that
+cannot be deleted keeps none of the others, and the command returns when all is gone. The node or the fleet finds things
+and ends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from syncpod.cli.console import remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import read_field_selector, read_selector
+from syncpod.fleet.workload_traits import KINDS
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from syncpod.api.field_selector import FieldSelector
+    from syncpod.api.label_selector import Selector
+
+TELL_SECONDS: Final = 5.0
+"""After so long, a command that waits for the end of something prints what that waits for."""
+_LONGEST_PAUSE_SECONDS: Final = 60.0
+_TOLD: Final = 10
+"""How many things are named."""
+_AT_ONCE: Final = 50
+"""The number of things that are ended, or asked for their waits, at a time: a node that ends them slowly is busy."""
+
+DELETION_IS_KEPT: Final = "the deletion is kept, and goes on once its worker runs (`syncpod up` there)"
+"""The fate of a deletion while the pod's node is away."""
+
+
+class NotThere(Failure):
+    """Something that is to be deleted does not exist."""
+
+
+class Thing(NamedTuple):
+    """Something that can be deleted."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return it as kubectl prints it: ``deployment.apps "web"``."""
+        group = KINDS[self.kind].group if self.kind in KINDS else ""
+        return f'{self.kind.lower()}{f".{group}" if group else ""} "{self.name}"'
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Things that are deleted without being named."""
+
+    kinds: Sequence[str]
+    namespace: str | None
+    """None = all."""
+    conditions: Selector
+    fields: FieldSelector
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be deleted: these things, or all that are selected."""
+
+    things: Sequence[Thing] = ()
+    selection: Selection | None = None
+    is_bare: bool = False
+    """Whether they are several names without a kind: the first may be a kind that is misspelt."""
+
+    def of(self, kinds: Sequence[str]) -> Request:
+        """Return the part of it that is of these kinds."""
+        chosen = self.selection
+        if chosen is None:
+            return Request([each for each in self.things if each.kind in kinds], is_bare=self.is_bare)
+        some = [kind for kind in chosen.kinds if kind in kinds]
+        return Request(selection=Selection(some, chosen.namespace, chosen.conditions, chosen.fields) if some else None)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds that it has something of."""
+        named = [each.kind for each in self.things] if self.selection is None else self.selection.kinds
+        return list(dict.fromkeys(named))
+
+
+def read_request(
+    words: Sequence[str],
+    things: Mapping[str, Sequence[str]],
+    files: Callable[[], Sequence[Thing]] | None,
+    *,
+    others: str,
+    namespace: str,
+    all_namespaces: bool,
+    selector: str,
+    field_selector: str,
+    everything: bool,
+) -> Request:
+    """Return what the words, the manifests or the flags of ``delete`` name.
+
+    `things` are the names by kind that the words have; a kind without names means all of it. `files` reads the
+    manifests that are given, None = none are. `others` names commands for a flag that needs a kind. Raises BadInput.
+    """
+    conditions, of_pods = read_selector(selector), set(things) == {"Pod"}
+    fields = read_field_selector(field_selector, of_pods=of_pods)
+    if fields.fields and not of_pods:
+        raise BadInput("--field-selector: only pods are deleted by their fields")
+    selects = bool(conditions.requirements or fields.fields)
+    is_named = any(things.values())
+    if sum([is_named, files is not None, selects or everything or all_namespaces]) != 1 or (files and words):
+        raise BadInput("say what to delete, in one of these ways: NAME..., -f FILE, -l SELECTOR or --all")
+    if files is not None:
+        return Request(files())
+    if not (words or selects):  # as with kubectl, such a flag alone names no kind
+        flag = "--all" if everything else "--all-namespaces"
+        raise BadInput(f"{flag}: say of which kind: {others.format(flag=flag)}")
+    if not is_named:
+        scope = None if all_namespaces else namespace or "default"
+        return Request(selection=Selection(list(things), scope, conditions, fields))
+    named = [Thing(kind, namespace or "default", name) for kind, names in things.items() for name in names]
+    return Request(named, is_bare=len(words) > 1 and dict(things) == {"Pod": list(dict.fromkeys(words))})
+
+
+@dataclass(frozen=True)
+class Deleting:
+    """How things are deleted."""
+
+    kinds: str
+    """The kinds that there are, for a sentence: ``pod, configmap or secret``."""
+    mark: str = ""
+    """Printed after each verb of a dry run; "" if this is not a dry run."""
+    force: bool = False
+    """Whether pods end although their nodes are away."""
+    wait: bool = True
+    """Whether to wait until all is gone."""
+    patience: timedelta | None = None
+    """How long; None = as long as it takes."""
+    ignore_not_found: bool = False
+
+
+@dataclass
+class Going:
+    """Something that is being deleted."""
+
+    thing: Thing
+    gone: Callable[[], Awaitable[None]]
+    """Returns once it is gone. Raises Failure."""
+    why: Callable[[], Awaitable[str]]
+    """Returns in a few words what its end waits for; "" once it is gone. Raises Failure."""
+    where: str = ""
+    """Its node, if there may be several of the name."""
+    said: str = ""
+    """The reason that is printed already: it is not printed twice."""
+
+    def __str__(self) -> str:
+        """Return it for a sentence: ``pod "web" on n1``."""
+        return f"{self.thing}{f' on {self.where}' if self.where else ''}"
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """The result of deleting something."""
+
+    places: Sequence[str] = ("",)
+    """The nodes that it is deleted from, a line for each; "" = no node is named."""
+    notes: Sequence[str] = ()
+    going: Sequence[Going] = ()
+
+
+class Owner(Protocol):
+    """A node alone, or a fleet, with what can be deleted there."""
+
+    async def selected(self, selection: Selection) -> list[Thing]:
+        """Return what is selected. Raises Failure."""
+        ...
+
+    async def look(self, thing: Thing) -> Deleted:
+        """Return what a dry run prints of the deletion. Raises NotThere and Failure."""
+        ...
+
+    async def end(self, thing: Thing) -> Deleted:
+        """Delete it, and return before it is gone. Raises NotThere and Failure."""
+        ...
+
+    async def begun(self, going: Sequence[Going]) -> Sequence[Going]:
+        """Note what keeps these from ending, and return those that may yet end. Raises Failure."""
+        ...
+
+    async def until_in_vain(self, left: Callable[[], Sequence[Going]]) -> None:
+        """Return once nothing ends what is left, since no worker serves this node; it may wait for ever."""
+        ...
+
+
+async def delete(owner: Owner, request: Request, how: Deleting) -> int:
+    """Delete things, all at once, and wait until they are gone; return how many there were.
+
+    One that cannot be deleted keeps none of the others. Raises Failure for those, and on a timeout.
+    """
+    things = list(request.things) if request.selection is None else await owner.selected(request.selection)
+    if request.is_bare and not how.ignore_not_found:
+        await _require_all(owner, things, how.kinds)
+    failures: list[Failure] = []
+    going: list[Going] = []
+    verb = f"{'force deleted' if how.force else 'deleted'}{how.mark}"
+    for thing, result in await _each(owner.look if how.mark else owner.end, things):
+        if isinstance(result, Failure):
+            failures += [] if how.ignore_not_found and isinstance(result, NotThere) else [result]
+            continue
+        for place in result.places:
+            say(f"{thing} {verb} from {thing.namespace} namespace{f' on node/{place}' if place else ''}")
+        for note in result.notes:
+            remark(note)
+        going += result.going
+    try:
+        going = [] if how.mark else list(await owner.begun(going))
+        if how.wait:
+            await until_gone(owner, going, how.patience)
+    except Failure as failure:
+        failures.append(failure)
+    if failures:
+        from syncpod.cli.several import together
+
+        raise together(failures, done=len(failures) < len(things))
+    return len(things)
+
+
+async def _require_all(owner: Owner, things: Sequence[Thing], kinds: str) -> None:
+    """Raise Failure if one of these, which were named without a kind, does not exist."""
+    failures = [result for _, result in await _each(owner.look, things) if isinstance(result, Failure)]
+    if failures:
+        lines = [*map(str, failures), f"nothing was deleted: a kind before names is one of {kinds}"]
+        raise Failure("\n".join(lines))
+
+
+async def _each(
+    deed: Callable[[Thing], Awaitable[Deleted]], things: Sequence[Thing]
+) -> list[tuple[Thing, Deleted | Failure]]:
+    """Do it with each of these; a failure of one does not stop the others."""
+    import asyncio
+
+    some = asyncio.Semaphore(_AT_ONCE)
+
+    async def do(thing: Thing) -> tuple[Thing, Deleted | Failure]:
+        async with some:
+            try:
+                return thing, await deed(thing)
+            except Failure as failure:
+                return thing, failure
+
+    return await asyncio.gather(*map(do, things))
+
+
+async def until_gone(owner: Owner, going: Sequence[Going], patience: timedelta | None) -> None:
+    """Wait until all of these are gone, saying what lasts. Raises Failure with what each waits for that is left.
+
+    It raises on a timeout, and when nothing ends what is left: that may never change.
+    """
+    import asyncio
+
+    if not going:
+        return
+    waits = {asyncio.ensure_future(each.gone()): each for each in going}
+
+    def left() -> list[Going]:
+        return [each for task, each in waits.items() if not task.done()]
+
+    telling, in_vain = asyncio.create_task(_tell(left)), asyncio.create_task(owner.until_in_vain(left))
+    ends: set[asyncio.Future[Any]] = {asyncio.gather(*waits, return_exceptions=True), in_vain}
+    try:
+        seconds = patience.total_seconds() if patience is not None else None
+        await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        telling.cancel()
+        in_vain.cancel()
+    remaining = left()
+    for task in waits:
+        if task.done():
+            task.result()
+        task.cancel()
+    if still := [(each, why) for each, why in await _whys(remaining) if why]:
+        raise Failure(_still_there(still, in_vain=in_vain.done() and not in_vain.cancelled()))
+
+
+def _still_there(left: Sequence[tuple[Going, str]], *, in_vain: bool) -> str:
+    """Return that these are not gone, each with the reason, and what becomes of their deletions."""
+    names = ", ".join(str(each) for each, _ in left)
+    news = [f"{each}: {why}" for each, why in left if each.said != why]
+    if in_vain:
+        return "\n".join([f"no worker serves this node, so nothing ends {names} now", *news])
+    fate = "the deletion is kept" if all(DELETION_IS_KEPT in why for _, why in left) else "the deletion continues"
+    return "\n".join([f"timed out waiting for {names} to end; {fate}", *news])
+
+
+async def _whys(going: Sequence[Going]) -> list[tuple[Going, str]]:
+    """Return these in order, each with what its end waits for. Raises Failure."""
+    import asyncio
+
+    some = asyncio.Semaphore(_AT_ONCE)
+
+    async def why(each: Going) -> tuple[Going, str]:
+        async with some:
+            return each, await each.why()
+
+    return await asyncio.gather(*map(why, sorted(going, key=lambda each: (each.thing, each.where))))
+
+
+async def _tell(left: Callable[[], Sequence[Going]]) -> None:
+    """Print again and again, ever more seldom, what the ends of things wait for, if that is new, until cancelled."""
+    import asyncio
+
+    pause = TELL_SECONDS
+    while True:
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        there = left()
+        try:
+            reasons = await _whys(there[:_TOLD])
+        except Failure:  # whoever waits for them asks the server too, and says what is wrong if that lasts
+            continue
+        news = [(each, why) for each, why in reasons if why and why != each.said]
+        for each, why in news:
+            each.said = why
+            remark(f"{each} is being deleted: {why}")
+        if news and len(there) > _TOLD:
+            remark(f"{len(there) - _TOLD} more are being deleted")
