@@ -20,6 +20,8 @@ from tests.runtimes.require import Missing
 _HERE: Final = Path(__file__).resolve().parent
 _REGISTRY: Final = "registry.k8s.io"
 _TESTS: Final = f"{_REGISTRY}/e2e-test-images"
+_OF_PODS_API: Final = "docker.io/library/busybox:1.36"
+"""The tests of the Pods API alone take an image from elsewhere."""
 _LIBRARY: Final = re.compile(r"(/\S+) \(0x")
 _PATH: Final = "PATH=/usr/local/bin:/usr/bin:/bin:/sbin"
 _SYSTEM_PATH: Final = f"{_PATH}:/usr/sbin"
@@ -90,6 +92,7 @@ def _tests_images(more: Files) -> list[Image]:
     serving = {"Entrypoint": ["/agnhost"], "Cmd": ["pause"], "ExposedPorts": {port: {} for port in _AGNHOST_PORTS}}
     return [
         *_named(("busybox:1.37.0-1", "busybox:1.29-4"), shell, {"Cmd": ["sh"]}),
+        Image(_OF_PODS_API, layer_of(shell), {"Env": [_PATH], "Cmd": ["sh"], "Labels": {"name": _OF_PODS_API}}),
         *_named(("nonroot:1.5",), shell, {"Cmd": ["sh"], "User": "1234"}),
         *_named(("agnhost:2.63.0", "agnhost:2.55"), agnhost, serving),
         *_named(("nginx:1.15-4", "nginx:1.27-0"), agnhost | {"bin/nginx": "/agnhost"}, _WEB),

@@ -58,6 +58,7 @@ FILES: Final = (
     "pod_conditions_test",
     "mirror_pod_test",
     "mirror_pod_grace_period_test",
+    "pods_api_test",
     "restart_test",
     "security_context_test",
     "summary_test",

@@ -61,13 +61,6 @@ WHY_NODE: Final[Mapping[str, str]] = {
     "temporarily failed termination due to volume failing to unmount": (
         "it wants the image of an NFS server, which is not made here"
     ),
-    "should not emit metric if CRI is new enough": (
-        "it reads the node's metrics a second after its restart, and a worker takes two to four to begin"
-    ),
-    "should only report a metric if CRI is outdated": (
-        "it reads the node's metrics a second after its restart, and wants kubelet_cri_losing_support there, which is "
-        "not told here"
-    ),
     "Summary API [NodeConformance] when querying /stats/summary should report": (
         "it wants the cgroups of a system that systemd has started"
     ),
@@ -76,10 +69,6 @@ NOT_RUN: Final[Mapping[str, str]] = {
     "podresources": (
         "nearly all need the static CPU manager, a device plugin, and eight processors; the API itself is served, as "
         "by a kubelet without them"
-    ),
-    "pods_api": (
-        "an alpha API of the kubelet, off by default (PodsAPI), which is not offered: it answers with whole Pods in "
-        "Kubernetes' protobuf, and a node of ours has them as JSON alone"
     ),
     "node_shutdown": (
         "they need systemd's logind on D-Bus, which this machine does not have; `shutdownGracePeriod` is refused"

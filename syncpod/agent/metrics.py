@@ -42,6 +42,12 @@ discarded_events = counter_from_zero(
     description="Pod lifecycle events of pods without a workflow.",
 )
 
+dropped_pod_watches = counter_from_zero(
+    _meter,
+    "kubelet_pod_watch_events_dropped_total",
+    description="Watchers of the Pods API that were dropped, because they did not keep up.",
+)
+
 _last_seen = 0.0
 
 

@@ -131,6 +131,8 @@ class NodeSettings:
     kubelet_port: int
     """The port of the node in that cluster, at the node's addresses; 0 = none."""
     port_access: PortAccess
+    pods_api: bool
+    """The pods are served, whole, to programs on the machine (the kubelet's gate PodsAPI)."""
     server_tls_bootstrap: bool
     """The cluster is asked for the certificate of that port (the kubelet's serverTLSBootstrap)."""
     client_ca_file: Path | None
@@ -243,6 +245,7 @@ def _read(
         keep_secrets=flag(v.KEEP_SECRETS, told.get(v.KEEP_SECRETS, "")),
         kubelet_port=_port(v.KUBELET_PORT, told.get(v.KUBELET_PORT) or "10250"),
         port_access=_port_access(told),
+        pods_api=flag(v.PODS_API, told.get(v.PODS_API, "")),
         server_tls_bootstrap=flag(v.SERVER_TLS_BOOTSTRAP, told.get(v.SERVER_TLS_BOOTSTRAP, "")),
         client_ca_file=_absolute_or_none("client CA file", told.get(v.CLIENT_CA_FILE)),
         tls_cert_file=_absolute_or_none("TLS certificate file", told.get(v.TLS_CERT_FILE)),

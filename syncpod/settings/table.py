@@ -38,6 +38,7 @@ from syncpod.settings.variables import (
     NODE_LABELS,
     POD_CGROUPS,
     POD_MAX_PIDS,
+    PODS_API,
     READ_ONLY_PORT,
     REGISTER_WITH_TAINTS,
     REGISTRY_AUTH_FILE,
@@ -155,6 +156,13 @@ SETTINGS: Final = (
         "--read-only-port",
         metavar="N",
         default="0",
+    ),
+    Setting(
+        "pods_api",
+        PODS_API,
+        "serve the pods, whole, to programs on this machine by the kubelet's Pods API",
+        "--pods-api",
+        switch="true",
     ),
     Setting(
         "server_tls_bootstrap",

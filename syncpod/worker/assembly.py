@@ -275,7 +275,11 @@ def _add_kubernetes(
     node: Node,
     readings: NodeReadings | None,
 ) -> None:
-    """Have the node be part of a cluster, where the settings ask for it. Raises CannotServe."""
+    """Have the node be part of a cluster, and serve its pods to programs, where the settings ask for it.
+
+    Raises CannotServe.
+    """
+    _add_pods_api(settings, agent, status)
     if settings.kubeconfig is None:
         _add_port(settings, agent, None, context, node, readings, client)
         return
@@ -309,6 +313,14 @@ def _add_kubernetes(
         store=store,
     )
     add_kubernetes_tasks(member)
+
+
+def _add_pods_api(settings: NodeSettings, agent: Agent, status: Callable[[], Awaitable[NodeStatus]]) -> None:
+    """Have the agent serve the node's pods to programs on the machine, where the settings ask for it."""
+    if settings.pods_api:
+        from syncpod.agent.pods_api import add_pods_api
+
+        add_pods_api(agent, settings.state_dir, status)
 
 
 def _add_port(

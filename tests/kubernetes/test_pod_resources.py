@@ -15,6 +15,7 @@ import grpc.aio
 import pytest
 
 from protos.podresources.v1 import api_pb2, api_pb2_grpc
+from syncpod.agent import pods_api
 from syncpod.agent.kubernetes.pod_resources import SOCKET, PodResources
 from syncpod.cli.machine.purge import purge
 from syncpod.cli.machine.state_directory import mark
@@ -36,7 +37,7 @@ async def served(*pods: dict[str, Any]) -> AsyncIterator[tuple[Path, grpc.aio.Ch
         socket = Path(directory) / SOCKET
         running = asyncio.ensure_future(PodResources(Path(directory), lambda: pods).run())
         try:
-            await until(socket.exists)
+            await until(lambda: socket.exists() and stat.S_IMODE(socket.stat().st_mode) == 0o600)
             options = (("grpc.default_authority", "localhost"),)
             async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
                 yield socket, channel
@@ -100,7 +101,8 @@ def test_nothing_of_it_stays_after_a_purge(tmp_path: Path) -> None:
     state, memory = tmp_path / "state", tmp_path / "memory"
     state.mkdir(mode=0o700)
     mark(state)
-    (state / SOCKET).parent.mkdir(mode=0o700)
-    (state / SOCKET).touch()
+    for socket in (state / SOCKET, state / pods_api.SOCKET):
+        socket.parent.mkdir(mode=0o700)
+        socket.touch()
     purge(state, memory, state / "log")
     assert not state.exists()

@@ -21,6 +21,7 @@ VALUES = {
     "token_reviews": "false",
     "authorization_mode": "AlwaysAllow",
     "read_only_port": "10255",
+    "pods_api": "true",
     "server_tls_bootstrap": "true",
     "client_ca_file": "/ca.crt",
     "tls_cert_file": "/tls.crt",

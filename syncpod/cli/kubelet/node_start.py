@@ -23,6 +23,8 @@ _MOST_PODS: Final = 110
 _PARALLEL_PULLS: Final = 5
 """With serializeImagePulls false, a kubelet has no limit; a node of ours always has one."""
 _DEBUG_LEVEL: Final = 6
+_PODS_API: Final = "PodsAPI"
+"""A feature gate, off in a kubelet 1.36, and on from 1.37."""
 _EVICTION: Final = "SYNCPOD_EVICTION_"
 _DEFAULTS: Final[Mapping[str, str]] = {
     v.LOG_DIR: "/var/log/pods",
@@ -34,6 +36,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     v.TOKEN_REVIEWS: "true",
     v.AUTHORIZATION_MODE: "Webhook",
     v.READ_ONLY_PORT: "0",
+    v.PODS_API: "false",
     v.SERVER_TLS_BOOTSTRAP: "false",
     v.NODE_LABELS: "",
     v.NODE_IP: "",
@@ -88,7 +91,7 @@ def node_start(given: Given, machine: Machine) -> NodeStart:
             sentence = f"{given.names[name]}: {_text(value)}: {row.refused or row.warned}"
             (problems if row.refused else warnings).append(sentence)
     problems += _derived(given, variables)
-    warnings += [f"featureGates.{name}: a node of ours has no such switch" for name in given.of("featureGates", {})]
+    warnings += _gates(given, variables)
     if problems:
         raise KubeletInputInvalid("\n".join(problems))
     level = "debug" if str(given.of("--v", "0")).isdecimal() and int(given.of("--v", "0")) >= _DEBUG_LEVEL else "info"
@@ -159,6 +162,15 @@ def _pulls(given: Given, variables: dict[str, str]) -> Iterator[str]:
         yield f"maxParallelImagePulls: must be at least 1, not {most}"
     usual = _PARALLEL_PULLS if serial is False else 1
     variables[v.MAX_PARALLEL_IMAGE_PULLS] = str(usual if most is None else most)
+
+
+def _gates(given: Given, variables: dict[str, str]) -> Iterator[str]:
+    """Put the one feature gate that a node of ours has; return a warning for each other."""
+    for name, value in given.of("featureGates", {}).items():
+        if name == _PODS_API:
+            variables[v.PODS_API] = str(str(value).lower() == "true").lower()
+        else:
+            yield f"featureGates.{name}: a node of ours has no such switch"
 
 
 def _healthz(given: Given, variables: dict[str, str]) -> Iterator[str]:

@@ -71,6 +71,7 @@ def _become_the_worker(variables: Mapping[str, str], log_level: str, bootstrap: 
 
     A node that has no certificate of its cluster yet joins it first.
     """
+    from syncpod.cli.kubelet.socket_links import ALWAYS, PODS_API, link_sockets
     from syncpod.cli.local_processes import start_server
     from syncpod.cli.machine.cluster_join import joined
     from syncpod.cli.machine.processes import run_in_place
@@ -85,6 +86,9 @@ def _become_the_worker(variables: Mapping[str, str], log_level: str, bootstrap: 
     os.environ.update({name: text for name, text in variables.items() if text})
     here = settings(state_dir=state_dir)
     require_valid(here)
+    sockets = (*ALWAYS, PODS_API) if variables.get(v.PODS_API) == "true" else ALWAYS
+    for warning in link_sockets(Path(state_dir).parent, Path(state_dir), sockets):
+        sys.stderr.write(f"syncpod-kubelet: warning: {warning}\n")
     if bootstrap:
         joined(here, Path(bootstrap), at=here.kubeconfig)
     server = start_server(here)

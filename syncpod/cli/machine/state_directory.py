@@ -43,7 +43,7 @@ _OF_WORKER: Final = frozenset(
         *("api.sock", "reader-token", "loop-stall.json", "codec.json", "proxy.sock", "node-workflow.json", *_JOURNAL),
         *("fleet.json", "fleet-intent.json", "fleet-contact", "fleet-listen", "fleet-machine", "fleet-told-key.json"),
         *("fleet-intent.json.broken", "fleet-earlier-keys.json", "fleet-earlier-fleet-keys.json"),
-        *("kubernetes", "kubernetes-events.json", "kubelet-serving.pem", "kept-secrets", "pod-resources"),
+        *("kubernetes", "kubernetes-events.json", "kubelet-serving.pem", "kept-secrets", "pod-resources", "pods-api"),
         *("pods", "containers", "deleted", "objects", "memory", "image_manager", "exits", "keys", "begun"),
     }
 )

@@ -38,7 +38,7 @@ DERIVED = {
     "failSwapOn": "as with a kubelet: on a machine with swap, nothing starts unless it is false",
     "failCgroupV1": "if true, nothing starts on a machine with cgroup v1",
     "registerWithTaints": "taints of a Node that is made",
-    "featureGates": "a warning for each: there are no such switches",
+    "featureGates": "`PodsAPI`: `SYNCPOD_PODS_API`, off by default; any other is warned about: there is no such switch",
     "healthzPort": "health and metrics, on `healthzBindAddress`; 10248 by default, 0 = none",
     "healthzBindAddress": "127.0.0.1 by default",
 }

@@ -148,7 +148,11 @@ def test_a_field_that_would_give_pods_something_else_is_refused_by_the_name_that
 
 def test_a_field_that_only_tunes_is_warned_about(tmp_path: Path) -> None:
     start = started(
-        tmp_path, syncFrequency="1m", oomScoreAdj=0, featureGates={"InPlace": True}, memoryThrottlingFactor=0.9
+        tmp_path,
+        syncFrequency="1m",
+        oomScoreAdj=0,
+        featureGates={"InPlace": True, "PodsAPI": True},
+        memoryThrottlingFactor=0.9,
     )
     assert start.warnings == (
         "syncFrequency: 1m: the node is told of changes as they happen",
@@ -156,6 +160,20 @@ def test_a_field_that_only_tunes_is_warned_about(tmp_path: Path) -> None:
         "oomScoreAdj: 0: the worker's is -999",
         "featureGates.InPlace: a node of ours has no such switch",
     )
+
+
+@pytest.mark.parametrize(
+    ("gates", "flag", "value"),
+    [
+        ({"PodsAPI": True}, "", "true"),
+        ({"PodsAPI": False}, "", "false"),
+        ({}, "", "false"),
+        ({}, "PodsAPI=true", "true"),
+    ],
+)
+def test_the_gate_of_the_pods_api_is_a_setting(tmp_path: Path, gates: dict[str, bool], flag: str, value: str) -> None:
+    flags = (f"--feature-gates={flag}",) if flag else ()
+    assert started(tmp_path, *flags, featureGates=gates).variables["SYNCPOD_PODS_API"] == value
 
 
 def test_the_rate_of_events_is_the_nodes_own_also_where_a_kubelet_would_have_none(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Whole Pods, for programs of the node."""

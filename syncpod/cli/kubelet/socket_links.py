@@ -1,0 +1,26 @@
+"""Puts a node's sockets for programs where they look for a kubelet's: below the root directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+ALWAYS: Final = ("pod-resources",)
+PODS_API: Final = "pods-api"
+
+
+def link_sockets(root: Path, state_dir: Path, names: Iterable[str]) -> Iterator[str]:
+    """Make, for each directory of sockets, a link below `root` to the node's; return a warning where that cannot be.
+
+    What somebody else has there stays, such as the directory of a kubelet that was here before.
+    """
+    for name in names:
+        link, place = root / name, state_dir / name
+        try:
+            if link.is_symlink() and link.readlink() != place:
+                link.unlink()
+            if not link.is_symlink():
+                link.symlink_to(place)
+        except OSError as error:
+            yield f"{link}: {error.strerror}: programs have to look for the socket in {place}"
