@@ -83,7 +83,7 @@ def embedded() -> Iterator[Embedded]:
         yield runtime
 
 
-@pytest.fixture(scope="session", params=["containerd16", "containerd24", "containerd23"])
+@pytest.fixture(scope="session", params=selection.CONTAINERDS)
 def containerd(request: pytest.FixtureRequest) -> Containerd:
     """Each containerd of this machine in turn."""
     containerd: Containerd = request.getfixturevalue(request.param)

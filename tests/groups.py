@@ -16,6 +16,7 @@ LONGEST = (
     "crio",
     "containerd16",
     "embedded",
+    "containerd24",
     "e2e/test_faults_worker.py",
     "e2e/test_faults_runtime.py",
     "e2e/test_crash_points.py",

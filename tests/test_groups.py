@@ -14,12 +14,12 @@ def test_longest_groups_come_first_then_those_on_a_runtime_then_the_rest_in_orde
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(groups, "LONGEST", ("simulator/test_seeds.py", "e2e/test_long.py"))
-    found = ["pod/test_a.py", "e2e/test_a.py containerd24", "e2e/test_long.py containerd24", "crio", "pod/test_b.py"]
+    found = ["pod/test_a.py", "e2e/test_a.py containerd23", "e2e/test_long.py containerd23", "crio", "pod/test_b.py"]
     places = groups.places_of([*found, "simulator/test_seeds.py"])
     assert sorted(places, key=lambda group: places[group]) == [
         "simulator/test_seeds.py",
-        "e2e/test_long.py containerd24",
-        "e2e/test_a.py containerd24",
+        "e2e/test_long.py containerd23",
+        "e2e/test_a.py containerd23",
         "crio",
         "pod/test_a.py",
         "pod/test_b.py",

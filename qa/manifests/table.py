@@ -15,18 +15,22 @@ from qa.manifests.running import Run
 from qa.manifests.stand_ins import STAND_INS
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.embedded import Embedded
+from tests.runtimes.selection import CONTAINERDS
 from tests.runtimes.temporal import DevServer
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "manifests.md"
 LIST = examples.DIRECTORY / "README.md"
 
 Results = Mapping[str, Mapping[str, Row]]
-"""By the runtime's name, as `containerd24`, and the manifest's path."""
+"""By the runtime's name, as `containerd23`, and the manifest's path."""
 
-FIRST = "containerd24"
+FIRST = "containerd23"
 """The runtime whose results stand in full; of the others those that differ."""
 
-_TITLES = {"containerd24": "containerd 2.4", "containerd16": "containerd 1.6", "embedded": "the embedded runtime"}
+_TITLES = {
+    **{name: f"containerd {series}" for name, series in CONTAINERDS.items()},
+    "embedded": "the embedded runtime",
+}
 _ROW = re.compile(r"^\| \[`(?P<path>[^`]+)`\]\([^)]*\) \| (?P<cells>.*) \|$", re.MULTILINE)
 _CELLS = re.compile(r"(?<!\\) \| ")
 

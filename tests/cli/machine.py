@@ -13,6 +13,7 @@ import pytest
 
 from syncpod.settings.directories import memory_directory
 from tests.cli.conftest import Result, program
+from tests.runtimes.selection import CONTAINERDS
 
 WRITER = """
 echo out; sleep 0.3; echo err >&2; sleep 0.3; printf '%20000s|\\n' long
@@ -69,7 +70,7 @@ Run = Callable[..., Result]
 
 
 EMBEDDED = "embedded"
-RUNTIMES = (EMBEDDED, "containerd16", "containerd24")
+RUNTIMES = (EMBEDDED, *CONTAINERDS)
 
 
 @contextmanager

@@ -21,14 +21,16 @@ from syncpod.kernel.process_identity import identify
 from syncpod.settings.directories import is_in_memory
 from syncpod.settings.worker_record import read_worker_record
 from tests.cli.conftest import Result, program, typed
-from tests.cli.machine import EMBEDDED, PODS, Run, bring_up, machine, memory_of, remains
+from tests.cli.machine import PODS, RUNTIMES, Run, bring_up, machine, memory_of, remains
 from tests.cli.up_processes import state_of
 from tests.runtimes.processes import kill
 
-pytestmark = pytest.mark.every_runtime("`up` starts the embedded runtime itself, and takes another as it finds it")
+pytestmark = pytest.mark.every_runtime(
+    "`up` starts the embedded runtime itself, and takes another as it finds it", one_containerd=True
+)
 
 
-@pytest.fixture(scope="module", params=[EMBEDDED, "containerd16"])
+@pytest.fixture(scope="module", params=RUNTIMES)
 def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment of a machine."""
     with machine(request.param, request, tmp_path_factory.mktemp("up")) as environ:

@@ -28,7 +28,7 @@ from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX, NOBODY, USER_1000
 from tests.traps import until_trapped
 
-pytestmark = pytest.mark.every_runtime("the client translates what each runtime answers")
+pytestmark = pytest.mark.every_runtime("the client translates what each runtime answers", each_containerd=True)
 
 
 @pytest_asyncio.fixture

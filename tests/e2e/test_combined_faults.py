@@ -27,12 +27,12 @@ from tests.e2e.faults_disk import NO_EVICTION, small_disk
 from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, until
 from tests.runtimes.images import BUSYBOX_2
 from tests.runtimes.runtime import Runtime
-from tests.runtimes.selection import ALL, asked_for
+from tests.runtimes.selection import ALIKE, ALL, asked_for
 from tests.runtimes.temporal import DevServer
 
 log = logging.getLogger("faults")
 
-pytestmark = pytest.mark.parametrize("runtime", ["embedded", "containerd24"], indirect=True)
+pytestmark = pytest.mark.parametrize("runtime", ["embedded", *ALIKE], indirect=True)
 """One containerd is enough."""
 
 PODS = 50 if asked_for() == ALL else 20

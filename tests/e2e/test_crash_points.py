@@ -22,7 +22,7 @@ from tests.e2e.faults_support import FaultyNode
 from tests.runtimes.selection import ALL, asked_for
 
 
-# On containerd 1.6 this test does not run, since it takes two minutes on each runtime; the document has that runtime.
+# On containerd 1.6 and 2.3 this test does not run, since it takes two minutes on each; the document has 1.6 and 2.4.
 @pytest.mark.parametrize("runtime", ["embedded", "containerd24"], indirect=True)
 async def test_a_worker_kill_at_any_runtime_call_loses_or_doubles_nothing(node: FaultyNode, tmp_path: Path) -> None:
     """Before the first call of each phase, and after each kind of call; with all tests, around every call."""

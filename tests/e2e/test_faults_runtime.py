@@ -189,6 +189,20 @@ async def test_a_sandbox_stopped_by_others_is_replaced(node: FaultyNode) -> None
     await pod.delete()
 
 
+async def test_a_container_made_in_a_stopped_sandbox_is_replaced_with_it(node: FaultyNode) -> None:
+    """containerd 2.3 makes it and does not start it; the others do not make it."""
+    with node.proxy.stop("CreateContainer", "before") as made:
+        pod = await node.apply(hostNetwork=False)
+        await made.reached()
+        (sandbox,) = await pod.sandboxes()
+        await node.cri.stop_pod_sandbox(sandbox.id)
+        made.open()
+    restarts = await pod.running_in_another_sandbox(sandbox.id)
+    await told(pod)
+    await pod.assert_whole(sandbox=1, **restarts)
+    await pod.delete()
+
+
 async def test_a_sandbox_removed_without_a_worker_is_created_again(node: FaultyNode) -> None:
     pod = await node.apply()
     await pod.up()

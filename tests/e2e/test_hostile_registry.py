@@ -12,11 +12,12 @@ from tests.e2e.engine import PATIENCE, EngineNode, Pods, shell, status_of
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.docker_registry import announce
 from tests.runtimes.hostile_registry import SHOUTED, HostileRegistry
+from tests.runtimes.selection import ALIKE
 
 _LONGEST = 4096
 """Characters of a message that a pod keeps, at most."""
 
-pytestmark = pytest.mark.parametrize("runtime", ["containerd24"], indirect=True, scope="session")
+pytestmark = pytest.mark.parametrize("runtime", ALIKE, indirect=True, scope="session")
 
 
 @pytest.fixture

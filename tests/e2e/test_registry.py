@@ -22,11 +22,12 @@ from tests.runtimes.containerd import Containerd
 from tests.runtimes.docker_registry import DockerRegistry, announce, free_port, fresh_busybox, slow_way
 from tests.runtimes.require import Missing, do_without
 from tests.runtimes.runtime import Runtime
+from tests.runtimes.selection import CONTAINERDS
 
 PASSWORD = "right-" + secrets.token_hex(12)
 WRONG = "wrong-" + secrets.token_hex(12)
 
-pytestmark = pytest.mark.parametrize("runtime", ["containerd16", "containerd24"], indirect=True, scope="session")
+pytestmark = pytest.mark.parametrize("runtime", CONTAINERDS, indirect=True, scope="session")
 
 
 @pytest.fixture

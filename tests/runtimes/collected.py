@@ -60,8 +60,9 @@ class _Listing:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:
             if runtime := selection.runtime_of(item):
-                one = " (one containerd)" if selection.is_for_one_containerd(item) else ""
-                each = Collected(item.nodeid, runtime, selection.reason_of(item) + one)
+                which = selection.containerds_of(item).value.replace("_", " ")
+                reason = f"{selection.reason_of(item)} ({which})" if which else selection.reason_of(item)
+                each = Collected(item.nodeid, runtime, reason)
                 self._output.write(json.dumps(asdict(each)) + "\n")
 
 

@@ -121,7 +121,7 @@ _EMBEDDED = (
         "starts that are cut off",
         "If the caller of a start goes before it is answered, the container's own exit is kept; containerd lists a "
         "start that failed.",
-        ("test_same_answers.py::test_both_runtimes_give_the_same_answers[*a_start_that_its_caller_gives_up*]",),
+        ("test_same_answers.py::test_the_runtimes_give_the_same_answers[*a_start_that_its_caller_gives_up*]",),
     ),
     Difference(
         "restarts of the runtime",

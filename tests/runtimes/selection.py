@@ -1,8 +1,9 @@
 """Which tests run on which runtime.
 
 A test that could run on several runs on one of them: the first of `PREFERRED` that this machine has. A test that
-depends on the runtime carries `@pytest.mark.every_runtime("why")`, or its module does as `pytestmark`: it runs on all.
-With `one_containerd=True` it runs on all but the older containerd, where the versions of containerd do not differ.
+depends on the runtime carries `@pytest.mark.every_runtime("why")`, or its module does as `pytestmark`: it runs on all
+but the second of `ALIKE`. With `one_containerd=True` it runs on one containerd, where their versions do not differ, and
+with `each_containerd=True` on every one.
 
 `SYNCPOD_RUNTIMES` asks for something else: `all` is every test on every runtime that it can run on, `crio` (or several
 names with commas) is every test on these runtimes, and on no other.
@@ -10,9 +11,10 @@ names with commas) is every test on these runtimes, and on no other.
 
 from __future__ import annotations
 
+import enum
 import functools
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pytest
 
@@ -22,12 +24,24 @@ from tests.runtimes.require import Missing
 RUNTIMES = ("embedded", "containerd16", "containerd24", "crio", "containerd23")
 """What the suite calls the runtimes."""
 
-PREFERRED = ("containerd24", "containerd16", "embedded", "crio")
-"""The runtimes by how much a test on them says: the newest of those that people run in production comes first."""
+PREFERRED = ("containerd23", "containerd24", "containerd16", "embedded", "crio")
+"""The runtimes by how much a test on them says: the containerd with long support, comes first."""
 
-ONLY_IF_ASKED = frozenset({"containerd23"})
-"""Runtimes on which a test runs only if `SYNCPOD_RUNTIMES` asks for them, or if it could run on no other: they differ
-little from another one."""
+CONTAINERDS: Mapping[str, str] = {"containerd23": "2.3", "containerd24": "2.4", "containerd16": "1.6"}
+"""The series of each containerd, the preferred one first: what a test names that needs one, of which it runs on one."""
+
+ALIKE = ("containerd23", "containerd24")
+"""Containerds that differ little: a test of every runtime runs on the first of them that it can run on and that this
+machine has, unless it says that it is for each containerd."""
+
+
+class Containerds(enum.Enum):
+    """On which containerds a test of every runtime runs; the value is what its mark says of them."""
+
+    ONE = "one_containerd"
+    THAT_DIFFER = ""
+    EACH = "each_containerd"
+
 
 ALL = "all"
 """What `SYNCPOD_RUNTIMES` says for every test on every runtime."""
@@ -45,15 +59,20 @@ def reason_of(item: pytest.Item) -> str:
     mark = item.get_closest_marker("every_runtime")
     if mark is None:
         return ""
-    if len(mark.args) != 1 or not isinstance(mark.args[0], str) or mark.kwargs not in ({}, {"one_containerd": True}):
-        raise TypeError(f'{item.nodeid}: @pytest.mark.every_runtime("why") takes one sentence, and one_containerd=True')
+    if len(mark.args) != 1 or not isinstance(mark.args[0], str):
+        raise TypeError(f'{item.nodeid}: @pytest.mark.every_runtime("why") takes one sentence')
     return mark.args[0]
 
 
-def is_for_one_containerd(item: pytest.Item) -> bool:
-    """Say whether a test that runs on every runtime runs on one containerd only."""
+def containerds_of(item: pytest.Item) -> Containerds:
+    """On which containerds a test runs that runs on every runtime. Raises TypeError for another mark."""
     mark = item.get_closest_marker("every_runtime")
-    return mark is not None and bool(mark.kwargs)
+    if mark is None or not mark.kwargs:
+        return Containerds.THAT_DIFFER
+    if mark.kwargs not in ({Containerds.ONE.value: True}, {Containerds.EACH.value: True}):
+        raise TypeError(f"{item.nodeid}: every_runtime takes one_containerd=True or each_containerd=True")
+    (value,) = mark.kwargs
+    return Containerds(value)
 
 
 def asked_for() -> str:
@@ -66,32 +85,34 @@ def runs(
     *,
     among: Collection[str],
     everywhere: bool,
-    one_containerd: bool = False,
+    containerds: Containerds = Containerds.THAT_DIFFER,
     here: Sequence[str],
     asked: str = "",
 ) -> bool:
     """Say whether a test is to run on `runtime`.
 
-    It could run on those in `among`, and is to run on all of them if `everywhere`, of the containerds on one of them
-    if `one_containerd`. This machine has those that are `here`, the preferred one first. `asked` is what
+    It could run on those in `among`, and is to run on all of them if `everywhere`, of the containerds on those that
+    `containerds` says. This machine has those that are `here`, the preferred one first. `asked` is what
     `SYNCPOD_RUNTIMES` says.
     """
     if asked:
         return asked == ALL or runtime in {name.strip() for name in asked.split(",")}
-    if runtime in ONLY_IF_ASKED:
-        return ONLY_IF_ASKED.issuperset(among)
-    if everywhere and one_containerd and runtime in _CONTAINERDS:
-        return runtime == next(name for name in (*here, *PREFERRED) if name in among and name in _CONTAINERDS)
-    if everywhere:
+    if not everywhere:
+        instead = among
+    elif containerds is Containerds.ONE and runtime in CONTAINERDS:
+        instead = [name for name in among if name in CONTAINERDS]
+    elif containerds is Containerds.THAT_DIFFER and runtime in ALIKE:
+        instead = [name for name in among if name in ALIKE]
+    else:
         return True
     # Where the machine has none of them, the test still appears, as skipped, with what is missing.
-    return runtime == next(name for name in (*here, *PREFERRED) if name in among)
+    return runtime == next(name for name in (*here, *PREFERRED) if name in instead)
 
 
 @functools.cache
 def installed() -> tuple[str, ...]:
     """The runtimes of this machine among which one is preferred, in that order. The embedded one is always there."""
-    return tuple(name for name in PREFERRED if name not in _CONTAINERDS or _is_installed(_CONTAINERDS[name]))
+    return tuple(name for name in PREFERRED if name not in CONTAINERDS or _is_installed(CONTAINERDS[name]))
 
 
 def apply(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -114,7 +135,7 @@ def _divided(items: Iterable[pytest.Item], among: dict[str, set[str]]) -> tuple[
             runtime,
             among=among[_function(item)],
             everywhere=bool(reason_of(item)),
-            one_containerd=is_for_one_containerd(item),
+            containerds=containerds_of(item),
             here=installed(),
             asked=asked_for(),
         )
@@ -125,9 +146,6 @@ def _divided(items: Iterable[pytest.Item], among: dict[str, set[str]]) -> tuple[
 def _function(item: pytest.Item) -> str:
     """A test's id without its parameters."""
     return item.nodeid.partition("[")[0]
-
-
-_CONTAINERDS = {"containerd16": "1.6", "containerd24": "2.4", "containerd23": "2.3"}
 
 
 def _is_installed(version: str) -> bool:

@@ -20,7 +20,7 @@ from tests.runtimes.docker_registry import free_port
 from tests.runtimes.images import HTTPD
 from tests.runtimes.processes import processes
 
-pytestmark = pytest.mark.every_runtime("it is the harness of each containerd")
+pytestmark = pytest.mark.every_runtime("it is the harness of each containerd", each_containerd=True)
 
 
 @pytest.fixture

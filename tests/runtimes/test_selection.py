@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.runtimes.selection import ONLY_IF_ASKED, PREFERRED, RUNTIMES, runs
+from tests.runtimes.selection import PREFERRED, RUNTIMES, Containerds, runs
 
-ALL = frozenset(RUNTIMES) - ONLY_IF_ASKED
+ALL = frozenset(RUNTIMES)
+USUAL = ALL - {"containerd24"}
 ON_CONTAINERD = frozenset({"containerd16", "containerd24"})
 
 
@@ -14,7 +15,7 @@ def chosen(
     *,
     among: frozenset[str] = ALL,
     everywhere: bool = False,
-    one_containerd: bool = False,
+    containerds: Containerds = Containerds.THAT_DIFFER,
     here: tuple[str, ...] = PREFERRED,
     asked: str = "",
 ) -> set[str]:
@@ -22,12 +23,17 @@ def chosen(
     return {
         name
         for name in among
-        if runs(name, among=among, everywhere=everywhere, one_containerd=one_containerd, here=here, asked=asked)
+        if runs(name, among=among, everywhere=everywhere, containerds=containerds, here=here, asked=asked)
     }
 
 
-def test_a_test_runs_on_the_newest_containerd() -> None:
-    assert chosen() == {"containerd24"}
+def test_a_test_runs_on_the_containerd_with_long_support() -> None:
+    assert chosen() == {"containerd23"}
+
+
+@pytest.mark.parametrize("preferred", ["containerd24", "containerd16"])
+def test_without_it_a_test_runs_on_the_next_one(preferred: str) -> None:
+    assert chosen(here=(preferred, "embedded")) == {preferred}
 
 
 def test_without_containerd_a_test_runs_on_the_embedded_runtime() -> None:
@@ -42,25 +48,25 @@ def test_a_test_without_a_runtime_on_this_machine_is_kept_and_skipped() -> None:
     assert chosen(among=ON_CONTAINERD, here=("embedded",)) == {"containerd24"}
 
 
-def test_a_runtime_dependent_test_runs_on_every_runtime() -> None:
-    assert chosen(everywhere=True) == chosen(everywhere=True, here=("embedded",)) == ALL
+def test_a_runtime_dependent_test_runs_on_every_runtime_and_on_one_containerd_of_those_alike() -> None:
+    assert chosen(everywhere=True) == chosen(everywhere=True, here=("embedded",)) == USUAL
+    without = ("containerd24", "containerd16", "embedded")
+    assert chosen(everywhere=True, here=without) == ALL - {"containerd23"}
+    assert chosen(everywhere=True, among=ON_CONTAINERD) == ON_CONTAINERD
 
 
 def test_a_test_independent_of_the_containerd_version_runs_on_one_containerd_and_all_other_runtimes() -> None:
-    assert chosen(everywhere=True, one_containerd=True) == ALL - {"containerd16"}
-    assert chosen(everywhere=True, one_containerd=True, here=("containerd16", "embedded")) == ALL - {"containerd24"}
+    one, others = Containerds.ONE, frozenset({"embedded", "crio"})
+    assert chosen(everywhere=True, containerds=one) == others | {"containerd23"}
+    assert chosen(everywhere=True, containerds=one, here=("containerd16", "embedded")) == others | {"containerd16"}
     only_old = frozenset({"embedded", "containerd16"})
-    assert chosen(everywhere=True, one_containerd=True, among=only_old) == only_old
-    assert chosen(everywhere=True, one_containerd=True, asked="all") == ALL
+    assert chosen(everywhere=True, containerds=one, among=only_old) == only_old
+    assert chosen(everywhere=True, containerds=one, asked="all") == ALL
 
 
-@pytest.mark.parametrize("everywhere", [False, True])
-def test_the_containerd_with_long_support_is_used_only_if_it_is_asked_for_or_the_only_one(everywhere: bool) -> None:
-    every = frozenset(RUNTIMES)
-    assert "containerd23" not in chosen(everywhere=everywhere, among=every)
-    assert chosen(everywhere=everywhere, among=every, asked="containerd23") == {"containerd23"}
-    assert chosen(everywhere=everywhere, among=every, asked="all") == every
-    assert chosen(everywhere=everywhere, among=frozenset({"containerd23"})) == {"containerd23"}
+def test_a_test_of_each_containerd_runs_on_each() -> None:
+    assert chosen(everywhere=True, containerds=Containerds.EACH) == ALL
+    assert chosen(everywhere=True, containerds=Containerds.EACH, asked="containerd16") == {"containerd16"}
 
 
 @pytest.mark.parametrize("everywhere", [False, True])

@@ -31,8 +31,8 @@ def node() -> str:
 
 
 @pytest.fixture
-def runtime(containerd16: Containerd) -> Containerd:
-    return containerd16
+def runtime(containerd: Containerd) -> Containerd:
+    return containerd
 
 
 async def test_a_node_with_pods_refuses_another_runtime_or_name(

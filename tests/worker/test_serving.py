@@ -53,8 +53,8 @@ def node() -> str:
 
 
 @pytest.fixture
-def runtime(containerd16: Containerd) -> Containerd:
-    return containerd16
+def runtime(containerd: Containerd) -> Containerd:
+    return containerd
 
 
 @pytest_asyncio.fixture

@@ -101,7 +101,7 @@ print([name for name in sys.modules if name.startswith(unwanted)])
 
 
 async def test_a_pod_start_has_one_trace_per_sync_with_the_runtime_calls_and_no_secret(
-    containerd16: Containerd, temporal_server: DevServer, tmp_path: Path
+    containerd: Containerd, temporal_server: DevServer, tmp_path: Path
 ) -> None:
     node, name = f"n-{uuid.uuid4()}", f"p-{uuid.uuid4()}"
     client = await connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
@@ -111,7 +111,7 @@ async def test_a_pod_start_has_one_trace_per_sync_with_the_runtime_calls_and_no_
         NodeProcess(
             tmp_path,
             *("--metrics-address", address),
-            runtime=containerd16.endpoint,
+            runtime=containerd.endpoint,
             temporal=temporal_server.address,
             node=node,
             OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint,
@@ -205,11 +205,11 @@ def _assert_one_trace_per_sync(collector: Collector, name: str) -> None:
 
 
 async def test_a_worker_serves_and_ends_without_its_collector(
-    containerd16: Containerd, temporal_server: DevServer, tmp_path: Path
+    containerd: Containerd, temporal_server: DevServer, tmp_path: Path
 ) -> None:
     with NodeProcess(
         tmp_path,
-        runtime=containerd16.endpoint,
+        runtime=containerd.endpoint,
         temporal=temporal_server.address,
         node=f"n-{uuid.uuid4()}",
         OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1",

@@ -1,4 +1,4 @@
-"""A pod's life on the containerd with long support, which the usual run uses for nothing else."""
+"""A pod's life on the newest containerd, on which the usual run has little else."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 
 from tests.e2e.engine import Pods, conditions_of, shell, status_of
 
-pytestmark = pytest.mark.parametrize("runtime", ["containerd23"], indirect=True, scope="session")
+pytestmark = pytest.mark.parametrize("runtime", ["containerd24"], indirect=True, scope="session")
 
 
-async def test_a_pod_lives_on_containerd_2_3(pods: Pods) -> None:
+async def test_a_pod_lives_on_containerd_2_4(pods: Pods) -> None:
     """Its start in order, a probe, a restart after a crash, a new sandbox for one that is gone, and its end."""
     probe = {"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1}
     crashes = "touch /tmp/ready; until [ -e /tmp/crash ]; do sleep 0.2; done; exit 3"
@@ -19,7 +19,7 @@ async def test_a_pod_lives_on_containerd_2_3(pods: Pods) -> None:
         initContainers=[shell("first", "exit 0"), {**shell("side"), "restartPolicy": "Always"}],
     )
     await pod.running()
-    assert pod.node.runtime.version.startswith("2.3.")
+    assert pod.node.runtime.version.startswith("2.4.")
     await pod.until(lambda seen: conditions_of(seen)["Ready"][0] == "True")
 
     await pod.exec("web", "touch /tmp/crash")
