@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 
 from protos.csi.v1 import csi_pb2, csi_pb2_grpc
-from syncpod.csi.volume import DriverNode, Growing, Publishing, Staging, Use
+from syncpod.csi.volume import DriverNode, Growing, Publishing, Staging, Use, VolumeStats
 
 CALL_SECONDS: Final = 120.0
 """The kubelet's csiTimeout."""
@@ -22,6 +22,8 @@ STAGES: Final = "STAGE_UNSTAGE_VOLUME"
 """The driver brings a volume to the machine once for all of its pods."""
 GROWS: Final = "EXPAND_VOLUME"
 """The driver has something to do on the machine for a volume that has grown."""
+TELLS_USAGE: Final = "GET_VOLUME_STATS"
+"""The driver says how full a volume is."""
 GIVES_TO_GROUP: Final = "VOLUME_MOUNT_GROUP"
 """The driver gives a volume to the pod's group by itself."""
 KNOWS_SINGLE_WRITERS: Final = "SINGLE_NODE_MULTI_WRITER"
@@ -46,6 +48,7 @@ OPTIONS: Final = (
     ("grpc.max_metadata_size", 16 * 1024),
 )
 _LONGEST_TEXT: Final = 1000
+_UNITS: Final = (csi_pb2.VolumeUsage.BYTES, csi_pb2.VolumeUsage.INODES)
 
 
 _UNSURE: Final = frozenset(
@@ -94,6 +97,18 @@ class CsiDriver:
             said = await stub.NodeGetCapabilities(csi_pb2.NodeGetCapabilitiesRequest(), timeout=CALL_SECONDS)
         kinds = csi_pb2.NodeServiceCapability.RPC.Type
         return frozenset(kinds.Name(each.rpc.type) for each in said.capabilities if each.rpc.type in kinds.values())
+
+    async def usage(self, handle: str, path: Path) -> VolumeStats:
+        """Return how full a volume is that is published at `path` (NodeGetVolumeStats). Raises CsiError."""
+        asked = csi_pb2.NodeGetVolumeStatsRequest(volume_id=handle, volume_path=str(path))
+        async with self._stub("NodeGetVolumeStats") as stub:
+            said = await stub.NodeGetVolumeStats(asked, timeout=CALL_SECONDS)
+        if not said.usage:
+            raise CsiError("NodeGetVolumeStats: the driver tells no usage")
+        by_unit = {each.unit: each for each in said.usage}
+        in_bytes, inodes = (by_unit.get(unit, csi_pb2.VolumeUsage()) for unit in _UNITS)
+        amounts = (in_bytes.total, in_bytes.available, in_bytes.used, inodes.total, inodes.available, inodes.used)
+        return VolumeStats(*(max(0, each) for each in amounts))
 
     async def stage(self, volume: Staging, capabilities: frozenset[str]) -> None:
         """Bring a volume to the machine. Repeatable. Raises CsiError."""

@@ -22,6 +22,18 @@ class DriverNode:
 
 
 @dataclass(frozen=True)
+class VolumeStats:
+    """How full a volume is, as its driver says; 0 = it does not say."""
+
+    capacity_bytes: int = 0
+    available_bytes: int = 0
+    used_bytes: int = 0
+    inodes: int = 0
+    inodes_free: int = 0
+    inodes_used: int = 0
+
+
+@dataclass(frozen=True)
 class Use:
     """The use that a pod makes of a volume."""
 

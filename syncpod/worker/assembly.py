@@ -311,6 +311,7 @@ def _add_kubernetes(
         port=port,
         taints=taints(settings),
         store=store,
+        readings=readings,
     )
     add_kubernetes_tasks(member)
 

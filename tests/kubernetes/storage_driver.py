@@ -53,6 +53,11 @@ class StorageDriver(csi_pb2_grpc.NodeServicer, api_pb2_grpc.RegistrationServicer
         """By call: what it is answered."""
         self.hangs: set[str] = set()
         """The calls that get no answer."""
+        self.usage = [
+            csi_pb2.VolumeUsage(unit="BYTES", total=100, used=30, available=60),
+            csi_pb2.VolumeUsage(unit="INODES", total=50, used=5, available=45),
+        ]
+        """How full each of its volumes is."""
         self.endpoint = str(directory / "csi.sock")
         """Where it says that it serves."""
         self.statuses: list[tuple[bool, str]] = []
@@ -87,6 +92,10 @@ class StorageDriver(csi_pb2_grpc.NodeServicer, api_pb2_grpc.RegistrationServicer
     async def NodeExpandVolume(self, request: Any, context: Any) -> Any:  # noqa: N802
         await self._refuse("grow", request, context)
         return csi_pb2.NodeExpandVolumeResponse(capacity_bytes=request.capacity_range.required_bytes)
+
+    async def NodeGetVolumeStats(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._refuse("usage", request, context)
+        return csi_pb2.NodeGetVolumeStatsResponse(usage=self.usage)
 
     async def NodeUnpublishVolume(self, request: Any, context: Any) -> Any:  # noqa: N802
         await self._refuse("unpublish", request, context)

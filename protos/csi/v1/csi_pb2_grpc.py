@@ -55,6 +55,11 @@ class NodeStub:
                 request_serializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeUnpublishVolumeRequest.SerializeToString,
                 response_deserializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeUnpublishVolumeResponse.FromString,
                 _registered_method=True)
+        self.NodeGetVolumeStats = channel.unary_unary(
+                '/csi.v1.Node/NodeGetVolumeStats',
+                request_serializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeGetVolumeStatsRequest.SerializeToString,
+                response_deserializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeGetVolumeStatsResponse.FromString,
+                _registered_method=True)
         self.NodeExpandVolume = channel.unary_unary(
                 '/csi.v1.Node/NodeExpandVolume',
                 request_serializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeExpandVolumeRequest.SerializeToString,
@@ -104,6 +109,13 @@ class NodeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def NodeGetVolumeStats(self, request, context):
+        """Says how full a volume is that is published or staged at a path; only for drivers with GET_VOLUME_STATS.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def NodeExpandVolume(self, request, context):
         """Grows a volume on the machine, after its controller has: such as the file system on it.
         """
@@ -147,6 +159,11 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.NodeUnpublishVolume,
                     request_deserializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeUnpublishVolumeRequest.FromString,
                     response_serializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeUnpublishVolumeResponse.SerializeToString,
+            ),
+            'NodeGetVolumeStats': grpc.unary_unary_rpc_method_handler(
+                    servicer.NodeGetVolumeStats,
+                    request_deserializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeGetVolumeStatsRequest.FromString,
+                    response_serializer=protos_dot_csi_dot_v1_dot_csi__pb2.NodeGetVolumeStatsResponse.SerializeToString,
             ),
             'NodeExpandVolume': grpc.unary_unary_rpc_method_handler(
                     servicer.NodeExpandVolume,
@@ -273,6 +290,33 @@ class Node:
             '/csi.v1.Node/NodeUnpublishVolume',
             protos_dot_csi_dot_v1_dot_csi__pb2.NodeUnpublishVolumeRequest.SerializeToString,
             protos_dot_csi_dot_v1_dot_csi__pb2.NodeUnpublishVolumeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NodeGetVolumeStats(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/csi.v1.Node/NodeGetVolumeStats',
+            protos_dot_csi_dot_v1_dot_csi__pb2.NodeGetVolumeStatsRequest.SerializeToString,
+            protos_dot_csi_dot_v1_dot_csi__pb2.NodeGetVolumeStatsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,8 @@ class NodeStub:
     """Makes a volume visible at a pod's path. The driver makes that path; the directory above it exists."""
     NodeUnpublishVolume: _grpc.UnaryUnaryMultiCallable[_csi_pb2.NodeUnpublishVolumeRequest, _csi_pb2.NodeUnpublishVolumeResponse]
     """Undoes that, and removes the path."""
+    NodeGetVolumeStats: _grpc.UnaryUnaryMultiCallable[_csi_pb2.NodeGetVolumeStatsRequest, _csi_pb2.NodeGetVolumeStatsResponse]
+    """Says how full a volume is that is published or staged at a path; only for drivers with GET_VOLUME_STATS."""
     NodeExpandVolume: _grpc.UnaryUnaryMultiCallable[_csi_pb2.NodeExpandVolumeRequest, _csi_pb2.NodeExpandVolumeResponse]
     """Grows a volume on the machine, after its controller has: such as the file system on it."""
     NodeGetCapabilities: _grpc.UnaryUnaryMultiCallable[_csi_pb2.NodeGetCapabilitiesRequest, _csi_pb2.NodeGetCapabilitiesResponse]
@@ -64,6 +66,8 @@ class NodeAsyncStub(NodeStub):
     """Makes a volume visible at a pod's path. The driver makes that path; the directory above it exists."""
     NodeUnpublishVolume: _aio.UnaryUnaryMultiCallable[_csi_pb2.NodeUnpublishVolumeRequest, _csi_pb2.NodeUnpublishVolumeResponse]  # type: ignore[assignment]
     """Undoes that, and removes the path."""
+    NodeGetVolumeStats: _aio.UnaryUnaryMultiCallable[_csi_pb2.NodeGetVolumeStatsRequest, _csi_pb2.NodeGetVolumeStatsResponse]  # type: ignore[assignment]
+    """Says how full a volume is that is published or staged at a path; only for drivers with GET_VOLUME_STATS."""
     NodeExpandVolume: _aio.UnaryUnaryMultiCallable[_csi_pb2.NodeExpandVolumeRequest, _csi_pb2.NodeExpandVolumeResponse]  # type: ignore[assignment]
     """Grows a volume on the machine, after its controller has: such as the file system on it."""
     NodeGetCapabilities: _aio.UnaryUnaryMultiCallable[_csi_pb2.NodeGetCapabilitiesRequest, _csi_pb2.NodeGetCapabilitiesResponse]  # type: ignore[assignment]
@@ -105,6 +109,14 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_csi_pb2.NodeUnpublishVolumeResponse, _abc.Awaitable[_csi_pb2.NodeUnpublishVolumeResponse]]:
         """Undoes that, and removes the path."""
+
+    @_abc_1.abstractmethod
+    def NodeGetVolumeStats(
+        self,
+        request: _csi_pb2.NodeGetVolumeStatsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_csi_pb2.NodeGetVolumeStatsResponse, _abc.Awaitable[_csi_pb2.NodeGetVolumeStatsResponse]]:
+        """Says how full a volume is that is published or staged at a path; only for drivers with GET_VOLUME_STATS."""
 
     @_abc_1.abstractmethod
     def NodeExpandVolume(

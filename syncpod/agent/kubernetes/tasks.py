@@ -16,6 +16,7 @@ from syncpod.agent.kubernetes.cluster_orders import ClusterOrders
 from syncpod.agent.kubernetes.csi_drivers import CsiDrivers
 from syncpod.agent.kubernetes.csi_volumes import CsiVolumes
 from syncpod.agent.kubernetes.deletions import Deletions
+from syncpod.agent.kubernetes.driver_usage import DriverUsage
 from syncpod.agent.kubernetes.event_writer import EventWriter
 from syncpod.agent.kubernetes.followed_claim import Claims
 from syncpod.agent.kubernetes.given_objects import GivenObjects, used_objects
@@ -33,6 +34,7 @@ from syncpod.agent.kubernetes.statuses import StatusWriter
 from syncpod.agent.node_workflow.desired_pods import DesiredPods
 from syncpod.agent.node_workflow.status import engine_version
 from syncpod.agent.pod_workflows import PodWorkflows
+from syncpod.agent.scraping.readings import NodeReadings
 from syncpod.cri.port import CriRuntime
 from syncpod.fleet.offers import Taint
 from syncpod.kubernetes.certificate_files import CertificateFile, client_file
@@ -67,6 +69,8 @@ class ClusterMember:
     """A Node that is made gets them."""
     store: ObjectStore
     """The node's, which is given the objects that pods of the cluster refer to."""
+    readings: NodeReadings | None
+    """Those of the node; None = nobody reads them."""
 
 
 def add_kubernetes_tasks(node: ClusterMember) -> None:
@@ -167,7 +171,7 @@ class _KubernetesLink:
                 pods.run,
                 parts.statuses.run,
                 parts.gates.run,
-                drivers.run,
+                *(drivers.run, *self._usage(drivers)),
                 objects.run,
                 classes.run,
                 PodCidr(node.cri, registration.newest).run,
@@ -220,6 +224,11 @@ class _KubernetesLink:
             runtime=more,
             events=events,
         )
+
+    def _usage(self, drivers: CsiDrivers) -> Sequence[Callable[[], Awaitable[None]]]:
+        """Return what asks drivers how full their volumes are, if somebody reads that."""
+        node = self._node
+        return () if node.readings is None else (DriverUsage(node.readings, drivers, node.store, node.context).run,)
 
     def _rotates(self, own: CertificateFile) -> bool:
         """Say whether the kubeconfig has the certificate that the node has asked for. Others have theirs replaced."""

@@ -28,7 +28,7 @@ from syncpod.agent.scraping.probe_counts import ProbeCounts
 from syncpod.agent.scraping.resource_series import resource_series
 from syncpod.agent.scraping.seen_pods import SeenPods
 from syncpod.agent.scraping.summary import Measured, Running, cpu_and_memory, summary
-from syncpod.agent.scraping.volume_usage import VolumesOfPods
+from syncpod.agent.scraping.volume_usage import VolumesOfPods, VolumeUsage, with_drivers
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, pod_log_directory
@@ -61,6 +61,8 @@ class NodeReadings:
         self._pods, self._probes, self._usage, self._disks = pods, probes, usage, disks
         self._listings, self._volumes = listings, VolumesOfPods(node)
         self._claims = VolumesOfPods(node, of_claims=True)
+        self.of_drivers: Callable[[], Awaitable[Mapping[str, Mapping[str, VolumeUsage | None]]]] | None = None
+        """Returns what storage drivers tell of their volumes, by pod's UID and volume; None = there are none."""
         self._kept: dict[str, tuple[float, bytes]] = {}
         """By answer: the last one, and until when it may be reused."""
         self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -114,7 +116,7 @@ class NodeReadings:
     async def _metrics(self) -> bytes:
         pods = await self._pods.read()
         namespaces = {pod["metadata"].get("uid", ""): pod["metadata"].get("namespace", "") for pod in pods}
-        claims = claim_series(await self._claims.measure(), namespaces)
+        claims = claim_series(await self._of_claims(), namespaces)
         own = [
             *self._probes.families(),
             _readiness(is_ready=not self.obstacles()),
@@ -165,9 +167,13 @@ class NodeReadings:
                 each.id: Running(at, _logs(self.node, pod, each.name)) for pod, each, at in self._running_containers()
             },
             volumes=await self._volumes.measure(),
-            claims=await self._claims.measure(),
+            claims=await self._of_claims(),
         )
         return await asyncio.to_thread(lambda: _as_json(summary(measured)))
+
+    async def _of_claims(self) -> Mapping[str, tuple[VolumeUsage, ...]]:
+        measured = await self._claims.measure()
+        return with_drivers(measured, await self.of_drivers()) if self.of_drivers is not None else measured
 
     async def _short_summary(self) -> bytes:
         return _as_json(cpu_and_memory(json.loads(await self.summary())))

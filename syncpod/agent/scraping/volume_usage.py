@@ -2,9 +2,10 @@
 
 Mirrors server/stats/volume_stat_calculator.go and volume/metrics_du.go, v1.36: emptyDir, configMap, secret, projected
 and downwardAPI are measured, hostPath and images are not. Of a claim the file system that it is on is told, as its
-driver or metrics_statfs.go would, and measured apart, since it may be far away and not answer. Differences: nothing is
-measured without a request, a volume whose measurement takes too long is left out, a driver is not asked itself, and a
-claim to a hostPath is told too.
+driver or metrics_statfs.go would, and measured apart, since it may be far away and not answer. A storage driver that
+tells how full its volumes are is asked instead (csi_metrics.go), by whoever knows the drivers. Differences: nothing is
+measured without a request, a volume whose measurement takes too long is left out, a claim to a hostPath is told too,
+and so is one whose driver tells nothing.
 """
 
 from __future__ import annotations
@@ -94,6 +95,20 @@ class VolumesOfPods:
             uid: tuple(usage for each in made if (usage := _usage(each)) is not None)
             for uid, made in self._records.read().items()
         }
+
+
+def with_drivers(
+    measured: Mapping[str, tuple[VolumeUsage, ...]], told: Mapping[str, Mapping[str, VolumeUsage | None]]
+) -> Mapping[str, tuple[VolumeUsage, ...]]:
+    """Return the usage of volumes by the UID of their pods, with what drivers tell in place of what was measured.
+
+    `told` has their volumes by UID and name; None = the driver has not answered, and then nothing is told.
+    """
+    found = dict(measured)
+    for uid, volumes in told.items():
+        others = tuple(each for each in measured.get(uid, ()) if each.name not in volumes)
+        found[uid] = (*others, *(each for each in volumes.values() if each is not None))
+    return found
 
 
 def _made(node: NodeContext, record: PodRecord) -> tuple[_Made, ...] | None:

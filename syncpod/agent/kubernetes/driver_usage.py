@@ -1,0 +1,156 @@
+"""How full the volumes of storage drivers are, as the drivers say, asked at most once a minute and only on request.
+
+Mirrors pkg/volume/csi/csi_metrics.go, v1.37: a driver with GET_VOLUME_STATS is asked for each pod's volume; one that
+refuses, or does not answer, is told nothing of. A volume's condition is not asked for, as in a kubelet, whose gate
+CSIVolumeHealth is off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from syncpod.agent.kubernetes.csi_drivers import CsiDrivers
+from syncpod.agent.record_cache import RecordCache
+from syncpod.agent.scraping.readings import NodeReadings
+from syncpod.agent.scraping.volume_usage import VolumeUsage
+from syncpod.csi.driver import TELLS_USAGE, CsiDriver, CsiError
+from syncpod.kernel.daemon_thread import in_daemon_thread
+from syncpod.kernel.machine import boot_id
+from syncpod.node.disks import Disk
+from syncpod.node.pod_records import PodRecord
+from syncpod.objects import (
+    ClaimedPlace,
+    ClaimNeed,
+    ObjectRef,
+    ObjectStore,
+    ObjectUnreadable,
+    claim_needs,
+    claimed_place,
+    values,
+)
+from syncpod.redaction import of_process
+from syncpod.translation.context import NodeContext
+
+log = logging.getLogger(__name__)
+
+FRESH_SECONDS: Final = 60.0
+"""The kubelet's volumeStatsAggPeriod."""
+PATIENCE_SECONDS: Final = 1.0
+"""How long a reader waits for drivers. After that it gets what they said before."""
+_AT_ONCE: Final = 4
+"""Calls of one driver at a time: one that hangs keeps no other waiting."""
+
+_Key = tuple[str, str]
+"""A pod's UID and the volume's name in it."""
+
+
+@dataclass(frozen=True)
+class _Published:
+    """A driver's volume that a pod has."""
+
+    claim: str
+    """"" = it is no claim's."""
+    place: ClaimedPlace
+
+
+class DriverUsage:
+    """Asks the drivers of one node. Belongs to one event loop."""
+
+    def __init__(self, readings: NodeReadings, drivers: CsiDrivers, store: ObjectStore, node: NodeContext) -> None:
+        """Ask for `readings` about the volumes that `store` says are here."""
+        self._readings, self._drivers, self._store = readings, drivers, store
+        self._needs = RecordCache(node, _needs)
+        self._known: dict[_Key, VolumeUsage | None] = {}
+        self._asking: dict[_Key, asyncio.Task[None]] = {}
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_AT_ONCE))
+        self._stale_at = 0.0
+
+    async def run(self) -> None:
+        """Answer those who read of the node, until cancelled."""
+        self._readings.of_drivers = self.measure
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._readings.of_drivers = None
+            asking = list(self._asking.values())
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    async def measure(self) -> Mapping[str, Mapping[str, VolumeUsage | None]]:
+        """Return what drivers said of their volumes, by pod's UID and volume; None = nothing.
+
+        It is at most a minute old, unless a driver takes longer to answer.
+        """
+        if time.monotonic() >= self._stale_at:
+            self._stale_at = time.monotonic() + FRESH_SECONDS
+            await self._ask()
+        if self._asking:
+            await asyncio.wait(self._asking.values(), timeout=PATIENCE_SECONDS)
+        found: defaultdict[str, dict[str, VolumeUsage | None]] = defaultdict(dict)
+        for (uid, name), usage in self._known.items():
+            found[uid][name] = usage
+        return found
+
+    async def _ask(self) -> None:
+        """Ask about each volume that is here, unless its driver has not answered the last time yet."""
+        found = await in_daemon_thread(self._published, name="volumes of drivers")
+        told = {key: each for key, each in found.items() if self._calls(each) is not None}
+        self._known = {key: self._known.get(key) for key in told}
+        for key, each in told.items():
+            calls = self._calls(each)
+            if calls is not None and key not in self._asking:
+                self._asking[key] = task = asyncio.create_task(self._ask_one(key, each, calls))
+                task.add_done_callback(partial(self._asked, key))
+
+    def _asked(self, key: _Key, _: asyncio.Task[None]) -> None:
+        self._asking.pop(key, None)
+
+    async def _ask_one(self, key: _Key, volume: _Published, calls: CsiDriver) -> None:
+        usage, place = None, volume.place
+        try:
+            async with self._turns[place.driver]:
+                said = await calls.usage(place.handle, Path(place.target))
+        except CsiError as error:
+            log.debug("volume %s of pod uid %s: %s", key[1], key[0], of_process.redact(str(error)))
+        else:
+            disk = Disk(0, said.capacity_bytes, said.available_bytes, said.used_bytes, said.inodes, said.inodes_free)
+            now = datetime.now(UTC)
+            usage = VolumeUsage(key[1], now, said.used_bytes, said.inodes_used, disk, False, volume.claim)
+        if key in self._known:
+            self._known[key] = usage
+
+    def _calls(self, volume: _Published) -> CsiDriver | None:
+        """Return the volume's driver, if it tells how full its volumes are."""
+        driver = self._drivers.get(volume.place.driver)
+        return driver.calls if driver is not None and TELLS_USAGE in driver.capabilities else None
+
+    def _published(self) -> Mapping[_Key, _Published]:
+        """Return the drivers' volumes that are here. Blocks. Raises OSError."""
+        found = {}
+        for uid, needs in self._needs.read().items():
+            for need in needs:
+                place = self._kept(need.ref)
+                if place is not None and place.plugin == "csi" and place.path and place.boot_id == boot_id():
+                    found[uid, need.volume] = _Published(need.claim, place)
+        return found
+
+    def _kept(self, ref: ObjectRef) -> ClaimedPlace | None:
+        try:
+            held = self._store.get(ref)
+            return None if held is None else claimed_place(values(held))
+        except (ObjectUnreadable, ValueError):
+            return None
+
+
+def _needs(record: PodRecord) -> tuple[ClaimNeed, ...] | None:
+    return tuple(claim_needs(record.pod)) or None
