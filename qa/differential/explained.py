@@ -16,6 +16,7 @@ from qa.differential.turned import (
     in_a_loop,
     in_our_order,
     with_exits,
+    with_made_ahead,
     with_mount_failure,
     with_requests_as_limits,
 )
@@ -82,6 +83,14 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         Reason.BETTER,
         ("event.* Exited *",),
         turned=with_exits,
+    ),
+    Sentence(
+        "While an init container runs, the one that follows it may be made already. If it does not end with 0, the "
+        "other is removed unseen, and made anew when its turn comes; a kubelet makes it then.",
+        Reason.BETTER,
+        ("container.*",),
+        ("init/*",),
+        turned=with_made_ahead,
     ),
     Sentence(
         "Where all containers of a pod are restarted, the event of each kill says why; the kubelet's says `killing`.",

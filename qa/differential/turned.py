@@ -56,6 +56,22 @@ def with_exits(kubelet: Facts, ours: Facts) -> Facts:
     return facts
 
 
+def with_made_ahead(kubelet: Facts, ours: Facts) -> Facts:
+    """The kubelet's facts with the configuration of each container that only we had made before its turn.
+
+    It was removed again without a word: both sides show it as waiting, and no event is about it.
+    """
+    facts = dict(kubelet)
+    for path in ours:
+        waiting = re.fullmatch(r"status\.\w*ontainerStatuses\.([\w-]+)\.state\.waiting\.reason", path)
+        if waiting is None or kubelet.get(path) != ours[path]:
+            continue
+        at, about = f"container.{waiting[1]}.", re.compile(rf"event\.\w+ \w+ {waiting[1]}: .*")
+        if not _below(kubelet, at) and not any(about.fullmatch(each) for each in (*kubelet, *ours)):
+            facts |= {each: value for each, value in ours.items() if each.startswith(at)}
+    return facts
+
+
 def with_mount_failure(kubelet: Facts, ours: Facts) -> Facts:
     """The kubelet's facts with the words of its FailedMount events as what containers wait for."""
     facts, prefix = dict(kubelet), "event.Warning FailedMount : "

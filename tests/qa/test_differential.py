@@ -124,6 +124,17 @@ def test_only_a_kubelets_delayed_waiting_state_is_explained(kubelet: Facts, ours
     assert judge("exit/a", Seen(kubelet, ours)).kind == kind
 
 
+@pytest.mark.parametrize(
+    ("event", "kind"), [({}, "explained"), ({"event.Normal Created third: Container created": 1}, "unexplained")]
+)
+def test_a_container_that_only_we_had_made_ahead_may_have_left_no_event(event: dict[str, int], kind: str) -> None:
+    waits = {"status.initContainerStatuses.third.state.waiting.reason": "PodInitializing"}
+    made = {"container.third.logPath": "third/0.log"}
+    assert judge("init/a", Seen(waits, waits | made | event)).kind == kind
+    assert judge("init/a", Seen({}, made)).kind == "unexplained", "it does not wait"
+    assert judge("exit/a", Seen(waits, waits | made)).kind == "unexplained"
+
+
 @pytest.mark.parametrize(("requested", "kind"), [("120m", "explained"), ("100m", "unexplained")])
 def test_requests_that_only_an_api_server_adds_have_to_be_the_limits(requested: str, kind: str) -> None:
     limits = {"status.resources.limits.cpu": "120m", "status.resources.limits.memory": "64Mi"}
