@@ -43,7 +43,7 @@ from tests.cli.conftest import program
 from tests.cli.pods import pod
 from tests.runtimes.docker_registry import free_port
 from tests.runtimes.processes import kill
-from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal import DevServer, free_ports
 from tests.runtimes.temporal_client import connect
 
 
@@ -308,9 +308,9 @@ def test_a_node_of_a_configured_server_returns_to_it(tmp_path: Path, temporal_se
 def test_our_server_starts_again_though_its_address_is_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`syncpod env` has put it there."""
+    """`syncpod env` has put it there. The ports are of this test alone: another server there would be used instead."""
     here = settings(state_dir=str(tmp_path))
-    first = local_processes.start_server(here).own
+    first = local_processes.start_server(here, local_processes.Ports(*free_ports(2))).own
     assert first is not None
     end(first.process, patience_seconds=10)
     monkeypatch.setenv("TEMPORAL_ADDRESS", first.address)
