@@ -6,13 +6,14 @@ the history of the pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
-from syncpod.messages.command_table import payload_problem
+from syncpod.journal.records import EventRecord
 from syncpod.pod import PodInvalid
+from syncpod.pod.model_errors import first_problem
 
 REJECTED: Final = "Rejected"
 """The reason of an event about something that was not accepted."""
@@ -28,8 +29,17 @@ class Rejected(Exception):
 def sentence(wrong: Exception) -> str:
     """Return one sentence that says what is wrong with a signal or an update."""
     if isinstance(wrong, ValidationError):
-        return payload_problem(wrong)
+        return str(first_problem(wrong))
     return str(wrong) if isinstance(wrong, Rejected | PodInvalid) else f"{type(wrong).__name__}: {wrong}"
+
+
+def last_rejected(events: Sequence[EventRecord]) -> list[str]:
+    """Return the lines of a workflow's page in the UI about the newest refusal, if there was one.
+
+    Whoever has pressed Cancel there sees why the workflow goes on.
+    """
+    newest = next((event for event in reversed(events) if event.reason == REJECTED), None)
+    return ["", f"Last rejected: {' '.join(newest.message.split())}"] if newest is not None else []
 
 
 def without_surplus(records: tuple[_Record, ...], is_rejection: Callable[[_Record], bool]) -> tuple[_Record, ...]:

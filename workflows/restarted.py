@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from syncpod.pod.model_errors import first_problem
+
 
 class Restarted(BaseModel):
     """The account of the node's agent about the run that is replaced."""
@@ -42,7 +44,7 @@ def restarted(start: Any) -> Restarted | None:
     try:
         return Restarted.model_validate(start["restarted"])
     except ValidationError as wrong:
-        raise CannotBeginAnew(f"restarted: {wrong}") from None
+        raise CannotBeginAnew(str(first_problem(wrong, "restarted"))) from None
 
 
 def signals_left(start: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:

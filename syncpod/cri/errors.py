@@ -31,6 +31,8 @@ from typing import Literal
 import grpc
 from pydantic import ValidationError
 
+from syncpod.pod.model_errors import first_problem
+
 
 class CriError(Exception):
     """A CRI call that failed.
@@ -224,6 +226,5 @@ def believing(operation: str) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        first = error.errors()[0]
-        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise Unreadable(operation, "INTERNAL", f"the runtime's answer is not valid: {said}") from None
+        said = f"the runtime's answer is not valid: {first_problem(error)}"
+        raise Unreadable(operation, "INTERNAL", said) from None

@@ -51,6 +51,7 @@ from syncpod.pod import (
     container_hash,
     parse_pod,
 )
+from syncpod.pod.model_errors import first_problem
 
 ProbeResult = Literal["success", "failure", "unknown"]
 _Uint32 = Annotated[int, Field(ge=0, lt=2**32)]
@@ -331,9 +332,7 @@ def _read(model: type[_Case], case: Mapping[str, Any]) -> _Case:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        message = "required" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
-        raise CaseError(f"{_path(first['loc'])}: {message}") from None
+        raise CaseError(str(first_problem(error))) from None
 
 
 def _without_nulls(value: Any) -> Any:
@@ -343,8 +342,3 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     return value
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    """Write a place as `status.containers[0].name`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")

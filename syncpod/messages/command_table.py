@@ -3,7 +3,7 @@
 A signal or an update is a command. The tables are `pod_commands`, `node_commands` and `fleet_commands`. A workflow's
 handlers, its rules for signatures, the decoding of payloads, the descriptions that ``temporal workflow metadata``
 shows, and the tables of docs/temporal.md are made from the rows; docs/code-map.md lists the places of a new one.
-`payload_problem` says in one sentence what is wrong with a payload.
+`syncpod.pod.model_errors` says in one sentence what is wrong with a payload.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from syncpod.messages.identity import Message
+from syncpod.pod.model_errors import OBJECTS
 
 
 class Nothing(Message):
@@ -204,24 +205,3 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return {}
     return list(value) if isinstance(value, tuple) else value
-
-
-OBJECTS: Final = frozenset({"dict_type", "model_type", "model_attributes_type"})
-_WHAT: Final[Mapping[str, str]] = {
-    "extra_forbidden": "unknown field",
-    "string_type": "must be a string",
-    "bool_type": "must be true or false",
-    "tuple_type": "must be a list",
-    "list_type": "must be a list",
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
-    **dict.fromkeys(sorted(OBJECTS), "must be an object"),
-}
-"""By pydantic's name of a problem, what is wrong, in words that need no Python."""
-
-
-def payload_problem(wrong: ValidationError) -> str:
-    """Return the first problem, after the path of its field if it is about one: ``contaner: unknown field``."""
-    problem = wrong.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    what = _WHAT.get(problem["type"], str(problem["msg"]))
-    return f"{where}: {what}" if where else what

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.containers import EphemeralContainer
 from syncpod.pod.kinds import Pod
+from syncpod.pod.model_errors import UNKNOWN, field_path, message
 from syncpod.pod.newer_fields import NEWER, is_newer
 from syncpod.pod.problems import PodInvalid, Problem
 from syncpod.pod.resources import PodResize
@@ -33,7 +34,6 @@ _OF_PROCESSES = (Pod, EphemeralContainer)
 _NO_NULS = "must have no NUL character, which no process and no path can be given"
 _MOST_SUGGESTIONS = 20
 _LONGEST_SUGGESTED = 64
-_LONGEST_STEP = 80
 
 _Parsed = TypeVar("_Parsed", bound=Model)
 
@@ -142,63 +142,22 @@ def _text(value: Any, no_nuls: str, path: tuple[int | str, ...]) -> Any:
     """Return the value if it is not text, or valid text."""
     if isinstance(value, str):
         if no_nuls and "\0" in value:
-            raise PodInvalid([Problem(_field_path(path), no_nuls)])
+            raise PodInvalid([Problem(field_path(path, _MAPS), no_nuls)])
         try:
             value.isascii() or value.encode()
         except UnicodeEncodeError:
-            raise PodInvalid([Problem(_field_path(path), "must be text; half of a surrogate pair is none")]) from None
+            raise PodInvalid(
+                [Problem(field_path(path, _MAPS), "must be text; half of a surrogate pair is none")]
+            ) from None
     return value
 
 
 def _problems(model: type[Model], error: ValidationError) -> Iterator[Problem]:
     for index, detail in enumerate(error.errors(include_url=False)):
         location = detail["loc"]
-        suggests = index < _MOST_SUGGESTIONS
-        yield Problem(_field_path(location), _message(model, detail["type"], location, detail, suggests))
-
-
-def _field_path(location: tuple[int | str, ...]) -> str:
-    """Write a location as Kubernetes does: `spec.containers[0].image`, `metadata.labels[app]`."""
-    path = ""
-    chosen_key = False
-    for whole in location:
-        if whole == "[key]":
-            continue
-        step = whole[:_LONGEST_STEP] if isinstance(whole, str) else whole
-        if isinstance(step, int) or chosen_key:
-            path += f"[{step}]"
-        else:
-            path += f".{step}" if path else step
-        chosen_key = step in _MAPS and not chosen_key
-    return path
-
-
-def _message(
-    model: type[Model], kind: str, location: tuple[int | str, ...], detail: Mapping[str, Any], suggests: bool
-) -> str:
-    given = detail["input"]
-    context = detail.get("ctx", {})
-    match kind:
-        case "extra_forbidden":
-            return "unknown field" + (_suggestion(model, location) if suggests else "")
-        case "string_type":
-            return "must be a string" + ("; put it in quotes" if isinstance(given, bool | int | float) else "")
-        case "int_type" | "int_from_float" | "int_parsing":
-            return "must be an integer" + (", not a string" if isinstance(given, str) else "")
-        case "bool_type":
-            return "must be true or false"
-        case "tuple_type":
-            return "must be a list"
-        case "dict_type" | "model_type" | "model_attributes_type":
-            return "must be an object"
-        case "literal_error":
-            return f"must be {context['expected'].replace(chr(39), '')}"
-        case "greater_than_equal" | "less_than" | "int_parsing_size":
-            return "must fit into 32 bits" if abs(context.get("lt", context.get("ge", 0))) == 2**31 else "too large"
-        case "value_error":
-            return str(context["error"])
-        case _:
-            return str(detail["msg"])
+        suggests = detail["type"] == UNKNOWN and index < _MOST_SUGGESTIONS
+        hint = _suggestion(model, location) if suggests else ""
+        yield Problem(field_path(location, _MAPS), message(detail) + hint)
 
 
 def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
@@ -238,7 +197,8 @@ def _misplaced(holders: list[type[Model]], location: tuple[int | str, ...]) -> s
     name = str(location[-1])
     for depth in reversed(range(len(holders) - 1)):
         if name in _fields(holders[depth]) and holders[depth] is not holders[-1]:
-            return f"; it is a field of {_field_path(location[:depth]) or 'the object itself'}: is it indented too far?"
+            where = field_path(location[:depth], _MAPS) or "the object itself"
+            return f"; it is a field of {where}: is it indented too far?"
     inner = [
         each
         for each in _fields(holders[-1])
@@ -247,7 +207,7 @@ def _misplaced(holders: list[type[Model]], location: tuple[int | str, ...]) -> s
     if not inner:
         return ""
     likely = next((each for each in ("metadata", "containers") if each in inner), inner[0])
-    return f"; it is a field of {_field_path((*location[:-1], likely))}: is it indented far enough?"
+    return f"; it is a field of {field_path((*location[:-1], likely), _MAPS)}: is it indented far enough?"
 
 
 def _fields(holder: type[Model]) -> list[str]:

@@ -122,7 +122,7 @@ def test_records_that_even_the_models_cannot_read_are_named_in_a_sentence() -> N
     assert read_records(read_history, [without(LINE, "attempt") | {"new": 1}], "history")[0].attempt == 0
     with pytest.raises(Failure) as refused:
         read_records(read_history, [LINE | {"kind": "dream"}], "history")
-    assert str(refused.value).startswith("the pod's history cannot be read: kind: Input should be 'decision', ")
+    assert str(refused.value).startswith("the pod's history cannot be read: kind: must be decision, ")
     assert str(refused.value).endswith("; perhaps its worker is of another version than this command")
 
 

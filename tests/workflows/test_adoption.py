@@ -159,10 +159,10 @@ async def test_a_pruned_pod_is_killed_with_its_grace_and_removed_without_creatin
     ("adoption", "says"),
     [
         ({}, "adopt.incarnation: required"),
-        ({"incarnation": ""}, "adopt.incarnation: must be the incarnation in the pod's record, a string"),
-        ({"incarnation": 7}, "adopt.incarnation: must be the incarnation in the pod's record, a string"),
+        ({"incarnation": ""}, "adopt.incarnation: must not be empty"),
+        ({"incarnation": 7}, "adopt.incarnation: must be a string; put it in quotes"),
         ({"incarnation": LIFE, "force": True}, "adopt.force: unknown field"),
-        (True, 'adopt: must be {"incarnation": "…"}'),
+        (True, "adopt: must be an object"),
     ],
 )
 def test_an_invalid_adoption_is_refused_by_path(adoption: Any, says: str) -> None:

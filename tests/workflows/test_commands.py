@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from syncpod.messages.command_table import CommandTable, payload_problem
+from syncpod.messages.command_table import CommandTable
 from syncpod.messages.node_commands import NODE_COMMANDS
 from syncpod.messages.pod_commands import POD_COMMANDS, RESTART
 from syncpod.messages.signals import Restart
+from syncpod.pod.model_errors import first_problem
 from workflows.effects import Effect
 from workflows.handlers import unknown_signal, unknown_update
 from workflows.rejections import Rejected
@@ -71,10 +72,10 @@ def test_a_payload_that_is_no_object_is_told_what_one_is(given: object) -> None:
 
 
 def test_a_field_of_a_wrong_type_is_told_without_pythons_words() -> None:
-    for given, says in (({"name": 5}, "name: must be a string"), ({"pdo": {}}, "pdo: unknown field")):
+    for given, says in (({"name": 5}, "name: must be a string; put it in quotes"), ({"pdo": {}}, "pdo: unknown field")):
         with pytest.raises(ValidationError) as wrong:
             NODE_COMMANDS.updates["delete"].decoded(given)
-        assert payload_problem(wrong.value) == says
+        assert str(first_problem(wrong.value)) == says
     with pytest.raises(ValidationError) as wrong:
         NODE_COMMANDS.signals["sync_pods"].decoded({"pods": 5})
-    assert payload_problem(wrong.value) == "pods: must be a list"
+    assert str(first_problem(wrong.value)) == "pods: must be a list"

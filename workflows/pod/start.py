@@ -22,6 +22,7 @@ from syncpod.messages.fleet import is_placed
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.pod_card import Readoption, readoption_in
 from syncpod.pod import Admission, ObjectMeta, Pod, PodInvalid, PodStatus, parse_pod, readmit
+from syncpod.pod.model_errors import first_problem
 from syncpod.pod.support import is_of_placement
 from workflows.pod.admitted import admitted
 from workflows.pod.state import PodState, clipped
@@ -180,7 +181,7 @@ def _adoption(start: dict[str, Any]) -> Adoption | None:
     try:
         return Adoption.model_validate(start["adopt"]) if "adopt" in start else None
     except ValidationError as wrong:
-        raise _Refused(_adoption_problem(wrong)) from None
+        raise _Refused(str(first_problem(wrong, "adopt"))) from None
 
 
 def _check_place(pod: Pod, workflow_id: str, node: str) -> None:
@@ -233,20 +234,6 @@ def _as_recorded(meta: ObjectMeta, document: Any) -> ObjectMeta:
             "generation": said.generation or meta.generation,
         }
     )
-
-
-def _adoption_problem(wrong: ValidationError) -> str:
-    """Return what is wrong with `adopt`, with the path of the wrong field."""
-    problem = wrong.errors(include_url=False, include_input=False)[0]
-    path = ".".join(("adopt", *(str(part) for part in problem["loc"])))
-    match problem["type"]:
-        case "missing":
-            return f"{path}: required"
-        case "extra_forbidden":
-            return f"{path}: unknown field"
-        case "string_too_short" | "string_type":
-            return f"{path}: must be the incarnation in the pod's record, a string"
-    return f'{path}: must be {{"incarnation": "…"}}'
 
 
 def by_update(start: Any) -> bool:

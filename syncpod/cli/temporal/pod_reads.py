@@ -19,6 +19,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.liveness import unserved_queue
 from syncpod.messages.identity import pod_workflow_id
+from syncpod.pod.model_errors import first_problem
 
 QUERY_DEADLINE: Final = timedelta(seconds=2)
 """Without it, a query to a pod whose worker is away takes half a minute to fail."""
@@ -139,9 +140,7 @@ def read_records(read: Callable[[Iterable[Any]], list[_Record]], answer: Iterabl
     try:
         return read(answer)
     except ValidationError as wrong:
-        error = wrong.errors()[0]
-        field = ".".join(map(str, error["loc"])) or "a record"
         raise Failure(
-            f"the pod's {what} cannot be read: {field}: {error['msg']}; perhaps its worker is of another version than "
+            f"the pod's {what} cannot be read: {first_problem(wrong)}; perhaps its worker is of another version than "
             "this command"
         ) from None

@@ -195,8 +195,8 @@ def _plainly() -> Iterator[None]:
     from temporalio.client import WorkflowExecutionStatus
     from temporalio.service import RPCError
 
-    from syncpod.messages.command_table import payload_problem
     from syncpod.messages.encryption import Undecipherable
+    from syncpod.pod.model_errors import first_problem
 
     try:
         yield
@@ -209,7 +209,7 @@ def _plainly() -> Iterator[None]:
             raise
         raise _unreadable(str(error.args[0])) from None
     except ValidationError as error:
-        raise _unreadable(payload_problem(error)) from None
+        raise _unreadable(str(first_problem(error))) from None
     except ValueError as error:
         if WorkflowExecutionStatus.__name__ not in str(error):
             raise
