@@ -310,7 +310,8 @@ def test_our_server_starts_again_though_its_address_is_in_the_environment(
 ) -> None:
     """`syncpod env` has put it there. The ports are of this test alone: another server there would be used instead."""
     here = settings(state_dir=str(tmp_path))
-    first = local_processes.start_server(here, local_processes.Ports(*free_ports(2))).own
+    port, ui_port = free_ports(2)
+    first = local_processes.start_server(here, local_processes.Ports(port, ui_port)).own
     assert first is not None
     end(first.process, patience_seconds=10)
     monkeypatch.setenv("TEMPORAL_ADDRESS", first.address)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from temporalio import activity
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client, WithStartWorkflowOperation, WorkflowUpdateFailedError
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
@@ -302,3 +303,25 @@ async def test_adopted_pods_of_a_deployment_keep_their_secrets(fleet: Fleet) -> 
     await put(fleet, keys, "b")
     await until(machine, {keys: f"for {machine.name}: b"})
     assert machine.taken.pods == before, "nothing that would restart it"
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_page_of_each_workflow_says_why_a_cancellation_was_not_obeyed(fleet: Fleet) -> None:
+    """Whoever has pressed Cancel looks there."""
+    machine = await fleet.join(1)
+    workload = await fleet.apply(fleet.document(replicas=1))
+    keys = f"{fleet.prefix}-keys"
+    await put(fleet, keys, "a")
+    ways = {
+        workload.id: "to end the workload, send the update `delete`",
+        fleet_node_id(machine.name): "to remove the node from its fleet, use `syncpod fleet remove`",
+        object_id("Secret", "default", keys): "to end the object, send the update `delete`",
+    }
+    for workflow_id, way in ways.items():
+        handle = fleet.client.get_workflow_handle(workflow_id)
+        await handle.cancel()
+        deadline, pause, page = time.monotonic() + PATIENCE, pauses(0.02), ""
+        while f"Last rejected: cancel: {way}" not in page:
+            assert time.monotonic() < deadline, page
+            await asyncio.sleep(next(pause))
+            page = (await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)).current_details

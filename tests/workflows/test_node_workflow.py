@@ -363,6 +363,8 @@ async def test_invalid_signals_to_a_node_are_rejected_and_end_no_pod(node_under_
     await node.handle.cancel()
     view = await node.until(lambda view: len(_messages(view, "Rejected", "")) > len(poison))
     assert _messages(view, "Rejected", "cancel: a node has no end")
+    page: Any = await node.handle.query("__temporal_workflow_metadata")
+    assert page.current_details.endswith(f"\n\nLast rejected: {_messages(view, 'Rejected', '')[-1]}")
     assert any("must be the name of a list" in message for message in _messages(view, "Rejected", ""))
     await node.sync("crew", {"metadata": {}}, web)
     await node.event("Rejected", "pods[0].metadata.name: required")

@@ -195,6 +195,10 @@ class FleetNodeWorkflow:
         if summary != self.published:
             workflow.upsert_memo(_memo(summary))
             self.published = summary
+        self.show()
+
+    def show(self) -> None:
+        """Show the node in the UI; costs no history."""
         workflow.set_current_details(node_report.details(self.state))
 
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
@@ -209,6 +213,7 @@ class FleetNodeWorkflow:
     def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
         self.state.reject(workflow.now(), "cancel", "to remove the node from its fleet, use `syncpod fleet remove`")
+        self.show()  # nothing else would, since a refusal wakes nothing
 
     def refuse(self, name: str, why: str) -> None:
         """Show that a signal was not accepted, and why."""

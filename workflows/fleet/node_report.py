@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView
 from workflows.fleet.node_state import FleetNodeState
+from workflows.rejections import last_rejected
 
 _SHOWN = 50
 """The most pods that the page names."""
@@ -65,4 +66,4 @@ def details(state: FleetNodeState) -> str:
         status, restarts = (pod.report.status, pod.report.restarts) if pod.report else ("", 0)
         said = [pod.state, *([status] if status else []), *([f"{restarts} restarts"] if restarts else [])]
         lines.append(f"- **{key}**: {', '.join(said)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *last_rejected(state.events)])

@@ -126,6 +126,10 @@ class WorkloadWorkflow:
         if summary != self.published:
             workflow.upsert_memo(_memo(summary))
             self.published = summary
+        self.show()
+
+    def show(self) -> None:
+        """Show the workload in the UI; costs no history."""
         workflow.set_current_details(workload_report.details(self.state, self.decided, self.questions.asked))
 
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
@@ -149,6 +153,7 @@ class WorkloadWorkflow:
     def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
         self.state.reject(workflow.now(), "cancel", "to end the workload, send the update `delete`")
+        self.show()  # nothing else would, since a refusal wakes nothing
 
     def refuse(self, name: str, why: str) -> None:
         """Show that a signal was not accepted, and why."""

@@ -15,6 +15,7 @@ from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadSummary, WorkloadView
 from workflows.fleet.workload_state import KnownPod, WorkloadState
+from workflows.rejections import last_rejected
 
 _PENDING = 20
 """The most pods without a node that the memo names: it is read whenever workloads are listed."""
@@ -113,7 +114,7 @@ def details(state: WorkloadState, decided: WorkloadDecision | None, asked: Colle
         said = [*([where] if where else []), f"revision {pod.revision}", *([status] if status else [])]
         said += [f"{pod.restarts} restarts"] if pod.restarts else []
         lines.append(f"- **{pod.name}**: {', '.join(said)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *last_rejected(state.events)])
 
 
 def _says(state: WorkloadState, decided: WorkloadDecision | None) -> str:

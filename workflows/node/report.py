@@ -9,6 +9,7 @@ from typing import Final, Literal
 from syncpod.lifecycle import backoff
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DesiredPod, NodeCondition, NodeSummary, NodeView, SourceView
 from workflows.node.state import NodeState, Source, split
+from workflows.rejections import last_rejected
 
 _NAMED: Final = 10
 """How many of a source's pods the page names."""
@@ -103,7 +104,7 @@ def details(state: NodeState, now: datetime) -> str:
             + (f": {_line(each.message)}" if each.message else "")
             for each in waiting
         ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *last_rejected(state.events)])
 
 
 def _condition(condition: NodeCondition) -> str:

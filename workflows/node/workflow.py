@@ -169,6 +169,7 @@ class NodeWorkflow:
     def on_cancel(self) -> None:
         """Continue, and show that a cancellation was not obeyed."""
         self.state.reject(workflow.now(), "cancel", "a node has no end; cordon and drain it, or terminate its workflow")
+        self.show()  # nothing else would, since a refusal wakes nothing
 
     def refuse(self, name: str, why: str) -> None:
         """Show that a signal was not accepted, and why."""
@@ -192,8 +193,12 @@ class NodeWorkflow:
         if summary != self.published:
             workflow.upsert_memo({NODE_MEMO: summary.model_dump(mode="json", by_alias=True)})
             self.published = summary
-        workflow.set_current_details(report.details(self.state, workflow.now()))
+        self.show()
         self.hand_out()
+
+    def show(self) -> None:
+        """Show the node in the UI; costs no history."""
+        workflow.set_current_details(report.details(self.state, workflow.now()))
 
     def hand_out(self) -> None:
         """Give the node's agent the state from which it can begin the workflow anew; costs no history."""

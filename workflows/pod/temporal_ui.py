@@ -21,7 +21,7 @@ from syncpod.pod import ContainerState, ContainerStatus, PodStatus
 from workflows.pod.decision import Hold, Step
 from workflows.pod.search_attributes import printed
 from workflows.pod.state import PodState
-from workflows.rejections import REJECTED
+from workflows.rejections import last_rejected
 from workflows.summaries import LONGEST_SUMMARY, clip
 
 _EXITS_SHOWN = 5
@@ -130,9 +130,7 @@ def details(state: PodState, holds: Sequence[Hold], sender: str) -> str:
     for hold in holds:
         how_long = f"until {hold.until:%H:%M:%S} UTC" if hold.until is not None else "for an operator"
         lines += ["", f"Waits {how_long}: {hold.subject}, {hold.reason}. {hold.message}"]
-    rejected = [event for event in state.events if event.reason == REJECTED]
-    if rejected:
-        lines += ["", f"Last rejected: {rejected[-1].message}"]
+    lines += last_rejected(state.events)
     lines += _list("Containers", [_container_line(each) for each in _container_statuses(status)])
     newest = state.exits[: -_EXITS_SHOWN - 1 : -1]
     lines += _list(
