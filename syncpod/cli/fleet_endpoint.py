@@ -14,8 +14,8 @@ from cryptography import x509
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.streams.command_streams import Output, Write
 from syncpod.cli.streams.forwarded_ports import Connected, ForwardingOver
-from syncpod.cli.streams.remote_command import Output, Write
 from syncpod.gate.authority import Fleet, node_of, now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.hello import hello_name

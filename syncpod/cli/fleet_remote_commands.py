@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
-from syncpod.cli.streams.remote_command import Output, Write
+from syncpod.cli.streams.command_streams import Output, Write
 from syncpod.cli.temporal.fleet_answers import silence
 from syncpod.messages.fleet import FLEET_QUEUE, FleetNodeView
 from syncpod.messages.remote_command import (

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, BadInput, Failure
-from syncpod.kubernetes.pod_commands import FLAGS, PREFIX, read_answer
+from syncpod.kubernetes.plugin_commands import FLAGS, PREFIX, read_answer
 
 _KUBECTL: Final = frozenset(("kubeconfig", "context", "cluster", "user", "server", "token", "as", "request-timeout"))
 """Flags that are kubectl's own, each with a value."""

@@ -16,7 +16,7 @@ from syncpod.agent.eviction import evictor as evictor_module
 from syncpod.agent.eviction import observations as module
 from syncpod.agent.eviction.evictor import Evictor
 from syncpod.agent.eviction.observations import Measured, NodeObservations, available_memory, available_pids
-from syncpod.agent.eviction.pod_usage import ActivePod, PodUsages
+from syncpod.agent.eviction.shortage_usage import ActivePod, PodUsages
 from syncpod.agent.storage.image_gc import ImageGcFailed
 from syncpod.cri import CriRuntime
 from syncpod.cri.client import CriClient

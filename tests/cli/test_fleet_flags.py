@@ -17,7 +17,7 @@ from syncpod.cli.commands.fleet_explain import explain
 from syncpod.cli.commands.fleet_logs import logs
 from syncpod.cli.failure import BadInput
 from syncpod.cli.streams import interrupts
-from syncpod.cli.streams.remote_command import Output, Write
+from syncpod.cli.streams.command_streams import Output, Write
 from syncpod.cli.temporal import fleet, fleet_pods
 from syncpod.cli.temporal.fleet_pods import FoundPod
 from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod

@@ -143,7 +143,7 @@ NOT_RUN = (
     NotRun("docs/kubernetes.md", "Three ways to a control plane", "syncpod up",
            "it needs a cluster's API server: `test_up_kubernetes.py` does so with a scripted one"),
     NotRun("docs/kubernetes.md", "kubectl syncpod", "kubectl syncpod",
-           "it needs a cluster and its kubectl: `tests/kubernetes/test_pod_commands.py`"),
+           "it needs a cluster and its kubectl: `tests/kubernetes/test_plugin_commands.py`"),
     *(() if shutil.which("prometheus") else (
         NotRun("docs/metrics.md", "Alerts and dashboards", "prometheus", "Prometheus is not installed"),
     )),

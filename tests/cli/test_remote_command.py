@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from syncpod.cli.streams.remote_command import NeverRan, Output, StreamBroken, exit_code, stream
+from syncpod.cli.streams.command_streams import NeverRan, Output, StreamBroken, exit_code, stream
 from syncpod.streaming.pipe import Pipe
 from tests.runtime.local_streams import Commands, commands_of_a_server
 

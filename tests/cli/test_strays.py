@@ -17,9 +17,9 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.failure import Failure
-from syncpod.cli.strays import adoption, listing, notice
+from syncpod.cli.strays import adoption, found_strays, notice
+from syncpod.cli.strays.found_strays import Here, Standing, Stray, standing_of, taken, told_apart
 from syncpod.cli.strays.from_manifest import record_from
-from syncpod.cli.strays.listing import Here, Standing, Stray, standing_of, taken, told_apart
 from syncpod.cli.temporal import pod_apply, pod_reads
 from syncpod.cri.port import ContainerSummary, SandboxSummary
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
@@ -171,8 +171,8 @@ async def test_adoptions_are_limited_in_parallel_and_ask_the_server_once(
         await asyncio.sleep(0)
         under_way -= 1
 
-    monkeypatch.setattr(listing, "here", lambda: place)
-    monkeypatch.setattr(listing, "chosen", chosen)
+    monkeypatch.setattr(found_strays, "here", lambda: place)
+    monkeypatch.setattr(found_strays, "chosen", chosen)
     monkeypatch.setattr(pod_apply, "has_search_attributes", has_search_attributes)
     monkeypatch.setattr(adoption, "start_for", start_for)
     monkeypatch.setattr(adoption, "until_adopted", until_adopted)
@@ -186,13 +186,13 @@ async def test_what_a_deletion_has_left_is_no_pod_to_adopt(
 ) -> None:
     alive = stray("u1", "none", runs=False)
     ended = replace(alive, pod=replace(alive.pod, sandboxes=(replace(alive.pod.sandboxes[0], state=GONE),)))
-    assert not listing.is_leaving(place, alive)
+    assert not found_strays.is_leaving(place, alive)
 
     async def chosen(*_: object, **__: object) -> Any:
         return [ended], ()
 
-    monkeypatch.setattr(listing, "here", lambda: place)
-    monkeypatch.setattr(listing, "chosen", chosen)
+    monkeypatch.setattr(found_strays, "here", lambda: place)
+    monkeypatch.setattr(found_strays, "chosen", chosen)
     done = await syncpod("adopt", "--all")
     assert (done.code, done.out, done.err) == (0, "", "No pods without a workflow\n")
     named = await syncpod("adopt", "cat")
@@ -207,8 +207,8 @@ async def test_a_pod_that_has_got_a_workflow_meanwhile_fails_an_adoption_by_name
     async def chosen(*_: object, **__: object) -> Any:
         return [replace(stray("u1", "none"), record=record)], ()
 
-    monkeypatch.setattr(listing, "here", lambda: place)
-    monkeypatch.setattr(listing, "chosen", chosen)
+    monkeypatch.setattr(found_strays, "here", lambda: place)
+    monkeypatch.setattr(found_strays, "chosen", chosen)
     await adoption.start_for(client, "nobody", record, has_attributes=False)
     named = await syncpod("adopt", "cat")
     assert (named.code, named.err.endswith("once a worker serves this node again (`syncpod up`)\n")) == (1, True), named
@@ -232,7 +232,7 @@ async def test_an_adoption_takes_the_place_of_a_workflow_that_is_not_a_pods(clie
     workflow_id = f"pod/default/{record.pod.metadata.name}"
     await client.start_workflow("Squatter", id=workflow_id, task_queue="elsewhere")
     pod = replace(stray("u1", "none").pod, namespace="default", name=record.pod.metadata.name)
-    assert await listing.standing_of(client, pod) == "none"
+    assert await found_strays.standing_of(client, pod) == "none"
     await adoption.start_for(client, "nobody", record, has_attributes=False)
     found = client.get_workflow_handle(workflow_id)
     assert (await found.describe()).workflow_type == "PodWorkflow"

@@ -15,7 +15,7 @@ import pytest
 from syncpod.cli.commands.cp import CopyLocation, copy_location
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.streams import tar_copy
-from syncpod.cli.streams.remote_command import NeverRan, Output, StreamBroken, Write
+from syncpod.cli.streams.command_streams import NeverRan, Output, StreamBroken, Write
 from syncpod.cli.streams.tar_copy import Copying
 from tests.runtimes.require import do_without
 

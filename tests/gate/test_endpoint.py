@@ -23,7 +23,7 @@ from syncpod.agent.fleet import endpoint as endpoints
 from syncpod.agent.fleet.endpoint import Endpoint
 from syncpod.cli.failure import Failure
 from syncpod.cli.fleet_endpoint import Unreachable, reached
-from syncpod.cli.streams.remote_command import Output
+from syncpod.cli.streams.command_streams import Output
 from syncpod.gate.authority import Fleet, Pair, now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.handshakes import FAILURES_BURST

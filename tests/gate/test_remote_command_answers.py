@@ -16,7 +16,7 @@ from temporalio.worker import Worker
 from syncpod.cli.failure import Failure
 from syncpod.cli.fleet_endpoint import to_endpoint
 from syncpod.cli.fleet_remote_commands import print_there, run_there, said_there
-from syncpod.cli.streams.remote_command import Output
+from syncpod.cli.streams.command_streams import Output
 from syncpod.fleet_client import FleetAccess, connect_to_fleet, verifying_client
 from syncpod.gate.authority import now
 from syncpod.gate.sealing_keys import FleetSealingKeys

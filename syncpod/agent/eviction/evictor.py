@@ -32,7 +32,7 @@ from temporalio.service import RPCError
 from syncpod.agent import metrics
 from syncpod.agent.background import cancel_all
 from syncpod.agent.eviction.observations import Measured
-from syncpod.agent.eviction.pod_usage import ActivePod, PodUsages
+from syncpod.agent.eviction.shortage_usage import ActivePod, PodUsages
 from syncpod.agent.storage.image_gc import ImageGcFailed
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.eviction import (

@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 from syncpod.agent.agent import Agent
 from syncpod.agent.eviction.evictor import RECLAIM_SECONDS, Evictor
 from syncpod.agent.eviction.observations import NodeObservations
-from syncpod.agent.eviction.pod_usage import PodUsages
+from syncpod.agent.eviction.shortage_usage import PodUsages
 from syncpod.agent.eviction.storage_limits import LocalStorageEviction
 from syncpod.agent.housekeeping.dead_containers import Collector, ContainerGc
 from syncpod.agent.housekeeping.duplicates import Duplicates, Ender

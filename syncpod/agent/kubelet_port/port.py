@@ -20,7 +20,7 @@ from syncpod.agent.http_answers import asked as asked_of
 from syncpod.agent.http_answers import given_up, sent
 from syncpod.agent.kubelet_port.access import Guard
 from syncpod.agent.kubelet_port.listener import Listener
-from syncpod.agent.kubelet_port.pod_commands import PodCommands
+from syncpod.agent.kubelet_port.plugin_answers import PodCommands
 from syncpod.agent.kubelet_port.relay import is_upgrade, relay
 from syncpod.agent.scraping.readings import CONTENT_TYPE, NodeReadings
 from syncpod.api.container_logs import ContainerLogs
@@ -31,7 +31,7 @@ from syncpod.api.routes import Route, matching
 from syncpod.api.source import PodSource
 from syncpod.api.statuses import ApiError
 from syncpod.cri.port import CriRuntime
-from syncpod.kubernetes.pod_commands import PREFIX
+from syncpod.kubernetes.plugin_commands import PREFIX
 from syncpod.kubernetes.reviews import access_of
 from syncpod.node.pod_threads import PodThreads
 

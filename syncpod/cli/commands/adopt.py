@@ -18,7 +18,7 @@ from syncpod.cli.input.options import Filenames, NamespaceOfAll, OnlyNames, PodN
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.strays.listing import Here, Stray
+    from syncpod.cli.strays.found_strays import Here, Stray
     from syncpod.pod import Pod
 
 _AT_ONCE: Final = 8
@@ -52,7 +52,7 @@ def adopt(
     other kills it.
     """
     from syncpod.cli.several import do_all
-    from syncpod.cli.strays.listing import chosen, here, named_only, require_choice, staying
+    from syncpod.cli.strays.found_strays import chosen, here, named_only, require_choice, staying
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.pod_apply import has_search_attributes
 
@@ -123,8 +123,8 @@ class _How:
 async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
     """Adopt one pod. Raises Failure with the reason if that is impossible."""
     from syncpod.cli.strays.adoption import HasWorkflow, start_for, until_adopted
+    from syncpod.cli.strays.found_strays import refusal_of_open, taken
     from syncpod.cli.strays.from_manifest import record_from
-    from syncpod.cli.strays.listing import refusal_of_open, taken
 
     name = stray.pod.name
     if stray.standing == "open" and not how.force:

@@ -16,7 +16,7 @@ from syncpod.cli.reached_pod import reached_pod
 from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
-    from syncpod.cli.streams.remote_command import Write
+    from syncpod.cli.streams.command_streams import Write
     from syncpod.pod import Container as ContainerSpec
     from syncpod.pod import EphemeralContainer, Pod
 
@@ -62,7 +62,7 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
     Raises BadInput, and Failure if the runtime refuses or cannot be reached, or the stream breaks.
     """
     from syncpod.cli.machine.runtime_client import runtime_of, unanswered
-    from syncpod.cli.streams.remote_command import stream
+    from syncpod.cli.streams.command_streams import stream
     from syncpod.cri.errors import CriError, TransportFault
 
     raw_id = container_id.rpartition("://")[2]

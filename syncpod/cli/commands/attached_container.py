@@ -80,7 +80,7 @@ async def stay(pod: Pod, name: str) -> int:
 
 async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool) -> bool:
     """Attach until the container or our input ends; return False if it had ended before. Raises Failure."""
-    from syncpod.cli.streams.remote_command import NeverRan, StreamBroken
+    from syncpod.cli.streams.command_streams import NeverRan, StreamBroken
 
     try:
         await attach(pod, container_id, stdin=True, tty=tty)
@@ -94,7 +94,7 @@ async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool)
 
 async def _follow(runtime: CriClient, container_id: str) -> None:
     """Print a container's log until it has ended; one that never ran has none."""
-    from syncpod.cli.streams.remote_command import Output
+    from syncpod.cli.streams.command_streams import Output
     from syncpod.cri.errors import CriError
     from syncpod.node.log_reading import LogUnreadable, read_log
 

@@ -16,7 +16,7 @@ from syncpod.cli.input.options import Container, Namespace
 from syncpod.cli.reached_pod import reached_pod
 
 if TYPE_CHECKING:
-    from syncpod.cli.streams.remote_command import Write
+    from syncpod.cli.streams.command_streams import Write
     from syncpod.pod import Pod
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
     from temporalio.envconfig import ClientConnectConfig
 
-    from syncpod.cli.strays.listing import Stray
+    from syncpod.cli.strays.found_strays import Stray
     from syncpod.settings.node import NodeSettings
 
 _AT_ONCE: Final = 8
@@ -160,7 +160,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
 def _end_orphans(config: ClientConnectConfig, here: NodeSettings) -> None:
     """End the pods that run without a workflow, with their own grace periods. Raises Failure."""
     from syncpod.cli.several import do_all
-    from syncpod.cli.strays.listing import Here, chosen, staying
+    from syncpod.cli.strays.found_strays import Here, chosen, staying
     from syncpod.cli.strays.removal import prune_pod
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.pod_apply import has_search_attributes

@@ -18,7 +18,7 @@ from syncpod.cli.reached_pod import reached_pod
 
 if TYPE_CHECKING:
     from syncpod.cli.machine.containers import ContainerInstance
-    from syncpod.cli.streams.remote_command import Output, Write
+    from syncpod.cli.streams.command_streams import Output, Write
     from syncpod.cri.client import CriClient
 
 Stdin = Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input to the command.")]
@@ -104,7 +104,7 @@ async def run_in(
     Raises Failure if the runtime refuses or cannot be reached, or the stream breaks (`StreamBroken`).
     """
     from syncpod.cli.machine.runtime_client import unanswered
-    from syncpod.cli.streams.remote_command import stream
+    from syncpod.cli.streams.command_streams import stream
     from syncpod.cri.errors import CriError, TransportFault
 
     tty = sizes is not None
@@ -122,6 +122,6 @@ async def run_in(
 async def write_ours(which: Output, data: bytes) -> None:
     """Write a command's output to our own."""
     from syncpod.cli.streams import terminal
-    from syncpod.cli.streams.remote_command import Output
+    from syncpod.cli.streams.command_streams import Output
 
     await terminal.write((sys.stderr if which is Output.STDERR else sys.stdout).fileno(), data)

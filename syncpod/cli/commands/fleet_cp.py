@@ -13,7 +13,7 @@ from syncpod.cli.input.options import Container, Namespace, OfNode, StateDir
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.streams.remote_command import Write
+    from syncpod.cli.streams.command_streams import Write
 
 
 def cp(

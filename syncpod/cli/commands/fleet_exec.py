@@ -17,7 +17,7 @@ from syncpod.cli.streams import interrupts
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.streams.remote_command import Write
+    from syncpod.cli.streams.command_streams import Write
 
 PodName = Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)]
 

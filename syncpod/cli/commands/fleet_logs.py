@@ -20,7 +20,7 @@ from syncpod.cli.streams import interrupts
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.streams.remote_command import Output, Write
+    from syncpod.cli.streams.command_streams import Output, Write
     from syncpod.cli.temporal.fleet_pods import FoundPod
 
 _FOLLOWED: Final = 5
@@ -124,7 +124,7 @@ async def _read_all(logs: Sequence[Callable[[Write], Awaitable[int]]], *, follow
 
 async def _by_lines(read: Callable[[Write], Awaitable[int]]) -> int:
     """Read a log and write it by whole lines, since others are written at the same time; return the exit code."""
-    from syncpod.cli.streams.remote_command import Output
+    from syncpod.cli.streams.command_streams import Output
 
     begun = {Output.STDOUT: bytearray(), Output.STDERR: bytearray()}
 

@@ -99,7 +99,7 @@ def _orphan(orphan: Orphan) -> tuple[str, ...]:
 
 def _orphans_now() -> list[str]:
     """Return the lines about what runs without a workflow, by the runtime and the Temporal server: no worker looks."""
-    from syncpod.cli.strays.listing import without_workflow_here
+    from syncpod.cli.strays.found_strays import without_workflow_here
     from syncpod.cli.temporal import session
 
     try:

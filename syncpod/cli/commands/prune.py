@@ -15,7 +15,7 @@ from syncpod.cli.input.options import GracePeriod, NamespaceOfAll, OnlyNames, Po
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.strays.listing import Here, Stray
+    from syncpod.cli.strays.found_strays import Here, Stray
     from syncpod.node.inventory import Nameless
 
 _AT_ONCE: Final = 50
@@ -41,7 +41,7 @@ def prune(
     Anything without the node's label is never touched.
     """
     from syncpod.cli.several import do_all
-    from syncpod.cli.strays.listing import chosen, here, named_only, require_choice
+    from syncpod.cli.strays.found_strays import chosen, here, named_only, require_choice
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.pod_apply import has_search_attributes
 
@@ -87,7 +87,7 @@ class _How:
 async def _prune(client: Client, place: Here, stray: Stray, how: _How) -> None:
     """Prune one pod. Raises Failure with the reason if that is impossible."""
     from syncpod.cli.strays import removal
-    from syncpod.cli.strays.listing import refusal_of_open
+    from syncpod.cli.strays.found_strays import refusal_of_open
 
     if stray.standing == "open":
         raise Failure(f"{refusal_of_open(place, stray.pod.name)}; `syncpod delete` ends it")

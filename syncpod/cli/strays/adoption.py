@@ -27,7 +27,7 @@ from syncpod.temporal.pod_start import adoption, start_arguments
 from syncpod.temporal.run_history import how_ended
 
 if TYPE_CHECKING:
-    from syncpod.cli.strays.listing import Here, Stray
+    from syncpod.cli.strays.found_strays import Here, Stray
 
 ADOPTED_SECONDS: Final = 30.0
 """How long a node may take to adopt a pod: its worker lists the runtime once."""

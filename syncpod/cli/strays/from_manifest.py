@@ -11,7 +11,7 @@ from syncpod.pod import Container, EphemeralContainer, Pod, container_hash
 from syncpod.translation.names import CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL
 
 if TYPE_CHECKING:
-    from syncpod.cli.strays.listing import Stray
+    from syncpod.cli.strays.found_strays import Stray
     from syncpod.cri.port import ContainerSummary
 
 

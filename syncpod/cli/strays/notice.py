@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from syncpod.api.views.text import printable
 from syncpod.cli.console import program
 from syncpod.cli.failure import Failure
-from syncpod.cli.strays.listing import Standing, Stray, standing_of, told_apart
+from syncpod.cli.strays.found_strays import Standing, Stray, standing_of, told_apart
 from syncpod.cli.temporal import session
 from syncpod.cri.errors import CriError
 from syncpod.node.inventory import PodInRuntime, take_inventory

@@ -30,7 +30,7 @@ from syncpod.translation.names import NODE_LABEL, POD_TERMINATION_GRACE_PERIOD_A
 from syncpod.translation.paths import pod_directory
 
 if TYPE_CHECKING:
-    from syncpod.cli.strays.listing import Here, Stray
+    from syncpod.cli.strays.found_strays import Here, Stray
     from syncpod.cri.port import ContainerSummary, CriRuntime
     from syncpod.node.inventory import Nameless
 

@@ -16,7 +16,7 @@ from syncpod.cli.console import remark, warn
 from syncpod.cli.failure import Failure, why_of
 from syncpod.cli.streams import terminal
 from syncpod.cli.streams.archives import NotWhatWasAsked, pack, unpack
-from syncpod.cli.streams.remote_command import NeverRan, Output, Write
+from syncpod.cli.streams.command_streams import NeverRan, Output, Write
 
 Run = Callable[[Sequence[str], AsyncIterator[bytes] | None, Write], Awaitable[int]]
 """Runs a command in the container with this input, and returns its exit code; raises Failure."""

@@ -13,12 +13,12 @@ import pytest
 import pytest_asyncio
 
 from syncpod.agent import own_commands
-from syncpod.agent.kubelet_port import pod_commands as module
+from syncpod.agent.kubelet_port import plugin_answers as module
 from syncpod.api.messages import Request
 from syncpod.api.statuses import ApiError
 from syncpod.cli import kubectl_plugin
 from syncpod.cli.failure import Failure
-from syncpod.kubernetes.pod_commands import CommandInvalid, words
+from syncpod.kubernetes.plugin_commands import CommandInvalid, words
 from tests.agent.waiting import until
 from tests.kubernetes.kubelet_port import Node, node
 

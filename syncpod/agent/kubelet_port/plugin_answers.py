@@ -17,7 +17,7 @@ from typing import Final
 from syncpod.agent.own_commands import start_command
 from syncpod.api.messages import JSON, Answer, Request, in_one_part
 from syncpod.api.statuses import ApiError
-from syncpod.kubernetes.pod_commands import CommandInvalid, answer, words
+from syncpod.kubernetes.plugin_commands import CommandInvalid, answer, words
 
 MOST: Final = 4
 """The most commands at a time: each takes a process with 60 MiB for a second."""
