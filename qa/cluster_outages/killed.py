@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from qa.cluster_outages.room import RUNS, Fell, Room, container, held, is_ready,
 
 POINTS: Final = int(os.environ.get("SYNCPOD_KILL_POINTS") or 20)
 """At how many points of each phase a worker is killed, evenly spread over those that there are."""
+CHOSEN: Final = tuple(int(each) for each in os.environ.get("SYNCPOD_KILL_AT", "").split(",") if each)
+"""The points that are tried instead, such as those that another run has passed over: 2,4,6."""
 _HOOK: Final = {"postStart": {"exec": {"command": ["sh", "-c", "echo hook >> /notes/starts"]}}}
 _SHOWS: Final = f"cat /var/run/secrets/kubernetes.io/serviceaccount/token > /notes/token; {RUNS}"
 
@@ -46,8 +49,11 @@ def killed_at_points(phase: Phase) -> Callable[[Room], str]:
         room.node.kill_worker()
         number, _ = _once(room, phase, directory, 0)
         held(number, "the worker passed no point")
-        chosen = sorted({1 + round(at * (number - 1) / (POINTS - 1)) for at in range(POINTS)})
-        died = sum(_once(room, phase, directory, kill)[1] for kill in chosen)
+        chosen = CHOSEN or sorted({1 + round(at * (number - 1) / (POINTS - 1)) for at in range(POINTS)})
+        died = 0
+        for kill in chosen:
+            died += _once(room, phase, directory, kill)[1]
+            sys.stderr.write(f"{phase.title}: point {kill} of {number}, the worker died at {died} so far\n")
         held(died > len(chosen) / 2, f"the worker died at {died} of {len(chosen)} points only")
         return (
             f"{number} points, and the worker died at {died} of them: nothing was started or written twice, and every "
