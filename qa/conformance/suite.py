@@ -71,7 +71,8 @@ NOT_RUN: Final[Mapping[str, str]] = {
         "by a kubelet without them"
     ),
     "node_shutdown": (
-        "they need systemd's logind on D-Bus, which this machine does not have; `shutdownGracePeriod` is refused"
+        "a node of ours does not delay a shutdown, and refuses `shutdownGracePeriod`; the kubelet passes these three "
+        "here, with a D-Bus daemon and a stand-in for systemd's logind"
     ),
     "cpu_manager, memory_manager, topology_manager, device plugins, dra, swap, hugepages": "not offered",
     "Feature:OffByDefault": "features that a kubelet 1.36 has off",

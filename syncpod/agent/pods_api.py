@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from syncpod.agent import metrics
 from syncpod.agent.agent import Agent
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.event_correlation import TokenBucket
-from syncpod.messages.node import NodeStatus
+from syncpod.messages.node import SOURCE_ANNOTATION, NodeStatus
 from syncpod.pods_api.server import Node, PodNews, serving
 from syncpod.temporal.workflow_watch import Published
 
@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 SOCKET: Final = Path("pods-api", "pods-api.sock")
 """Below the node's state directory, as below a kubelet's root directory."""
+_OF_API: Final = "api"
+"""The kubelet's word for the source of a cluster's pods."""
 _BURST: Final = 10
 _REFILL_SECONDS: Final = 1 / 100
 """The kubelet's DefaultBurstTokens, and its DefaultQPS as the time between two requests."""
@@ -34,19 +36,23 @@ def add_pods_api(agent: Agent, state_dir: Path, status: Callable[[], Awaitable[N
 class _PodsApi:
     def __init__(self, agent: Agent, socket: Path, status: Callable[[], Awaitable[NodeStatus]]) -> None:
         self._agent, self._socket, self._status = agent, socket, status
+        self._objects: dict[str, Mapping[str, Any]] = {}
+        """By UID: a pod as the cluster had it when it was told of last."""
 
     async def run(self) -> None:
         """Serve until cancelled. Where that is not possible, the log says why, and nothing is served."""
         news, bucket = PodNews(), TokenBucket(_BURST, _REFILL_SECONDS)
 
         def changed(state: Published) -> None:
-            news.changed(state.metadata.uid, state.pod)
+            found = self._as_in_cluster(state)
+            news.changed(state.metadata.uid, lambda: _document(state, found))
 
         def gone(state: Published) -> None:
+            self._objects.pop(state.metadata.uid, None)
             news.gone(state.metadata.uid, state.metadata.namespace, state.metadata.name)
 
         node = Node(
-            pods=lambda: [state.pod() for state in self._agent.pods()],
+            pods=lambda: [_document(each, self._as_in_cluster(each)) for each in self._agent.pods()],
             is_ready=self._is_ready,
             takes=lambda: bucket.take(time.monotonic()),
             dropped=lambda: metrics.dropped_pod_watches.add(1),
@@ -59,5 +65,25 @@ class _PodsApi:
             log.warning("the Pods API is not served: %s", where_and_why(error))
             await asyncio.Event().wait()
 
+    def _as_in_cluster(self, state: Published) -> Mapping[str, Any] | None:
+        """Return the cluster's newest object of a pod, the last one if it has deleted it; None = it has none."""
+        meta = state.metadata
+        found = self._agent.published_pods.in_cluster(meta) or self._objects.get(meta.uid)
+        if found is not None:
+            self._objects[meta.uid] = found
+        return found
+
     async def _is_ready(self) -> bool:
         return (await self._status()).sources_ready
+
+
+def _document(state: Published, found: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return a Pod: as the cluster has it, if it does, with the status that its workflow has published.
+
+    Its workflow is not told of labels that change while it ends.
+    """
+    own = state.pod()
+    if found is None:
+        return own
+    annotations = {**(found["metadata"].get("annotations") or {}), SOURCE_ANNOTATION: _OF_API}
+    return {**found, "metadata": {**found["metadata"], "annotations": annotations}, "status": own["status"]}

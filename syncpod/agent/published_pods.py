@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from syncpod.messages.identity import EndedLife, PodRef, pod_workflow_id
 from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
@@ -48,6 +48,8 @@ class PublishedPods:
         self._watchers: list[Callable[[Published], None]] = []
         self._gone_watchers: list[Callable[[Published], None]] = []
         self._remove: Callable[[EndedLife], None] | None = None
+        self.in_cluster: Callable[[ObjectMeta], Mapping[str, Any] | None] = _in_none
+        """Returns the Pod of the node's cluster with this metadata's name and UID; the node's part in it sets it."""
 
     def __len__(self) -> int:
         """Return the number of workflows whose state is known."""
@@ -166,6 +168,10 @@ class PublishedPods:
             self._is_failing = True
         else:
             self._is_failing = False
+
+
+def _in_none(_: ObjectMeta) -> None:
+    """Return what a node has of a cluster that is part of none."""
 
 
 def _as_snapshot(workflow_id: str, run: PublishedRun) -> WorkflowSnapshot:

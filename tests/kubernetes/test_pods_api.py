@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -17,6 +19,8 @@ import pytest
 
 from protos.pods.v1 import pod_pb2
 from protos.pods.v1alpha1 import api_pb2, api_pb2_grpc
+from syncpod.agent.agent import Agent
+from syncpod.agent.pods_api import SOCKET, add_pods_api
 from syncpod.pods_api import server
 from syncpod.pods_api.pod_bytes import pod_bytes
 from syncpod.pods_api.server import EVENTS, Node, PodNews, serving
@@ -232,3 +236,66 @@ def test_what_json_writes_otherwise_is_written_as_kubernetes_does() -> None:
 def test_a_value_that_no_pod_has_is_named() -> None:
     with pytest.raises(ValueError, match=r"spec\.containers\[0\]\.name: "):
         pod_bytes({"spec": {"containers": [{"name": 3}]}})
+
+
+class FakeAgent:
+    """An agent, as far as the API asks it."""
+
+    def __init__(self) -> None:
+        self.published_pods = self
+        self.states: list[Any] = []
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.watchers: list[Any] = []
+        self.run: Any = None
+
+    def add_background_task(self, _: str, run: Any) -> None:
+        self.run = run
+
+    def pods(self) -> list[Any]:
+        return self.states
+
+    def in_cluster(self, meta: Any) -> dict[str, Any] | None:
+        return self.objects.get(meta.uid)
+
+    @contextlib.contextmanager
+    def watched(self, changed: Any, gone: Any) -> Iterator[None]:
+        self.watchers = [changed, gone]
+        yield
+
+
+def a_state(pod: dict[str, Any]) -> Any:
+    """What a workflow has published of a pod."""
+    return SimpleNamespace(metadata=SimpleNamespace(**pod["metadata"]), pod=lambda: pod)
+
+
+async def test_a_pod_of_the_cluster_is_as_the_cluster_has_it_with_the_nodes_status_also_after_its_deletion() -> None:
+    agent, own = FakeAgent(), a_pod("a")
+    agent.states = [a_state(own), a_state(a_pod("static"))]
+    agent.objects["a"] = {**a_pod("a", "Pending"), "metadata": {**own["metadata"], "labels": {"state": "new"}}}
+
+    async def status() -> Any:
+        return SimpleNamespace(sources_ready=True)
+
+    with tempfile.TemporaryDirectory(prefix="pods-") as directory:
+        add_pods_api(cast(Agent, agent), Path(directory), status)
+        running = asyncio.ensure_future(agent.run())
+        await until(lambda: bool(agent.watchers))
+        options = (("grpc.default_authority", "localhost"),)
+        async with grpc.aio.insecure_channel(f"unix:{Path(directory) / SOCKET}", options=options) as channel:
+            watch = cast(Any, api_pb2_grpc.PodsStub(channel)).WatchPods(api_pb2.WatchPodsRequest())
+            pods = [pod_pb2.Pod.FromString((await watch.read()).pod) for _ in range(3)]
+            assert [(each.status.phase, dict(each.metadata.labels)) for each in pods[:2]] == [
+                ("Running", {"state": "new"}),
+                ("Running", {}),
+            ]
+            assert pods[0].metadata.annotations["kubernetes.io/config.source"] == "api"
+            del agent.objects["a"]
+            changed, gone = agent.watchers
+            changed(a_state(a_pod("a", "Succeeded")))
+            gone(a_state(own))
+            last = pod_pb2.Pod.FromString((await watch.read()).pod)
+            assert (last.status.phase, dict(last.metadata.labels)) == ("Succeeded", {"state": "new"})
+            assert said(await watch.read()) == (api_pb2.DELETED, "a", "")
+            changed(a_state(own))
+            assert not pod_pb2.Pod.FromString((await watch.read()).pod).metadata.labels
+        await cancelled(running)

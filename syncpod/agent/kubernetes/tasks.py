@@ -184,7 +184,7 @@ class _KubernetesLink:
             with agent.published_pods.watched(parts.published, parts.gone):
                 for state in agent.pods():
                     parts.published(state)
-                agent.tell_cluster = parts.events.happens
+                agent.tell_cluster, agent.published_pods.in_cluster = parts.events.happens, _finder(reflector)
                 await until_one_fails([asyncio.ensure_future(run()) for run in runs])
 
     def _parts(
@@ -237,6 +237,16 @@ class _KubernetesLink:
 
     async def _wanted(self) -> Wanted:
         return Wanted(self._name, CLIENT_SIGNER)
+
+
+def _finder(reflector: Reflector) -> Callable[[ObjectMeta], Mapping[str, Any] | None]:
+    """Return what finds the Pod of the cluster that has a metadata's name and UID."""
+
+    def find(meta: ObjectMeta) -> Mapping[str, Any] | None:
+        found = reflector.objects.get(_key(meta))
+        return found if found is not None and found["metadata"].get("uid") == meta.uid else None
+
+    return find
 
 
 def _key(meta: ObjectMeta) -> ObjectKey:
