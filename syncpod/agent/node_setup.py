@@ -67,7 +67,7 @@ async def node_context(
 
     `cluster` is the Temporal cluster's id and namespace. Raises SettingsInvalid, CriError.
     """
-    host = read_host()
+    host = replace(read_host(), single_process_oom_kill=settings.single_process_oom_kill)
     amounts = _amounts(settings, host, housekeeping_settings(environ).eviction)
     if settings.node_ip:
         _require_own_addresses(settings.node_ip)

@@ -159,6 +159,9 @@ class NodeSettings:
     """Taints of a Node that is made: ``dedicated=edge:NoSchedule``."""
     pod_cgroups: bool
     """Give each pod a cgroup with limits, where possible (the kubelet's cgroupsPerQOS)."""
+    single_process_oom_kill: bool
+    """Have the kernel kill one process of a container that runs out of memory, not the whole container (the kubelet's
+    singleProcessOOMKill). Cgroups of version 1 know nothing else."""
     pod_max_pids: int
     """How many processes and threads a pod may have (the kubelet's podPidsLimit); -1 = as many as all pods together."""
     allowed_unsafe_sysctls: tuple[str, ...]
@@ -259,6 +262,7 @@ def _read(
         cluster_domain=domain(v.CLUSTER_DOMAIN, told.get(v.CLUSTER_DOMAIN, "")),
         register_with_taints=told.get(v.REGISTER_WITH_TAINTS, ""),
         pod_cgroups=flag(v.POD_CGROUPS, told.get(v.POD_CGROUPS, "true")),
+        single_process_oom_kill=flag(v.SINGLE_PROCESS_OOM_KILL, told.get(v.SINGLE_PROCESS_OOM_KILL, "false")),
         pod_max_pids=_pod_max_pids(told.get(v.POD_MAX_PIDS) or "-1"),
         allowed_unsafe_sysctls=comma_separated(told.get(v.ALLOWED_UNSAFE_SYSCTLS, "")),
         image_gc=_image_gc(environ),

@@ -46,6 +46,7 @@ from syncpod.settings.variables import (
     RUNTIME_ENDPOINT,
     SERVER_TLS_BOOTSTRAP,
     SIGNED,
+    SINGLE_PROCESS_OOM_KILL,
     TLS_CERT_FILE,
     TLS_PRIVATE_KEY_FILE,
     TOKEN_REVIEWS,
@@ -251,6 +252,13 @@ SETTINGS: Final = (
         "leave the pods' cgroups to the runtime, without limits for pods as a whole",
         "--no-pod-cgroups",
         switch="false",
+    ),
+    Setting(
+        "single_process_oom_kill",
+        SINGLE_PROCESS_OOM_KILL,
+        "leave the other processes of a container alone if one runs out of memory, as cgroups of version 1 always do",
+        "--single-process-oom-kill",
+        switch="true",
     ),
     Setting(
         "pod_max_pids",

@@ -35,6 +35,8 @@ class Host:
     """SELinux is enabled, so volumes are relabelled."""
     unified_cgroups: bool = False
     """The only cgroup hierarchy is version 2."""
+    single_process_oom_kill: bool = False
+    """The kernel is to kill one process of a container that runs out of memory, also where it can kill all of them."""
     apparmor: bool = False
     """AppArmor is enabled, so profiles can be enforced."""
     swap_controller: bool = False
@@ -42,6 +44,11 @@ class Host:
     masked_paths: tuple[str, ...] = ()
     """More paths to hide from containers: this machine's thermal_throttle directories."""
     resolver: Resolver = Resolver()
+
+    @property
+    def kills_containers_whole(self) -> bool:
+        """A container that runs out of memory is killed with all its processes (memory.oom.group, of version 2)."""
+        return self.unified_cgroups and not self.single_process_oom_kill
 
 
 @dataclass(frozen=True)

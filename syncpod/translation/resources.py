@@ -110,8 +110,7 @@ def _linux_resources(requests: Amounts, limits: Amounts, host: Host) -> LinuxCon
         cpu_shares=cpu_shares(requests.get("cpu", cpu_limit).milli_value()),
         memory_limit_in_bytes=bytes_of(limits.get("memory", _ZERO)),
     )
-    if host.unified_cgroups:
-        # As in the kubelet on cgroup v2, running out of memory kills the whole container.
+    if host.kills_containers_whole:
         resources.unified["memory.oom.group"] = "1"
     return resources
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 
-from tests.e2e.engine import RUNS, Pods, shell, status_of
+from tests.e2e.engine import RUNS, LivePod, Pods, engine_node, shell, status_of
 from tests.e2e.words import says, waits_for
 from tests.runtimes import kernel_limits
 from tests.runtimes.runtime import Runtime
+from tests.runtimes.temporal import DevServer
 
 pytestmark = pytest.mark.every_runtime("cgroups of containers are made by the runtime")
 
@@ -115,6 +116,41 @@ async def test_containers_are_oom_killed_at_the_memory_limit_of_their_pod(pods: 
 
     seen = await pod.until(ended)
     assert ("OOMKilled", 137) in ended(seen)
+
+
+GROWS = "dd if=/dev/zero of=/dev/null bs=96M count=1; echo ended $?; sleep 1000"
+"""A script whose child runs out of memory, and that goes on if it may."""
+SMALL = {"limits": {"memory": "48Mi"}}
+
+
+async def goes_on(pod: LivePod) -> None:
+    """Wait until the script has told of its child's end by SIGKILL; it still runs."""
+    await pod.running()
+    assert await pod.logged("grows") == ["ended 137"]
+    assert "running" in status_of(await pod.get(), "grows")["state"]
+
+
+async def test_running_out_of_memory_ends_the_whole_container_where_the_kernel_can_do_that(pods: Pods) -> None:
+    require_cgroups(pods)
+    pod = await pods.apply("grows", shell("grows", GROWS, resources=SMALL), restartPolicy="Never")
+    if not kernel_limits.IS_UNIFIED:
+        await goes_on(pod)
+        return
+    state = status_of(await pod.phase("Failed"), "grows")["state"]["terminated"]
+    assert (state["reason"], state["exitCode"]) == ("OOMKilled", 137)
+    assert await pod.log("grows") == []
+
+
+@pytest.mark.skipif(not kernel_limits.IS_UNIFIED, reason="cgroups of version 1 know nothing else")
+async def test_a_node_can_have_the_kernel_end_single_processes(
+    runtime: Runtime, temporal_server: DevServer, tmp_path: Path
+) -> None:
+    async with (
+        engine_node(runtime, temporal_server, tmp_path, SYNCPOD_SINGLE_PROCESS_OOM_KILL="true") as node,
+        node.pods() as pods,
+    ):
+        require_cgroups(pods)
+        await goes_on(await pods.apply("grows", shell("grows", GROWS, resources=SMALL), restartPolicy="Never"))
 
 
 async def test_an_unenforceable_pod_level_limit_is_refused_by_name(pods: Pods) -> None:

@@ -125,19 +125,22 @@ def test_a_container_without_huge_pages_gets_a_limit_of_zero() -> None:
     ]
 
 
-UNIFIED: dict[str, tuple[bool, bool, dict[str, Any]]] = {
-    "version 1, no swap accounting": (False, False, {}),
-    "version 1 with swap accounting": (False, True, {"memory_swap_limit_in_bytes": str(GIB)}),
-    "version 2": (True, False, {"unified": {"memory.oom.group": "1"}}),
-    "version 2 with swap accounting": (True, True, {"unified": {"memory.oom.group": "1", "memory.swap.max": "0"}}),
+V2, SWAP, ONE_PROCESS = {"unified_cgroups": True}, {"swap_controller": True}, {"single_process_oom_kill": True}
+UNIFIED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "version 1, no swap accounting": ({}, {}),
+    "version 1 with swap accounting": (SWAP, {"memory_swap_limit_in_bytes": str(GIB)}),
+    "version 1, single processes": (ONE_PROCESS, {}),
+    "version 2": (V2, {"unified": {"memory.oom.group": "1"}}),
+    "version 2 with swap accounting": (V2 | SWAP, {"unified": {"memory.oom.group": "1", "memory.swap.max": "0"}}),
+    "version 2, single processes": (V2 | SWAP | ONE_PROCESS, {"unified": {"memory.swap.max": "0"}}),
 }
 
 
-@pytest.mark.parametrize(("unified", "swap", "told"), UNIFIED.values(), ids=UNIFIED)
+@pytest.mark.parametrize(("machine", "told"), UNIFIED.values(), ids=UNIFIED)
 def test_containers_get_no_swap_and_are_killed_as_a_group_by_cgroup_version(
-    unified: bool, swap: bool, told: dict[str, Any]
+    machine: dict[str, Any], told: dict[str, Any]
 ) -> None:
-    node = replace(NODE, host=replace(HOST, hugepage_sizes=(), unified_cgroups=unified, swap_controller=swap))
+    node = replace(NODE, host=replace(HOST, hugepage_sizes=(), **machine))
     made = configured(*make_container({"resources": {"limits": {"memory": "1Gi"}}}), node=node).linux.resources
     assert as_data(made) == {
         "cpu_period": "100000",

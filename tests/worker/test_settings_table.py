@@ -35,6 +35,7 @@ VALUES = {
     "cluster_domain": "cluster.local",
     "register_with_taints": "dedicated=edge:NoSchedule",
     "pod_cgroups": "false",
+    "single_process_oom_kill": "true",
     "pod_max_pids": "-1",
     "allowed_unsafe_sysctls": "net.core.*",
     "max_parallel_image_pulls": "3",

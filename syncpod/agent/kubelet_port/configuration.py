@@ -33,7 +33,6 @@ ALWAYS: Final[Mapping[str, Any]] = {
     "topologyManagerScope": "container",
     "seccompDefault": False,
     "localStorageCapacityIsolation": True,
-    "singleProcessOOMKill": False,
     "mergeDefaultEvictionSettings": False,
     "configMapAndSecretChangeDetectionStrategy": "Watch",
     "contentType": "application/json",
@@ -98,11 +97,8 @@ def kubelet_configuration(
         "imageMaximumGCAge": _duration(images.maximum_age_seconds),
         "imageGCHighThresholdPercent": images.high_threshold_percent,
         "imageGCLowThresholdPercent": images.low_threshold_percent,
-        "cgroupRoot": _cgroup_root(settings.cgroup_parent),
-        "cgroupsPerQOS": settings.pod_cgroups,
-        "cgroupDriver": node.cgroup_driver,
+        **_limits(settings, node),
         "maxPods": int(dict(node.capacity).get("pods", MAX_PODS)),
-        "podPidsLimit": settings.pod_max_pids,
         **_pulls(settings.image_pulls),
         "crashLoopBackOff": {"maxContainerRestartPeriod": _duration(settings.restart_backoff_max)},
         "allowedUnsafeSysctls": list(settings.allowed_unsafe_sysctls),
@@ -111,13 +107,23 @@ def kubelet_configuration(
         "containerLogMaxSize": str(logs.max_bytes),
         "containerLogMaxFiles": logs.max_files,
         "containerRuntimeEndpoint": settings.runtime_endpoint or "",
-        "kubeReserved": _reserved(settings.reserved),
         **_evictions(eviction),
     }
 
 
 def _pulls(pulls: ImagePullSettings) -> dict[str, Any]:
     return {"serializeImagePulls": pulls.at_once == 1, "maxParallelImagePulls": pulls.at_once}
+
+
+def _limits(settings: NodeSettings, node: NodeContext) -> dict[str, Any]:
+    return {
+        "cgroupRoot": _cgroup_root(settings.cgroup_parent),
+        "cgroupsPerQOS": settings.pod_cgroups,
+        "cgroupDriver": node.cgroup_driver,
+        "singleProcessOOMKill": settings.single_process_oom_kill or not node.host.unified_cgroups,
+        "podPidsLimit": settings.pod_max_pids,
+        "kubeReserved": _reserved(settings.reserved),
+    }
 
 
 def _reserved(text: str) -> dict[str, str]:

@@ -226,7 +226,7 @@ FIELDS: Final = (
     _refused("memorySwap.swapBehavior", "text", "no container gets swap", "NoSwap"),
     _warned("memoryThrottlingFactor", "number", "no container has memory.high, as where no factor is given"),
     _refused("memoryReservationPolicy", "text", "no memory is reserved by QoS class", "None"),
-    _refused("singleProcessOOMKill", "bool", "the kernel's OOM killer ends the whole container on cgroup v2", False),
+    _set("singleProcessOOMKill", "bool", v.SINGLE_PROCESS_OOM_KILL),
     _refused("cpuCFSQuota", "bool", "limits of CPU are enforced", True, flag="cpu-cfs-quota"),
     _refused("cpuCFSQuotaPeriod", "duration", "the period is 100 ms", "100ms", flag="cpu-cfs-quota-period"),
     _refused("seccompDefault", "bool", "a pod names its seccomp profile itself", False, flag="seccomp-default"),

@@ -30,6 +30,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     v.LOG_DIR: "/var/log/pods",
     v.POD_MAX_PIDS: "-1",
     v.POD_CGROUPS: "true",
+    v.SINGLE_PROCESS_OOM_KILL: "false",
     v.KUBELET_PORT: str(PORT),
     v.KUBELET_ADDRESS: "",
     v.ANONYMOUS_AUTH: "false",
@@ -104,6 +105,8 @@ def _machines(given: Given, machine: Machine) -> Iterator[str]:
         yield "failSwapOn: this machine has swap: turn it off, or set failSwapOn to false"
     if given.of("failCgroupV1") and machine.has_cgroup_v1:
         yield "failCgroupV1: this machine has cgroup v1"
+    if given.of("singleProcessOOMKill", True) is False and machine.has_cgroup_v1:
+        yield "singleProcessOOMKill: must not be false on cgroup v1, whose kernel always kills a single process"
 
 
 def _derived(given: Given, variables: dict[str, str]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,33 @@ def test_a_machine_on_which_a_kubelet_would_not_start_is_refused(tmp_path: Path)
     ]
 
 
+@pytest.mark.parametrize(("given", "variable"), [(None, "false"), (False, "false"), (True, "true")], ids=str)
+def test_on_cgroup_v2_a_container_is_killed_whole_or_not_as_asked(
+    tmp_path: Path, given: bool | None, variable: str
+) -> None:
+    fields: dict[str, Any] = {} if given is None else {"singleProcessOOMKill": given}
+    assert started(tmp_path, **fields).variables[v.SINGLE_PROCESS_OOM_KILL] == variable
+
+
+def test_on_cgroup_v1_a_container_cannot_be_killed_whole(tmp_path: Path) -> None:
+    old = Machine(has_swap=False, has_cgroup_v1=True)
+    assert refusal(tmp_path, machine=old, singleProcessOOMKill=False) == [
+        "singleProcessOOMKill: must not be false on cgroup v1, whose kernel always kills a single process"
+    ]
+    assert started(tmp_path, machine=old, singleProcessOOMKill=True).warnings == ()
+    assert started(tmp_path, machine=old).warnings == ()
+
+
+def test_configz_tells_that_cgroup_v1_kills_single_processes(tmp_path: Path) -> None:
+    start = started(tmp_path, f"--root-dir={tmp_path}/root", podLogsDir=str(tmp_path / "logs"))
+    (tmp_path / "root").mkdir()
+    settings = node_settings({v.MEMORY_DIR: str(tmp_path / "memory"), **start.variables})
+    policy, node = housekeeping_settings(start.variables).eviction, node_of(tmp_path)
+    for unified in (False, True):
+        here = replace(node, host=replace(node.host, unified_cgroups=unified))
+        assert kubelet_configuration(settings, here, "", policy)["singleProcessOOMKill"] is not unified
+
+
 def test_a_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("a: [")
@@ -255,6 +283,7 @@ def test_what_configz_tells_starts_the_same_node_again(tmp_path: Path) -> None:
         authorization={"mode": "AlwaysAllow"},
         readOnlyPort=10255,
         cgroupRoot="/above",
+        singleProcessOOMKill=True,
         address="0.0.0.0",
         podLogsDir=str(tmp_path / "logs"),
         containerRuntimeEndpoint="unix:///run/c.sock",
