@@ -254,8 +254,15 @@ def test_an_object_is_described_without_its_content(capsys: pytest.CaptureFixtur
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["Name:", "settings"]
     assert "sealed for the nodes whose pods refer to them" in "\n".join(lines)
-    assert run(["fleet", "describe", "cm/settings", "cm/other"]) == 1
-    assert capsys.readouterr() == ("", 'syncpod: configmaps "other" not found in the fleet\n')
+
+
+def test_what_is_missing_keeps_nothing_else_from_being_described(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fleet", "describe", "cm/settings", "cm/other", "secret/none", "cm/settings"]) == 1
+    out, err = capsys.readouterr()
+    assert out.count("Name:") == 1 and err.splitlines() == [
+        'syncpod: configmaps "other" not found in the fleet',
+        'syncpod: secrets "none" not found in the fleet',
+    ]
 
 
 @pytest.mark.parametrize(("given_up", "note"), [("", ""), ("web-2 fails", "does not roll this out: web-2 fails\n")])

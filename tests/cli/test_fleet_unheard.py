@@ -11,8 +11,9 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli import fleet_remote_commands
-from syncpod.cli.commands.fleet_describe import _describe_pods
+from syncpod.cli.commands.fleet_describe import describe_pod
 from syncpod.cli.commands.fleet_explain import _explain_node, _explain_pod
+from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.cli.view.unheard_pod import UnheardPod
@@ -163,7 +164,7 @@ async def test_a_pod_of_a_silent_node_is_explained_and_described_by_the_fleet(
     await _explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default"])
     told = capsys.readouterr().out
     assert "Last report: Running, 1/1 ready, 0 restarts\n" in told and f"Next:        {then}" in told
-    await _describe_pods(CLIENT, ["web-1"], "default", "")
+    await describe_pod(CLIENT, Descriptions(), "web-1", "default", "")
     told = capsys.readouterr().out
     assert "Status:       Unknown\n" in told and f"Next:         {then}" in told
     await _explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default", "--output=json"])
@@ -189,7 +190,7 @@ async def test_a_node_that_does_not_answer_before_it_is_unknown_is_no_dead_end(
     await _explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default"])
     told = capsys.readouterr().out
     assert f"Now:         not known: {said}\n" in told and "if node mute stays silent, it becomes Unknown, and " in told
-    await _describe_pods(CLIENT, ["web-1"], "default", "")
+    await describe_pod(CLIENT, Descriptions(), "web-1", "default", "")
     assert f"Why:          {said}\n" in capsys.readouterr().out
     await _explain_node(CLIENT, "mute", [])
     assert f"Now:         {said}\n" in capsys.readouterr().out

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from syncpod.api.views.text import printable
-from syncpod.cli.console import remark, say
+from syncpod.cli.console import remark
+from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, named_nodes, read_selector, with_likely_kind
 from syncpod.cli.input.options import Namespace, Selector, Things
@@ -42,21 +42,17 @@ def describe(
         raise BadInput("name what to describe, or choose it with --selector")
     if any(things.values()) and conditions.requirements:
         raise BadInput("name what to describe, or choose it with --selector, not both")
-    described, missing = [], []
+    descriptions, missing = Descriptions(), list[str]()
     for kind, names in things.items():
-        parts, absent = (
+        described, absent = (
             _pods(names, namespace, selector) if kind == "Pod" else _objects(kind, names, namespace, conditions)
         )
-        described += parts
+        for lines in described:
+            descriptions.show(lines)
         missing += absent
-    if described:
-        # Annotations and messages may have control characters from anybody: escape them for the terminal.
-        lines = "\n\n\n".join("\n".join(lines) for lines in described).split("\n")
-        say("\n".join(printable(line.expandtabs()) for line in lines))
-    elif not missing:
-        remark(f"No resources found in {namespace} namespace.")
     if missing:
-        raise Failure(with_likely_kind(missing, what or []))
+        descriptions.failures.append(Failure(with_likely_kind(missing, what or [])))
+    descriptions.end(f"No resources found in {namespace} namespace.")
 
 
 def _objects(

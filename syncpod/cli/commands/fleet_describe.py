@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.console import say
+from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.fleet_names import fleet_names
 from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS
@@ -16,8 +15,6 @@ from syncpod.cli.input.options import Namespace, OfNode, StateDir
 
 if TYPE_CHECKING:
     from temporalio.client import Client
-
-    from syncpod.cli.temporal.fleet_pods import FoundPod
 
 
 def describe(
@@ -31,68 +28,77 @@ def describe(
     For a workload this shows the state of its rollout and its pods, why a pod is being removed, and why a pod fits no
     node. For a pod it shows what `syncpod describe pod` shows on its node, or why no node has it yet. While its node is
     Unknown, it shows the node's last report, and whether another pod replaces it, and when. For a ConfigMap or Secret
-    it shows everything but its content, which is sealed.
+    it shows everything but its content, which is sealed. Several kinds are `deployment/web pod/web-1`.
     """
-    from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
-    from syncpod.cli.view.fleet_description import describe_node, describe_object, describe_workload
+    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal.fleet_workloads import KINDS
 
-    kinds = {**fleet_workloads.KINDS, **NODES, **PODS, **OBJECTS}
-    known = "deployment, daemonset, node, pod, configmap or secret"
-    (kind, names), *others = fleet_names(what, kinds, known).items()
-    if others:
-        raise BadInput(f"KIND: must be one kind, not both {kind} and {others[0][0]}")
-    if not names:
-        raise BadInput(f"NAME: required: which {kind}")
+    kinds = {**KINDS, **NODES, **PODS, **OBJECTS}
+    things = fleet_names(what, kinds, "deployment, daemonset, node, pod, configmap or secret")
+    if not all(things.values()):
+        raise BadInput(f"NAME: required: which {next(kind for kind, names in things.items() if not names)}")
 
     async def work(client: Client) -> None:
-        now = datetime.now(UTC)
-        if kind == "Pod":
-            await _describe_pods(client, names, namespace, node)
-            return
-        if kind == "Node":
-            found = [describe_node(each, now) for each in await fleet.views(client, names)]
-        elif kind in OBJECTS.values():
-            there = {one.name: one for one in await fleet_objects.views(client, kind, namespace)}
-            if missing := [name for name in names if name not in there]:
-                lines = [f'{kind.lower()}s "{name}" not found in the fleet' for name in missing]
-                raise Failure("\n".join(lines))
-            found = [describe_object(there[name], now) for name in names]
-        else:
-            views = await fleet_workloads.views(client, kind, namespace, names)
-            found = [describe_workload(each, now) for each in views]
-        say("\n\n".join("\n".join(lines) for lines in found))
+        descriptions = Descriptions()
+        for kind, names in things.items():
+            for name in names:
+                try:
+                    if kind == "Pod":
+                        await describe_pod(client, descriptions, name, namespace, node)
+                    else:
+                        descriptions.show(await _lines(client, kind, name, namespace))
+                except Failure as failure:  # the others are described all the same
+                    descriptions.failures.append(failure)
+        descriptions.end("")
 
     fleet.run(work, state_dir=state_dir)
 
 
-async def _describe_pods(client: Client, names: Sequence[str], namespace: str, node: str) -> None:
-    """Print the description of each pod by its node, or by the fleet where the node cannot be asked. Raises Failure."""
-    from syncpod.cli.fleet_remote_commands import Silent, print_there
+async def _lines(client: Client, kind: str, name: str, namespace: str) -> list[str]:
+    """Return the description of a node, a workload or an object. Raises Failure."""
+    from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
+    from syncpod.cli.view.fleet_description import describe_node, describe_object, describe_workload
+
+    now = datetime.now(UTC)
+    if kind == "Node":
+        return describe_node(await fleet.view(client, name), now)
+    if kind not in OBJECTS.values():
+        (workload,) = await fleet_workloads.views(client, kind, namespace, [name])
+        return describe_workload(workload, now)
+    found = [one for one in await fleet_objects.views(client, kind, namespace) if one.name == name]
+    if not found:
+        raise Failure(f'{kind.lower()}s "{name}" not found in the fleet')
+    return describe_object(found[0], now)
+
+
+async def describe_pod(client: Client, descriptions: Descriptions, name: str, namespace: str, node: str) -> None:
+    """Print the description of a pod by its node, or by the fleet where the node cannot be asked. Raises Failure."""
+    from syncpod.cli.fleet_remote_commands import Silent, print_said, said_there
     from syncpod.cli.temporal.fleet_pods import OnNoNode, find_pod
     from syncpod.cli.temporal.fleet_unheard import unheard
     from syncpod.cli.view import unheard_pod
     from syncpod.cli.view.untaken_pod import described, described_without_node
 
-    for number, name in enumerate(names):
-        try:
-            found: FoundPod | OnNoNode = await find_pod(client, [name], namespace, node)
-        except OnNoNode as waits:
-            found = waits
-        if number:
-            say("\n")
-        if isinstance(found, OnNoNode):
-            say("\n".join(described_without_node(namespace, found.pod, found.why, datetime.now(UTC))))
-            continue
-        if found.placed is not None and found.placed.is_untaken:
-            say("\n".join(described(found.node, found.placed, datetime.now(UTC))))
-            continue
-        if (pod := await unheard(client, found)) is not None:
-            say("\n".join(unheard_pod.described(pod, datetime.now(UTC))))
-            continue
+    try:
+        found = await find_pod(client, [name], namespace, node)
+    except OnNoNode as waits:
+        descriptions.show(described_without_node(namespace, waits.pod, waits.why, datetime.now(UTC)))
+        return
+    if found.placed is not None and found.placed.is_untaken:
+        descriptions.show(described(found.node, found.placed, datetime.now(UTC)))
+        return
+    if (pod := await unheard(client, found)) is not None:
+        descriptions.show(unheard_pod.described(pod, datetime.now(UTC)))
+        return
+    try:
         words = ["describe", "pod", found.name, f"--namespace={namespace}"]
-        try:
-            await print_there(client, found.node, words)
-        except Silent as silent:
-            if (pod := await unheard(client, found, silent=str(silent))) is None:
-                raise
-            say("\n".join(unheard_pod.described(pod, datetime.now(UTC))))
+        code, out, err = await said_there(client, found.node, words)
+    except Silent as silent:
+        if (pod := await unheard(client, found, silent=str(silent))) is None:
+            raise
+        descriptions.show(unheard_pod.described(pod, datetime.now(UTC)))
+        return
+    descriptions.begin()
+    print_said(out, err)
+    if code:
+        raise Failure("", code)

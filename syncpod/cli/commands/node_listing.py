@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from syncpod.api.label_selector import Selector
-from syncpod.api.views.text import printable
-from syncpod.cli.console import remark, say
+from syncpod.cli.console import remark
+from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import Failure
 from syncpod.settings.worker_record import read_worker_record
 
@@ -57,11 +57,11 @@ def describe_nodes(names: Sequence[str]) -> None:
         ], missing
 
     described, missing = session.run(work)
-    if described:
-        lines = "\n\n\n".join("\n".join(lines) for lines in described).split("\n")
-        say("\n".join(printable(line.expandtabs()) for line in lines))
-    if missing:
-        raise Failure("\n".join(missing))
+    descriptions = Descriptions()
+    for lines in described:
+        descriptions.show(lines)
+    descriptions.failures += map(Failure, missing)
+    descriptions.end("")
 
 
 def _stall_of(node: str) -> LoopStall | None:
