@@ -79,8 +79,11 @@ async def test_a_worker_announces_that_it_serves_and_keeps_a_record_meanwhile(
 ) -> None:
     with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as worker:
         await worker.ready()
+        async with CriClient(runtime.endpoint) as cri:
+            version = (await cri.version()).version
+        assert version.removeprefix("v").startswith(runtime.version)
         assert worker.output.read_text() == (
-            f"worker ready: node {node}, runtime containerd 1.6.20~ds1 at {runtime.endpoint}, "
+            f"worker ready: node {node}, runtime containerd {version} at {runtime.endpoint}, "
             f"Temporal {temporal_server.address} namespace default, task queue node/{node}\n"
         )
         record = read_worker_record(worker.state_dir)
