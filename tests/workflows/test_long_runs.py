@@ -21,7 +21,7 @@ from tests.workflows.test_pulls import runs, two
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedNode]:
     """A node for which thirty events are too many."""
-    monkeypatch.setattr("workflows.pod.workflow.TOO_LONG", 30)
+    monkeypatch.setattr("workflows.pod.step_runner.TOO_LONG", 30)
     scripted = ScriptedNode()
     async with scripted_worker(client, scripted, workflow_runner=UnsandboxedWorkflowRunner()):
         yield scripted
@@ -46,8 +46,8 @@ async def test_a_large_run_continues_as_new_between_two_steps(
     client: Client, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten starts in a row, of which each is given a pod of 100 KB."""
-    monkeypatch.setattr("workflows.pod.workflow.TOO_LONG", 10_000)
-    monkeypatch.setattr("workflows.pod.workflow.TOO_LARGE", 600_000)
+    monkeypatch.setattr("workflows.pod.step_runner.TOO_LONG", 10_000)
+    monkeypatch.setattr("workflows.pod.step_runner.TOO_LARGE", 600_000)
     names = [f"c{number}" for number in range(10)]
     document = manifest(containers=[{"name": name, "image": "busybox:1"} for name in names])
     document["metadata"]["annotations"] = {"example.com/note": "x" * 100_000}

@@ -12,7 +12,7 @@ from syncpod.messages.steps import (
     StartContainer,
 )
 from syncpod.pod import container_hash
-from workflows.pod.decide import next_step
+from workflows.pod import decide
 from workflows.pod.decision import Step
 from workflows.pod.state import PodState
 
@@ -31,7 +31,7 @@ def follower_of(state: PodState, step: Step, now: datetime, *, pulling: Collecti
         supposed = _with_container(state, step.input, now)
     if supposed is None:
         return None
-    decision = next_step(supposed, now, pulling=pulling)
+    decision = decide.next_step(supposed, now, pulling=pulling)
     start = decision.step
     if start is None or decision.holds or not isinstance(start.input, StartContainer) or start.follows_restart_of_all:
         return None

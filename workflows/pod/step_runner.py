@@ -26,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.alarm import Alarm
     from workflows.entity import Entity, decoded
     from workflows.pod import (
+        decide,
         outcome,
         report,
         resizing,
@@ -33,7 +34,6 @@ with workflow.unsafe.imports_passed_through():
         temporal_ui,
         verdicts,
     )
-    from workflows.pod.decide import record_step
     from workflows.pod.decision import Decision, Step, UnderWay
     from workflows.pod.display import Display
     from workflows.pod.follower import follower_of, is_last
@@ -273,7 +273,7 @@ class StepRunner:
         if step.name == StepName.KILL_POD:
             self.display.publish(rests=True)  # a kill may take the whole grace, so show the pod as it is before that
         summary = temporal_ui.step_summary(self.state, step)
-        argument = record_step(self.state, step, began)
+        argument = decide.record_step(self.state, step, began)
         if step.resets:
             self.state.restart_all = restart_of_all.reset_by(self.state, step.input)
         if step.replaces:
