@@ -85,15 +85,17 @@ class PodReader:
         exits: SeenExits | None = None,
         withholds: Callable[[str, datetime | None], bool] = lambda _uid, _began: False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        threads: PodThreads | None = None,
     ) -> None:
         """`pod_timeout_seconds` limits how long `read_all` waits for a pod.
 
         `exits` has the ends that the node saw itself, for containers whose end the runtime does not know. `withholds`
         says, in any thread, whether the own message of a pod's container that was made at a time may show values of
-        Secrets that the node does not know. `now` is the node's wall clock, in UTC.
+        Secrets that the node does not know. `now` is the node's wall clock, in UTC. `threads` are those of the node's
+        pods; None = new ones.
         """
         self.now = now
-        self.threads = PodThreads()
+        self.threads = threads or PodThreads()
         """The threads of the node's pods, for whatever touches a pod's files: also those of steps and of the agent."""
         self._runtime = runtime
         self._boot = boot

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -45,6 +46,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._tasks: set[asyncio.Task[Any]] = set()
         """Kept, so that what a dead worker was doing is never tidied up."""
         self._error: BaseException | None = None
+        self._thread = threading.get_ident()
 
     # --- for the simulation -------------------------------------------------------------------------------------------
 
@@ -130,7 +132,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Do the same: there is one thread."""
+        """Do the same. Raises AssertionError in another thread: what one does, and when, no seed decides."""
+        assert threading.get_ident() == self._thread, "a simulation has one thread"
         return self.call_soon(callback, *args, context=context)
 
     def call_later(

@@ -104,8 +104,7 @@ class _Agent(RecordingAgent):
 def real_node(cri: ScriptedCri, directory: Path, agent: AgentPort, *, name: str, boot: int = 1) -> activities.Node:
     """Return a node as its steps get it, over a scripted runtime, with its files in this directory."""
     clock, runtime = cri.clock, cri.runtime
-    reader = PodReader(cri, boot=boot, owner=name, now=lambda: moment(clock.now + runtime.ahead))
-    reader.threads = Inline()
+    reader = PodReader(cri, boot=boot, owner=name, now=lambda: moment(clock.now + runtime.ahead), threads=Inline())
     context = NodeContext(
         name=name,
         state_dir=directory / "state",
