@@ -283,6 +283,19 @@ def test_what_labels_and_fields_select_is_deleted(
         delete(everything=True)
 
 
+def test_pods_that_their_workloads_are_yet_to_place_are_not_selected(
+    deleted: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def find(_client: Client, _kind: str, _names: Any, form: Form) -> Found:
+        names = ("web", "web-2")
+        return Found("pod", (), [Row((each,), {"metadata": {"name": each, "namespace": "default"}}) for each in names])
+
+    monkeypatch.setattr(fleet_lists, "find", find)
+    delete(["pods"], everything=True, wait=False)
+    assert deleted == ["pod/web of default"]
+    assert capsys.readouterr().err == "Note: pods that no node has yet are left to their workloads: web-2\n"
+
+
 def test_a_misspelt_kind_deletes_no_pod_of_the_name_behind_it(deleted: list[str]) -> None:
     with pytest.raises(Failure) as refused:
         delete(["deploymet", "web"], wait=False)

@@ -9,7 +9,7 @@ from typing import Final
 
 from temporalio.client import Client
 
-from syncpod.cli.console import paint
+from syncpod.cli.console import paint, remark
 from syncpod.cli.deletion import Deleted, Going, NotThere, Selection, Thing
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.kind_words import OBJECTS
@@ -41,8 +41,10 @@ class FleetThings:
         for kind in selection.kinds:
             if kind in OBJECTS.values() and form.needs_documents:
                 raise BadInput(f"--selector: not for a {kind}: its labels are sealed, and only its nodes can read them")
-            found += [Thing(kind, *row.key) for row in (await fleet_lists.find(self._client, kind, (), form)).rows]
-        return list(dict.fromkeys(found))
+            rows = (await fleet_lists.find(self._client, kind, (), form)).rows
+            things = list(dict.fromkeys(Thing(kind, *row.key) for row in rows))
+            found += await self._on_nodes(things) if kind == "Pod" else things
+        return found
 
     async def look(self, thing: Thing) -> Deleted:
         """Raise NotThere if there is no such thing, and Failure."""
@@ -118,6 +120,18 @@ class FleetThings:
             return why_pod_is_left(found[0], view.presence) if found and found[0].state == "ending" else ""
 
         return left
+
+    async def _on_nodes(self, pods: Sequence[Thing]) -> list[Thing]:
+        """Return those pods that can be deleted; a note names the others, which their workloads are yet to place."""
+        unplaced = set[Thing]()
+        for namespace in dict.fromkeys(pod.namespace for pod in pods):
+            names = [pod.name for pod in pods if pod.namespace == namespace]
+            unknown = await fleet_pod_changes.unknown(self._client, namespace, names)
+            unplaced |= {Thing("Pod", namespace, name) for name in unknown}
+        if unplaced:
+            names = sorted(pod.name for pod in unplaced)
+            remark(f"Note: pods that no node has yet are left to their workloads: {', '.join(names)}")
+        return [pod for pod in pods if pod not in unplaced]
 
     async def _end_pod(self, thing: Thing) -> Deleted:
         _, namespace, name = thing
