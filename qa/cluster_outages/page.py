@@ -52,8 +52,8 @@ _KILLED: Final = """
 A point is the moment before or after a call that changes something in the runtime or at the API server, or before
 a file of a pod is made, renamed or removed. At each one a worker with a fresh pod kills itself, as `kill -9`
 would, and the next worker goes on. Then the container has started once, its status at the API server is right, and
-no event of it was told twice. Twenty points are tried, evenly spread, and each one where there are fewer. The calls
-to the runtime are also tried [one by one](crash-points.md), on each runtime.
+no event of it was told twice. Each point was tried, of a start in two runs: a run tries twenty, evenly spread, or
+those that it is asked for. The calls to the runtime are also tried [one by one](crash-points.md), on each runtime.
 """
 _STARTS: Final = """\
 ## From creation to Running

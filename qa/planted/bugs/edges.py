@@ -204,4 +204,13 @@ BUGS = (
         harm="A monitor of devices counts for a pod that has ended.",
         tests=("tests/kubernetes/test_pod_resources.py",),
     ),
+    Plant(
+        name="slow-watcher-is-kept",
+        room="syncpod/pods_api",
+        file="syncpod/pods_api/server.py",
+        before="            self._is_dropped = True\n            self._queue.put_nowait(None)",
+        after="            return True",
+        harm="A program that does not read its pods is told of no change any more, and does not learn that.",
+        tests=("tests/kubernetes/test_pods_api.py",),
+    ),
 )
