@@ -21,6 +21,7 @@ from syncpod.messages.signals import DeletePod
 from syncpod.messages.steps import Outcome, StartContainer, StepInput, StepResult
 from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import Pod, admit_ephemeral_container, admit_pod, container_hash
+from syncpod.pod.status import ContainerUser, LinuxContainerUser
 from tests.lifecycle.worlds import World, worlds
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
 from workflows.pod import absorb, decide, desired, facts, report
@@ -96,6 +97,20 @@ def dated(world: World) -> ObservedPod:
         times = {"created_at": at, "sandbox_id": sandbox, **started, **ended}
         containers.append(each.model_copy(update=times))
     return view.model_copy(update={"seq": Seq(boot=1, counter=1), "containers": tuple(containers)}).ordered()
+
+
+def test_a_removed_container_keeps_what_its_status_shows_of_it() -> None:
+    state, user = PodState(pod=a_pod("Never", "main")), ContainerUser(linux=LinuxContainerUser(uid=1000, gid=1000))
+    shown = exited("main", 1).model_copy(
+        update={"image": "x:1", "image_ref": "sha256:1", "stop_signal": "SIGTERM", "user": user}
+    )
+    observe(state, listing(1, shown), NOW)
+    report.update_status(state, (), NOW)
+    (before,) = state.status.container_statuses
+    observe(state, listing(2), NOW)
+    report.update_status(state, (), NOW)
+    assert state.status.container_statuses == (before,)
+    assert (before.stop_signal, before.user) == ("SIGTERM", user)
 
 
 @given(worlds(), st.data())

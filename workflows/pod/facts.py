@@ -126,7 +126,10 @@ def _absent_ends(state: PodState, view: ObservedPod) -> list[Exit]:
 
 
 def _as_listed(state: PodState, end: Exit) -> ObservedContainer:
-    """Return a recorded end as the runtime would list it; the image is the status's if that shows this instance."""
+    """Return a recorded end as the runtime would list it.
+
+    Image, stop signal and user are the status's if that shows this instance.
+    """
     status = state.status
     kinds = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
     shown = next((each for kind in kinds for each in kind if each.name == end.name), None)
@@ -138,6 +141,8 @@ def _as_listed(state: PodState, end: Exit) -> ObservedContainer:
         restart_count=end.restart,
         image=shown.image if shown is not None and same else state.container(end.name).image,
         image_ref=shown.image_id if shown is not None and same else "",
+        stop_signal=(shown.stop_signal or "") if shown is not None and same else "",
+        user=shown.user if shown is not None and same else None,
         created_at=end.started_at or end.at,
         started_at=end.started_at,
         incarnation=state.incarnation,
