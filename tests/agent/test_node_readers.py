@@ -84,8 +84,11 @@ class Reader:
 
 
 @asynccontextmanager
-async def served(directory: Path, host: str = "127.0.0.1") -> AsyncIterator[Reader]:
+async def served(
+    directory: Path, host: str = "127.0.0.1", *, in_cluster: dict[str, Any] | None = None
+) -> AsyncIterator[Reader]:
     published, runtime = PublishedPods(node_of(directory)), Measuring()
+    published.in_cluster = lambda meta: in_cluster
     published.take("pod/default/web", "run", Shown(CRASHES))
     runtime.stats = (WEB,)
     endpoint = node_endpoint(
@@ -167,6 +170,20 @@ async def test_the_pods_are_a_list_of_v1(tmp_path: Path) -> None:
         told = json.loads((await reader.get("/pods"))[1])
     assert (told["kind"], told["apiVersion"], told["metadata"]) == ("PodList", "v1", {})
     assert told["items"] == [CRASHES]
+
+
+async def test_a_pod_shows_the_labels_that_its_cluster_has_given_it_though_its_workflow_was_not_told(
+    tmp_path: Path,
+) -> None:
+    """A pod that ends is not told of them, and a kubelet shows them."""
+    own: Any = CRASHES["metadata"]
+    theirs = {"labels": {"phase": "leaving"}, "annotations": {"why": "moved"}}
+    async with served(tmp_path, in_cluster={"metadata": theirs}) as reader:
+        [told] = json.loads((await reader.get("/pods"))[1])["items"]
+    assert told == {**CRASHES, "metadata": {**own, **theirs}}
+    async with served(tmp_path, in_cluster={"metadata": {}}) as reader:
+        [told] = json.loads((await reader.get("/pods"))[1])["items"]
+    assert "labels" not in told["metadata"]
 
 
 async def test_the_summary_has_what_is_known_and_nothing_else(tmp_path: Path) -> None:

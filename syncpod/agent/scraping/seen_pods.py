@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.scraping.startups import Startups
 from syncpod.agent.scraping.terminations import Terminations
 from syncpod.journal.records import HistoryEntry
+from syncpod.messages.node import SEEN_ANNOTATION, SOURCE_ANNOTATION
+from syncpod.pod.static import HASH_ANNOTATION
 from syncpod.temporal.workflow_watch import Published
+
+ORIGIN_ANNOTATIONS: Final = frozenset((SOURCE_ANNOTATION, SEEN_ANNOTATION, HASH_ANNOTATION))
+"""What the node itself notes of a pod's origin."""
 
 Wire = Mapping[str, Any]
 """A Pod as JSON has it."""
@@ -56,7 +61,22 @@ class SeenPods:
             }
             for counts in self._counts:
                 counts.forget_others(each.uid for each in runs.values())
-            return [pod for _, pod in self._pods.values()]
+            return [self._with_cluster(each, pod) for each, pod in self._pods.values()]
+
+    def _with_cluster(self, state: Published, pod: Wire) -> Wire:
+        """Return a pod with the labels and annotations that its cluster has now.
+
+        No workflow is told of those that change while its pod ends, and a kubelet shows them
+        (config/config.go, v1.36, checkAndUpdatePod).
+        """
+        found = self._published.in_cluster(state.metadata)
+        if found is None:
+            return pod
+        own, theirs = pod["metadata"], found["metadata"]
+        origin = {name: text for name, text in own.get("annotations", {}).items() if name in ORIGIN_ANNOTATIONS}
+        shown = {"labels": theirs.get("labels"), "annotations": {**(theirs.get("annotations") or {}), **origin}}
+        kept = {name: each for name, each in own.items() if name not in shown}
+        return {**pod, "metadata": {**kept, **{name: each for name, each in shown.items() if each}}}
 
 
 def _read(published: Iterable[Published]) -> dict[int, Wire]:
