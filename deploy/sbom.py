@@ -73,8 +73,11 @@ def _needed(project: Package, packages: Mapping[str, Sequence[Package]]) -> list
 
 
 def _direct(package: Package, packages: Mapping[str, Sequence[Package]]) -> Iterator[Package]:
-    """Yield what a package depends on, with the dependencies of the extras that others ask of it."""
-    extras = package.get("optional-dependencies", {}).values()
+    """Yield what a package depends on, with the dependencies of the extras that others ask of it.
+
+    The project's own extras are not part of an installation that nobody has asked for them.
+    """
+    extras = package.get("optional-dependencies", {}).values() if package["name"] != PROJECT else ()
     for wanted in (*package.get("dependencies", ()), *(each for extra in extras for each in extra)):
         for each in packages[wanted["name"]]:
             if wanted.get("version", each["version"]) == each["version"]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from syncpod.fleet.offers import Taint
 from syncpod.fleet.taints import TaintsInvalid, parse_taints
 from syncpod.housekeeping_settings import housekeeping_settings
+from syncpod.lifecycle.shutdown_order import Periods, ShutdownPeriodsInvalid, parse_shutdown_periods
 from syncpod.node.capacity import CapacityInvalid, parse_capacity, parse_reserved
 from syncpod.node.labels import NodeLabelsInvalid, node_labels, parse_node_labels
 from syncpod.node.verification import Verification, VerificationInvalid
@@ -25,6 +26,7 @@ from syncpod.settings.variables import (
     NODE_LABELS,
     REGISTER_WITH_TAINTS,
     RESERVED,
+    SHUTDOWN_GRACE,
 )
 from syncpod.translation.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
 
@@ -33,6 +35,7 @@ def require_valid(settings: NodeSettings, environ: Mapping[str, str]) -> None:
     """Raise SettingsInvalid for the first setting that the node's worker would refuse, whatever its runtime."""
     labels(settings)
     taints(settings)
+    shutdown_periods(settings)
     parsed_capacity(settings)
     parsed_reserved(settings)
     sysctls(settings, os.uname().release)
@@ -70,6 +73,14 @@ def taints(settings: NodeSettings) -> tuple[Taint, ...]:
         return parse_taints(settings.register_with_taints)
     except TaintsInvalid as wrong:
         raise SettingsInvalid(f"{wrong} (--register-with-taints or {REGISTER_WITH_TAINTS})") from wrong
+
+
+def shutdown_periods(settings: NodeSettings) -> Periods:
+    """Return how long pods have when the machine shuts down; none = its shutdown is not delayed."""
+    try:
+        return parse_shutdown_periods(settings.shutdown_grace)
+    except ShutdownPeriodsInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} (--shutdown-grace-by-priority or {SHUTDOWN_GRACE})") from wrong
 
 
 def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:

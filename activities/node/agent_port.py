@@ -31,6 +31,9 @@ class AgentPort(Protocol):
     def admission_refusal(self, pod: Pod) -> str:
         """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
 
+    def shutdown_refusal(self) -> tuple[str, str] | None:
+        """Return why a node whose machine shuts down admits no pod, the reason and the message; None if it does not."""
+
     def event_happens(self, ref: PodRef, event: StepEvent) -> None:
         """Take an event that happens now, long before the step's result has it: a cluster is told of it at once."""
 

@@ -32,9 +32,9 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
     is removed. If the worker dies before that, nothing was made, and the next try decides again.
 
     Mirrors kubelet.go, v1.36, HandlePodAdditions and canAdmitPod, with its handlers in their order: eviction (pressure
-    on the node), sysctls, the predicates, AppArmor. Differences: no pod is preempted for a critical one; limits that
-    nothing here would enforce are a reason of our own, so that a pod that can never run takes nothing of the node.
-    Raises CriError, OSError.
+    on the node), sysctls, the predicates, the machine's shutdown, AppArmor. Differences: no pod is preempted for a
+    critical one; limits that nothing here would enforce are a reason of our own, so that a pod that can never run takes
+    nothing of the node. Raises CriError, OSError.
     """
     node, ref, pod = attempt.node, request.ref, request.pod
     attempt.doing = "looks whether the node has room for the pod"
@@ -64,6 +64,8 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
             if matches and is_asked_again(pod.metadata):
                 page.reject(ref, pod)
             raise _rejected(*refusal)
+        if (shuts_down := node.agent.shutdown_refusal()) is not None:
+            raise _rejected(*shuts_down)
         if needs_app_armor(pod) and not node.context.host.apparmor:
             raise _rejected("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
         if unsupported:  # it waits for another runtime, and until then takes nothing

@@ -25,6 +25,7 @@ from qa.conformance.namespace import ADDRESS, WITHIN
 from qa.conformance.nodes import SYNCPOD, own_environment
 from qa.conformance.programs import program
 from qa.differential.kubelet import CONTAINER_LOGS, make_cgroup
+from tests.agent.machine_bus import DAEMON
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.leftovers import CGROUPS, remove_cgroup, unmount_below
 
@@ -58,6 +59,7 @@ FILES: Final = (
     "pod_conditions_test",
     "mirror_pod_test",
     "mirror_pod_grace_period_test",
+    "node_shutdown_linux_test",
     "pods_api_test",
     "restart_test",
     "security_context_test",
@@ -102,7 +104,8 @@ def run(
     command += [f"--kubelet-config-file={configuration}", "--dns-domain=cluster.local"]
     environment = own_environment(out)
     environment["PATH"] = f"{programs}{os.pathsep}{environment.get('PATH', os.defpath)}"
-    with _places(out, containerd), (out / "log").open("wb") as log:
+    with _places(out, containerd), _system_bus(out) as bus, (out / "log").open("wb") as log:
+        environment |= bus
         subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, cwd=out, env=environment)
     report = out / "report.json"
     if not report.exists():
@@ -169,6 +172,29 @@ def _places(out: Path, containerd: Containerd) -> Iterator[None]:
             with contextlib.suppress(OSError):  # another run's kubelet may be in it
                 (hierarchy / _KUBELETS_CGROUP).rmdir()
         unmount_below(ROOT)
+
+
+@contextlib.contextmanager
+def _system_bus(out: Path) -> Iterator[dict[str, str]]:
+    """Have a system bus with a stand-in for logind; yield the variable that names it.
+
+    Without a daemon for it on this machine there is none, and the tests of a machine's shutdown are skipped.
+    """
+    if DAEMON is None:
+        yield {}
+        return
+    address = f"unix:path={out / 'bus'}"
+    with contextlib.ExitStack() as ended, (out / "bus.log").open("wb") as log:
+        for command in (
+            [DAEMON, "--session", "--nofork", "--print-address", f"--address={address}"],
+            [sys.executable, "-m", "tests.agent.machine_bus", address],
+        ):
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+            ended.callback(process.wait)
+            ended.callback(process.terminate)
+            if process.stdout is None or not process.stdout.readline():  # the line says that it serves
+                raise RuntimeError(f"{command[0]} does not serve the system bus: see {out / 'bus.log'}")
+        yield {"DBUS_SYSTEM_BUS_ADDRESS": address}
 
 
 def _end_server(out: Path) -> None:

@@ -70,10 +70,6 @@ NOT_RUN: Final[Mapping[str, str]] = {
         "nearly all need the static CPU manager, a device plugin, and eight processors; the API itself is served, as "
         "by a kubelet without them"
     ),
-    "node_shutdown": (
-        "a node of ours does not delay a shutdown, and refuses `shutdownGracePeriod`; the kubelet passes these three "
-        "here, with a D-Bus daemon and a stand-in for systemd's logind"
-    ),
     "cpu_manager, memory_manager, topology_manager, device plugins, dra, swap, hugepages": "not offered",
     "Feature:OffByDefault": "features that a kubelet 1.36 has off",
 }

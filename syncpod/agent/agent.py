@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -28,6 +29,7 @@ from syncpod.agent.ended_runs import EndedRuns
 from syncpod.agent.eviction.evictor import Evictor
 from syncpod.agent.exits import ExitFollower
 from syncpod.agent.journal import Journal
+from syncpod.agent.node_shutdown import NodeShutdown
 from syncpod.agent.open_pods import OpenPods
 from syncpod.agent.pidfds import PidfdWatcher
 from syncpod.agent.pleg import Pleg
@@ -48,6 +50,7 @@ from syncpod.cri.port import CriRuntime
 from syncpod.journal.file import Limits
 from syncpod.journal.records import Instance
 from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.shutdown_order import OBSTACLE
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
 from syncpod.messages.running_steps import RunningStep
@@ -82,6 +85,10 @@ class Agent:
 
     Also the worker's `NodeHooks` and `WorkflowWatch`.
     """
+
+    shutdown: NodeShutdown | None = None
+    """Made where the machine's shutdown is to wait for pods."""
+    _shutting_down: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -290,6 +297,10 @@ class Agent:
         """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
         return self.evictor.admission_refusal(pod) if self.evictor is not None else ""
 
+    def shutdown_refusal(self) -> tuple[str, str] | None:
+        """Return why a node whose machine shuts down admits no pod: the kubelet's reason and message."""
+        return self.shutdown.refusal() if self.shutdown is not None else None
+
     async def keep_ends(self, ref: PodRef, instances: Sequence[Instance]) -> None:
         """Have the node's journal keep the ends of instances, before their logs are removed."""
         await self.journal.keep(ref, instances)
@@ -347,6 +358,7 @@ class Agent:
 
         A pod that cannot be taken over yet is retried, and delays neither the other pods nor the worker.
         """
+        await self._follow_shutdowns()
         listed = await self._reader.read_all()
         await self.readiness.check()
         pods = await self._takeover.open_pods(listed.pods.values())
@@ -362,6 +374,19 @@ class Agent:
             # Does not wait for _boot_pod: a workflow can answer which pod it is only after the worker polls.
             _, late = await asyncio.wait(taking, timeout=BOOT_PATIENCE_SECONDS)
             log.info("took over %d of %d pods", len(pods) - len(late), len(pods))
+
+    async def _follow_shutdowns(self) -> None:
+        """Have the machine's shutdown wait, before anybody is told that the node is healthy; a bus may take its time.
+
+        It is followed while the node boots: whoever finds the node ready may shut its machine down.
+        """
+        if self.shutdown is None:
+            return
+        run = keep_running("shutdown", self.shutdown.run)
+        self._shutting_down = asyncio.create_task(run, name="shutdown")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BOOT_PATIENCE_SECONDS):
+                await self.shutdown.has_tried.wait()
 
     async def run(self) -> None:
         """Serve until cancelled.
@@ -384,7 +409,7 @@ class Agent:
         """Cancel what is under way; the workflows' own timers and the next worker's takeover complete it."""
         self.pidfds.close()
         await self._exits.close()
-        await cancel_all([*self._booting, *self._telling])
+        await cancel_all([*self._booting, *self._telling, *((self._shutting_down,) if self._shutting_down else ())])
         await self._takeover.close()
         await self.stuck_workflows.close()
         await self._ended_runs.close()
@@ -436,7 +461,11 @@ class Agent:
     def obstacles(self) -> tuple[str, ...]:
         """Return what keeps the node from running pods, one sentence each."""
         pleg = self.pleg.unhealthy()
-        return (*self.readiness.obstacles.values(), *((f"PLEG is not healthy: {pleg}",) if pleg else ()))
+        return (
+            *self.readiness.obstacles.values(),
+            *((f"PLEG is not healthy: {pleg}",) if pleg else ()),
+            *((OBSTACLE,) if self.shutdown_refusal() else ()),
+        )
 
     async def _log_health(self) -> None:
         """Log once when PLEG becomes unhealthy, and once when it recovers; pods continue with what is known of them."""

@@ -55,6 +55,12 @@ def starting(*, has_cgroup_v1: bool, limits_pods: bool) -> list[Change]:
     return found
 
 
+def shutdown(*, begins: bool) -> list[Change]:
+    """Return the event of a machine that shuts down, or no longer does (nodeshutdown_manager_linux.go, v1.36)."""
+    what = "event" if begins else "cancellation"
+    return [Change("Normal", "NodeShutdown", f"Shutdown manager detected shutdown {what}")]
+
+
 def written(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
     """Return the events that follow when the node has made its Node of one into another.
 

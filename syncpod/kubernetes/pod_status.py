@@ -91,7 +91,7 @@ def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, 
     """
     status = dict(ours)
     status["conditions"] = _conditions(mappings(before.get("conditions")), mappings(ours.get("conditions")))
-    if ours.get("phase") in FINISHED and _runs(ours):
+    if ours.get("phase") in FINISHED and has_running(ours):
         status["phase"] = before.get("phase") or "Running"
     if before.get("phase") in FINISHED:
         status["phase"] = before["phase"]
@@ -102,8 +102,8 @@ def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, 
     return {**status, "observedGeneration": observed or None}
 
 
-def _runs(status: Mapping[str, Any]) -> bool:
-    """Say whether a container runs."""
+def has_running(status: Mapping[str, Any]) -> bool:
+    """Say whether a container of a pod with this status runs."""
     return any(mapping(each.get("state")).get("running") for kind in _KINDS for each in mappings(status.get(kind)))
 
 

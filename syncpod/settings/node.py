@@ -133,6 +133,8 @@ class NodeSettings:
     port_access: PortAccess
     pods_api: bool
     """The pods are served, whole, to programs on the machine (the kubelet's gate PodsAPI)."""
+    shutdown_grace: str
+    """How long the machine's shutdown waits for pods from a priority on: ``0=20s,2000000000=10s``; "" = not at all."""
     server_tls_bootstrap: bool
     """The cluster is asked for the certificate of that port (the kubelet's serverTLSBootstrap)."""
     client_ca_file: Path | None
@@ -249,6 +251,7 @@ def _read(
         kubelet_port=_port(v.KUBELET_PORT, told.get(v.KUBELET_PORT) or "10250"),
         port_access=_port_access(told),
         pods_api=flag(v.PODS_API, told.get(v.PODS_API, "")),
+        shutdown_grace=told.get(v.SHUTDOWN_GRACE, ""),
         server_tls_bootstrap=flag(v.SERVER_TLS_BOOTSTRAP, told.get(v.SERVER_TLS_BOOTSTRAP, "")),
         client_ca_file=_absolute_or_none("client CA file", told.get(v.CLIENT_CA_FILE)),
         tls_cert_file=_absolute_or_none("TLS certificate file", told.get(v.TLS_CERT_FILE)),

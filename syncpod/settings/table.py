@@ -45,6 +45,7 @@ from syncpod.settings.variables import (
     RESERVED,
     RUNTIME_ENDPOINT,
     SERVER_TLS_BOOTSTRAP,
+    SHUTDOWN_GRACE,
     SIGNED,
     SINGLE_PROCESS_OOM_KILL,
     TLS_CERT_FILE,
@@ -164,6 +165,14 @@ SETTINGS: Final = (
         "serve the pods, whole, to programs on this machine by the kubelet's Pods API",
         "--pods-api",
         switch="true",
+    ),
+    Setting(
+        "shutdown_grace",
+        SHUTDOWN_GRACE,
+        "have the machine's shutdown wait for pods: how long those from a priority on have, as 0=20s,2000000000=10s",
+        "--shutdown-grace-by-priority",
+        metavar="TIMES",
+        may_be_none=True,
     ),
     Setting(
         "server_tls_bootstrap",

@@ -26,7 +26,9 @@ from syncpod.agent.fleet.link import to_gate
 from syncpod.agent.fleet.runtime_facts import RuntimeFacts
 from syncpod.agent.fleet.tasks import add_fleet_link
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
+from syncpod.agent.logind import logind
 from syncpod.agent.node_setup import image_gc_policy, node_context, prepare_memory
+from syncpod.agent.node_shutdown import NodeShutdown, ShutdownOrders
 from syncpod.agent.node_workflow.tasks import add_node_workflow_tasks
 from syncpod.agent.runtime_version import FollowedVersion
 from syncpod.agent.storage.former_secrets import FormerSecrets
@@ -38,7 +40,7 @@ from syncpod.agent.takeover.lock import NodeLife, NodeLock
 from syncpod.agent.takeover.preconditions import CannotServe, meet_runtime, require_cluster
 from syncpod.agent.takeover.rival import refuse_rivals
 from syncpod.agent.takeover.search_attributes import register_search_attributes
-from syncpod.checked_settings import labels, sysctls, taints, verification
+from syncpod.checked_settings import labels, shutdown_periods, sysctls, taints, verification
 from syncpod.cri.client import CriClient
 from syncpod.cri.port import RuntimeVersion
 from syncpod.housekeeping_settings import housekeeping_settings
@@ -217,7 +219,7 @@ async def _tidy(node: Node) -> None:
 
 
 def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent: Agent, life: NodeLife) -> None:
-    """Have the agent also collect images and dead containers, rotate logs, and evict pods."""
+    """Have the agent also collect images and dead containers, rotate logs, evict pods, and end them in a shutdown."""
     context, cri = node.context, node.cri
     housekeeping = housekeeping_settings(os.environ)
     agent.add_background_task("former Secrets", FormerSecrets(context, node.objects, of_process).run)
@@ -238,6 +240,15 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
         is_signed=settings.signed,
     )
     node.dead_kept, agent.evictor = housekeeping.containers.per_container, evictor
+    _add_shutdown(settings, agent)
+
+
+def _add_shutdown(settings: NodeSettings, agent: Agent) -> None:
+    """Have the machine's shutdown wait for pods, where the settings ask for it."""
+    if periods := shutdown_periods(settings):
+        agent.shutdown = NodeShutdown(
+            periods, settings.state_dir, agent.published_pods, ShutdownOrders(agent.signals, agent.pod_orders), logind
+        )
 
 
 def _add_servers(

@@ -27,6 +27,8 @@ class RecordingAgent(AgentPort):
     ends: list[Instance] = field(default_factory=list)
     pressure: str = ""
     """Why no pod is admitted; "" = pods are."""
+    shutdown: tuple[str, str] | None = None
+    """Why no pod is admitted while the machine shuts down."""
 
     def facts(self) -> NodeFacts:
         return NodeFacts(name="node-a", runtime="containerd")
@@ -43,6 +45,9 @@ class RecordingAgent(AgentPort):
 
     def admission_refusal(self, pod: Pod) -> str:
         return self.pressure
+
+    def shutdown_refusal(self) -> tuple[str, str] | None:
+        return self.shutdown
 
     def event_happens(self, ref: PodRef, event: StepEvent) -> None:
         self.happened.append(event)

@@ -193,6 +193,17 @@ async def test_a_pod_without_a_workflow_gives_up_its_resources_to_the_next_of_it
     assert (await first.view()).sandboxes == ()
 
 
+async def test_a_node_whose_machine_shuts_down_rejects_new_pods(bench: Bench) -> None:
+    early, late = bench.pod(), bench.pod()
+    await early.create_sandbox()
+    bench.agent.shutdown = why = ("NodeShutdown", "Pod was rejected as the node is shutting down.")
+    assert await rejection_of(late) == why
+    await early.kill(grace=0)
+    await early.create_sandbox(attempt=1)
+    bench.agent.shutdown = None
+    await late.create_sandbox(attempt=1)
+
+
 async def test_a_node_under_pressure_rejects_new_pods_but_not_admitted_ones(bench: Bench) -> None:
     """Row 118: Admit comes first of all handlers, and asks once in a pod's life."""
     early, late = bench.pod(), bench.pod()

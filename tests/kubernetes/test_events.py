@@ -372,7 +372,9 @@ async def test_a_node_tells_that_it_starts_and_what_changes(api: ApiServer, clie
         await node.status()
         unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
         node.written(unknown, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-        await until(lambda: len(written(api)) == 6)
+        node.shutdown(True)
+        node.shutdown(False)
+        await until(lambda: len(written(api)) == 8)
     assert [(each["reason"], each["message"]) for each in written(api)] == [
         ("Starting", "Starting kubelet."),
         ("NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"),
@@ -380,4 +382,6 @@ async def test_a_node_tells_that_it_starts_and_what_changes(api: ApiServer, clie
         ("NodeHasNoDiskPressure", "Node n1 status is now: NodeHasNoDiskPressure"),
         ("NodeHasInsufficientPID", "Node n1 status is now: NodeHasInsufficientPID"),
         ("NodeReady", "Node n1 status is now: NodeReady"),
+        ("NodeShutdown", "Shutdown manager detected shutdown event"),
+        ("NodeShutdown", "Shutdown manager detected shutdown cancellation"),
     ]

@@ -22,6 +22,7 @@ VALUES = {
     "authorization_mode": "AlwaysAllow",
     "read_only_port": "10255",
     "pods_api": "true",
+    "shutdown_grace": "0=20s",
     "server_tls_bootstrap": "true",
     "client_ca_file": "/ca.crt",
     "tls_cert_file": "/tls.crt",

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from syncpod.agent.kubelet_port.access import ALLOWED_SECONDS, DENIED_SECONDS, TOKEN_SECONDS
 from syncpod.agent.kubelet_port.relay import IDLE_SECONDS
+from syncpod.checked_settings import shutdown_periods
 from syncpod.go_durations import go_duration
 from syncpod.kubernetes.node import LEASE_SECONDS, LOOK_SECONDS, MAX_PODS, REPORT_SECONDS
 from syncpod.kubernetes.node_runtime import MOST_IMAGES
@@ -76,6 +77,10 @@ def kubelet_configuration(
         "healthzBindAddress": health.removeprefix("[").removesuffix("]"),
         "tlsCertFile": str(settings.tls_cert_file or ""),
         "tlsPrivateKeyFile": str(settings.tls_private_key_file or ""),
+        "shutdownGracePeriodByPodPriority": [
+            {"priority": each.priority, "shutdownGracePeriodSeconds": each.seconds}
+            for each in shutdown_periods(settings)
+        ],
         "serverTLSBootstrap": settings.server_tls_bootstrap,
         "authentication": {
             "x509": {"clientCAFile": client_authorities},

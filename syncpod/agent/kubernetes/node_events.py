@@ -32,6 +32,10 @@ class NodeEvents:
         """Tell that the node's worker starts, and that it limits all pods together, if it does."""
         self._tell(node_changes.starting(has_cgroup_v1=has_cgroup_v1, limits_pods=limits_pods))
 
+    def shutdown(self, begins: bool) -> None:
+        """Tell that the machine shuts down, or that this was called off."""
+        self._tell(node_changes.shutdown(begins=begins))
+
     async def status(self) -> NodeStatus:
         """Return the node's own status, and tell what has changed in it since the last one."""
         status = await self._status()

@@ -214,6 +214,8 @@ class _KubernetesLink:
         async def more() -> Mapping[str, Any]:
             return {**await self._runtime.read(), "volumesInUse": await asyncio.to_thread(csi.in_use)}
 
+        if self._node.agent.shutdown is not None:
+            self._node.agent.shutdown.tell = events.shutdown
         return Registration(
             api,
             self._name,

@@ -121,9 +121,9 @@ FIELDS: Final = (
         True,
         flag="enable-controller-attach-detach",
     ),
-    _refused("shutdownGracePeriod", "duration", "a node of ours does not delay a shutdown", "0s"),
-    _refused("shutdownGracePeriodCriticalPods", "duration", "a node of ours does not delay a shutdown", "0s"),
-    _refused("shutdownGracePeriodByPodPriority", "objects", "a node of ours does not delay a shutdown"),
+    _derived("shutdownGracePeriod", "duration"),
+    _derived("shutdownGracePeriodCriticalPods", "duration"),
+    _derived("shutdownGracePeriodByPodPriority", "objects"),
     # --- the runtime --------------------------------------------------------------------------------------------------
     _set("containerRuntimeEndpoint", "text", v.RUNTIME_ENDPOINT, "container-runtime-endpoint"),
     _warned(

@@ -12,6 +12,14 @@ from syncpod.cli.kubelet.early_ports import HEALTHZ_ADDRESS, HEALTHZ_PORT, PORT
 from syncpod.cli.kubelet.fields import BY_FLAG, FIELDS, is_true_for, is_unset
 from syncpod.cli.kubelet.reading import Given, KubeletInputInvalid
 from syncpod.fleet.taints import TaintsInvalid, parse_taints
+from syncpod.go_durations import parse_go_duration
+from syncpod.lifecycle.shutdown_order import (
+    ShutdownPeriod,
+    ShutdownPeriodsInvalid,
+    parse_shutdown_periods,
+    periods_text,
+    two_periods,
+)
 from syncpod.node.capacity import CapacityInvalid, parse_reserved
 from syncpod.settings import variables as v
 
@@ -38,6 +46,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     v.AUTHORIZATION_MODE: "Webhook",
     v.READ_ONLY_PORT: "0",
     v.PODS_API: "false",
+    v.SHUTDOWN_GRACE: "",
     v.SERVER_TLS_BOOTSTRAP: "false",
     v.NODE_LABELS: "",
     v.NODE_IP: "",
@@ -134,6 +143,7 @@ def _derived(given: Given, variables: dict[str, str]) -> Iterator[str]:
     yield from _log_format(given, variables)
     _thresholds(given, variables)
     yield from _reserved(given, variables)
+    yield from _shutdown(given, variables)
     images, runtime = given.of("imageServiceEndpoint", ""), variables.get(v.RUNTIME_ENDPOINT, "")
     if images and images != runtime:
         yield f"imageServiceEndpoint: must be {runtime or 'absent'}: one socket serves containers and images"
@@ -218,6 +228,44 @@ def _reserved(given: Given, variables: dict[str, str]) -> Iterator[str]:
     variables[v.RESERVED] = ",".join(f"{name}={amount}" for name, amount in amounts.items())
 
 
+def _shutdown(given: Given, variables: dict[str, str]) -> Iterator[str]:
+    """Put how long a shutdown waits for pods (apis/config/validation/validation.go, v1.36)."""
+    total = parse_go_duration(str(given.of("shutdownGracePeriod", "0s")))
+    critical = parse_go_duration(str(given.of("shutdownGracePeriodCriticalPods", "0s")))
+    for path, value in (("shutdownGracePeriod", total), ("shutdownGracePeriodCriticalPods", critical)):
+        if 0 < value < _SECOND:
+            yield f"{path}: must be 0, or at least 1s"
+    if critical > total:
+        yield "shutdownGracePeriodCriticalPods: must not be more than shutdownGracePeriod"
+        return
+    by_priority = _by_priority(given)
+    if isinstance(by_priority, str):
+        yield by_priority
+        return
+    if by_priority and total:
+        yield "shutdownGracePeriodByPodPriority: must be absent while shutdownGracePeriod is given"
+    variables[v.SHUTDOWN_GRACE] = periods_text(sorted(by_priority) or two_periods(total, critical))
+    try:
+        parse_shutdown_periods(variables[v.SHUTDOWN_GRACE])
+    except ShutdownPeriodsInvalid as wrong:
+        yield f"{'shutdownGracePeriodByPodPriority' if by_priority else 'shutdownGracePeriod'}: {wrong}"
+
+
+def _by_priority(given: Given) -> list[ShutdownPeriod] | str:
+    """Return the periods of shutdownGracePeriodByPodPriority, or the mistake in it."""
+    path, found = "shutdownGracePeriodByPodPriority", list[ShutdownPeriod]()
+    for position, each in enumerate(given.of(path, [])):
+        if not isinstance(each, dict) or set(each) - set(_PERIOD):
+            return f"{path}[{position}]: must have {' and '.join(_PERIOD)}"
+        numbers = [each.get(name, 0) for name in _PERIOD]
+        if any(type(number) is not int for number in numbers):
+            return f"{path}[{position}]: {' and '.join(_PERIOD)} must be whole numbers"
+        found.append(ShutdownPeriod(*numbers))
+    return found
+
+
+_PERIOD: Final = ("priority", "shutdownGracePeriodSeconds")
+_SECOND: Final = 10**9
 _SIGNALS: Final = (
     "memory.available",
     "nodefs.available",

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-ALWAYS: Final = ("pod-resources",)
+ALWAYS: Final = ("pod-resources", "graceful_node_shutdown_state")
+"""The second is no socket, but a file with the times of the last shutdown."""
 PODS_API: Final = "pods-api"
 
 

@@ -177,6 +177,58 @@ def test_the_gate_of_the_pods_api_is_a_setting(tmp_path: Path, gates: dict[str, 
     assert started(tmp_path, *flags, featureGates=gates).variables["SYNCPOD_PODS_API"] == value
 
 
+@pytest.mark.parametrize(
+    ("fields", "value"),
+    [
+        ({}, ""),
+        ({"shutdownGracePeriod": "0s"}, ""),
+        ({"shutdownGracePeriod": "30s"}, "0=30s,2000000000=0s"),
+        ({"shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "10s"}, "0=20s,2000000000=10s"),
+        (
+            {
+                "shutdownGracePeriodByPodPriority": [
+                    {"priority": 10, "shutdownGracePeriodSeconds": 2},
+                    {"priority": -1, "shutdownGracePeriodSeconds": 1},
+                ]
+            },
+            "-1=1s,10=2s",
+        ),
+    ],
+)
+def test_how_long_a_shutdown_waits_is_one_setting(tmp_path: Path, fields: dict[str, Any], value: str) -> None:
+    assert started(tmp_path, **fields).variables[v.SHUTDOWN_GRACE] == value
+
+
+PERIODS = "shutdownGracePeriodByPodPriority"
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"shutdownGracePeriod": "500ms"}, "shutdownGracePeriod: must be 0, or at least 1s"),
+        (
+            {"shutdownGracePeriod": "1s", "shutdownGracePeriodCriticalPods": "2s"},
+            "shutdownGracePeriodCriticalPods: must not be more than shutdownGracePeriod",
+        ),
+        (
+            {"shutdownGracePeriod": "1s", PERIODS: [{"priority": 1, "shutdownGracePeriodSeconds": 1}]},
+            f"{PERIODS}: must be absent while shutdownGracePeriod is given",
+        ),
+        ({PERIODS: [{"prio": 1}]}, f"{PERIODS}[0]: must have priority and shutdownGracePeriodSeconds"),
+        (
+            {PERIODS: [{"priority": "1"}]},
+            f"{PERIODS}[0]: priority and shutdownGracePeriodSeconds must be whole numbers",
+        ),
+        (
+            {PERIODS: [{"priority": 1, "shutdownGracePeriodSeconds": -1}]},
+            f"{PERIODS}: '1=-1s': must be a priority, each once, and whole seconds up to a day, such as 0=20s",
+        ),
+    ],
+)
+def test_a_wait_that_a_kubelet_would_refuse_is_named(tmp_path: Path, fields: dict[str, Any], problem: str) -> None:
+    assert refusal(tmp_path, **fields) == [problem]
+
+
 def test_the_rate_of_events_is_the_nodes_own_also_where_a_kubelet_would_have_none(tmp_path: Path) -> None:
     """kubernetes/kubernetes#117119: for a kubelet 1.37 eventRecordQPS 0 means no limit."""
     assert started(tmp_path, eventRecordQPS=0).warnings == ("eventRecordQPS: 0: 50 events a second",)
@@ -282,6 +334,8 @@ def test_what_configz_tells_starts_the_same_node_again(tmp_path: Path) -> None:
         authentication={"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         authorization={"mode": "AlwaysAllow"},
         readOnlyPort=10255,
+        shutdownGracePeriod="30s",
+        shutdownGracePeriodCriticalPods="10s",
         cgroupRoot="/above",
         singleProcessOOMKill=True,
         address="0.0.0.0",

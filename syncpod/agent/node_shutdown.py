@@ -1,0 +1,255 @@
+"""Ends the node's pods in order before their machine shuts down, which waits for that.
+
+Mirrors pkg/kubelet/nodeshutdown/nodeshutdown_manager.go and its part for Linux, v1.36. The order and the times are
+decided in :mod:`syncpod.lifecycle.shutdown_order`. Differences: without a bus, or with one that does not answer, it is
+tried again for as long as the agent runs. A static pod's workflow is told to end, and not that the pod has failed: the
+manifest begins it again, which waits until the machine is up again or the shutdown is called off. That the volumes of
+a group's pods are unmounted is not waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from syncpod.agent.logind import Logind, NoLogind, close
+from syncpod.agent.pod_signals import PodSignals
+from syncpod.agent.published_pods import PublishedPods
+from syncpod.kernel.atomic_file import replace_file
+from syncpod.kernel.os_errors import where_and_why
+from syncpod.kubernetes.pod_status import FINISHED, has_running
+from syncpod.lifecycle.shutdown_order import (
+    MESSAGE,
+    REASON,
+    REFUSED,
+    REFUSED_MESSAGE,
+    Periods,
+    ShutdownPeriod,
+    grace_of,
+    in_order,
+    total_seconds,
+)
+from syncpod.messages.identity import PodRef
+from syncpod.messages.node import FILE_SOURCE, DeletePodWorkflow, PodWorkflowResult
+from syncpod.messages.signals import Evict
+from syncpod.messages.sources import list_of
+from syncpod.pod import Pod, parse_pod
+from syncpod.temporal.pod_orders import PodOrders
+from syncpod.temporal.workflow_watch import Published
+
+log = logging.getLogger(__name__)
+
+STATE_FILE: Final = "graceful_node_shutdown_state"
+"""In the node's state directory: when the last shutdown's pods began to end, and when all had ended."""
+_RETRY_SECONDS: Final = 1.0
+"""Between two tries to reach the bus (dbusReconnectPeriod), or the Temporal server."""
+
+
+class Orders(Protocol):
+    """Tells pods' workflows."""
+
+    async def evict(self, ref: PodRef, order: Evict) -> bool:
+        """Have a pod fail and end; return whether it has a workflow. Raises RPCError."""
+
+    async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:
+        """Have a pod end, so that it may begin again. Raises RPCError, ApplicationError."""
+
+
+@dataclass(frozen=True)
+class ShutdownOrders:
+    """The orders of a node's agent."""
+
+    signals: PodSignals
+    orders: PodOrders
+
+    async def evict(self, ref: PodRef, order: Evict) -> bool:
+        """Have a pod fail and end; return whether it has a workflow. Raises RPCError."""
+        return await self.signals.evict(ref, order)
+
+    async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:
+        """Have a pod end, so that it may begin again. Raises RPCError, ApplicationError."""
+        return await self.orders.end(request)
+
+
+class NodeShutdown:
+    """The shutdowns of one node's machine. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        periods: Periods,
+        state_dir: Path,
+        published: PublishedPods,
+        orders: Orders,
+        connect: Callable[[], AbstractAsyncContextManager[Logind]],
+    ) -> None:
+        """Have the machine wait for the sum of `periods`, which are not none; `connect` reaches logind."""
+        self._periods, self._state = periods, state_dir / STATE_FILE
+        self._published, self._orders, self._connect = published, orders, connect
+        self._news = asyncio.Event()
+        self._lock: int | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._said = ""
+        self.has_tried = asyncio.Event()
+        """Set once the machine waits for pods, or cannot be had to."""
+        self.is_under_way = False
+        """Whether the machine shuts down: then the node is not ready, and takes no pod."""
+        self.tell: Callable[[bool], None] = lambda _: None
+        """Called when a shutdown begins (True) or is called off; the node's part in its cluster sets it."""
+
+    def refusal(self) -> tuple[str, str] | None:
+        """Return why the node admits no pod, the reason and the message; None if no shutdown is under way."""
+        return (REFUSED, REFUSED_MESSAGE) if self.is_under_way else None
+
+    async def run(self) -> None:
+        """Follow the machine's shutdowns until cancelled."""
+        with self._published.watched(lambda _: self._news.set(), lambda _: self._news.set()):
+            try:
+                while True:
+                    await self._follow_once()
+                    await asyncio.sleep(_RETRY_SECONDS)
+            finally:
+                await self._stop_ending()
+                self._release()
+
+    async def _follow_once(self) -> None:
+        """Follow shutdowns for as long as the bus is there."""
+        try:
+            async with self._connect() as logind:
+                await logind.require_delay(total_seconds(self._periods))
+                if (begun := await logind.is_preparing()) != self.is_under_way:  # the signal was missed
+                    await self._changed(logind, begins=begun)
+                elif not begun:
+                    await self._take_lock(logind)
+                log.info("the machine's shutdown waits up to %d s for pods", total_seconds(self._periods))
+                self._said = ""
+                self.has_tried.set()
+                while (begins := await logind.shutdowns.get()) is not None:
+                    await self._changed(logind, begins=begins)
+            self._say("the system bus has closed the connection")
+        except NoLogind as error:
+            self._say(str(error))
+        finally:
+            self.has_tried.set()
+
+    def _say(self, why: str) -> None:
+        if why != self._said:
+            log.warning("the machine's shutdown does not wait for pods: %s", why)
+        self._said = why
+
+    async def _take_lock(self, logind: Logind) -> None:
+        """Take a lock, and give up the one before. While pods end, the one that is held stays. Raises NoLogind."""
+        lock = await logind.inhibit()
+        self._release()
+        self._lock = lock
+
+    def _release(self) -> None:
+        lock, self._lock = self._lock, None
+        close(lock)
+
+    async def _changed(self, logind: Logind, *, begins: bool) -> None:
+        log.warning("the machine shuts down" if begins else "the machine's shutdown is called off")
+        self.is_under_way = begins
+        self.tell(begins)
+        if begins:
+            if self._ending is None or self._ending.done():
+                self._ending = asyncio.create_task(self._end_all(), name="shutdown")
+        else:
+            await self._stop_ending()
+            await self._take_lock(logind)
+
+    async def _stop_ending(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+            await asyncio.gather(self._ending, return_exceptions=True)
+            self._ending = None
+
+    # --- ending pods --------------------------------------------------------------------------------------------------
+
+    async def _end_all(self) -> None:
+        """End all pods, group by group, and then let the machine shut down (processShutdownEvent)."""
+        began = datetime.now(UTC)
+        try:
+            await self._note({"startTime": began.isoformat()})
+            told: set[str] = set()
+            # Again, as long as there are others: a worker that has just begun learns of its pods one by one.
+            while active := await asyncio.to_thread(_active, self._published.pods().values(), frozenset(told)):
+                by_uid = {pod.metadata.uid: source for pod, source in active}
+                told |= by_uid.keys()
+                for period, pods in in_order(self._periods, [pod for pod, _ in active]):
+                    await self._end_group(period, pods, by_uid)
+            await self._note({"startTime": began.isoformat(), "endTime": datetime.now(UTC).isoformat()})
+        except Exception:
+            log.exception("pods are not ended before the machine shuts down, because of a defect")
+        finally:
+            self._release()
+
+    async def _note(self, times: Mapping[str, str]) -> None:
+        try:
+            await asyncio.to_thread(replace_file, self._state, json.dumps(times), durable=True)
+        except OSError as error:
+            log.warning("the time of the shutdown cannot be noted: %s", where_and_why(error))
+
+    async def _end_group(self, period: ShutdownPeriod, pods: list[Pod], sources: Mapping[str, str]) -> None:
+        """End pods of about the same priority, for no longer than their group's time."""
+        try:
+            async with asyncio.timeout(period.seconds):
+                await asyncio.gather(*(self._end(period, pod, sources[pod.metadata.uid]) for pod in pods))
+        except TimeoutError:
+            left = [f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods if not self._has_ended(pod)]
+            log.warning("%d s are over, and these pods have not ended: %s", period.seconds, ", ".join(left))
+
+    async def _end(self, period: ShutdownPeriod, pod: Pod, source: str) -> None:
+        """Have a pod end, and wait for that."""
+        meta = pod.metadata
+        while True:
+            try:
+                if not await self._tell(period, pod, source):
+                    return
+                break
+            except (RPCError, ApplicationError) as error:
+                log.warning("pod %s/%s cannot be told of the shutdown: %s", meta.namespace, meta.name, error.message)
+                await asyncio.sleep(_RETRY_SECONDS)
+        while not self._has_ended(pod):
+            self._news.clear()
+            await self._news.wait()
+
+    async def _tell(self, period: ShutdownPeriod, pod: Pod, source: str) -> bool:
+        """Tell a pod's workflow; return whether there is one. Raises RPCError, ApplicationError."""
+        meta, grace = pod.metadata, grace_of(period, pod)
+        log.info("pod %s/%s ends within %d s", meta.namespace, meta.name, grace)
+        if source == FILE_SOURCE:
+            request = DeletePodWorkflow(
+                namespace=meta.namespace, name=meta.name, uids=(meta.uid,), grace_period_seconds=grace
+            )
+            return not (await self._orders.end(request)).absent
+        ref = PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid)
+        order = Evict(uid=meta.uid, reason=REASON, message=MESSAGE, grace_period_seconds=grace, disruption=True)
+        return await self._orders.evict(ref, order)
+
+    def _has_ended(self, pod: Pod) -> bool:
+        """Say whether nothing of a pod runs any more, as its workflow has published."""
+        newest = self._published.pod(pod.metadata.namespace, pod.metadata.name)
+        if newest is None or newest.metadata.uid != pod.metadata.uid:
+            return True
+        status = newest.pod()["status"]
+        return status.get("phase") in FINISHED and not has_running(status)
+
+
+def _active(states: Iterable[Published], told: Collection[str]) -> list[tuple[Pod, str]]:
+    """Return the pods that have not finished and are not `told`, by UID, each with the list that it was made for."""
+    pods = [(state, state.pod()) for state in states if state.uid not in told]
+    return [(_read(pod), list_of(state.metadata)) for state, pod in pods if pod["status"].get("phase") not in FINISHED]
+
+
+def _read(pod: Mapping[str, Any]) -> Pod:
+    return parse_pod({**pod, "status": {}}, strict=False)
