@@ -83,17 +83,19 @@ def _until_replaced(now: Mapping[str, Any], before: Mapping[str, Any], replacing
     return {**now, "state": before.get("state") or {"waiting": {"reason": "ContainerCreating"}}}
 
 
-def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any], *, went_on: bool = False) -> dict[str, Any]:
     """Return a pod's status for the API server, from the one that it has and the one that the node knows.
 
     A phase that is an end stays, and none is told before all containers have ended: controllers then take the pod's
-    place. The generation that was observed never falls.
+    place. But if the pod `went_on` by this node's last write, and a container runs, somebody else has written that end:
+    it is put right, as by a kubelet (status_manager.go, v1.36, needsReconcile). The generation that was observed never
+    falls.
     """
     status = dict(ours)
     status["conditions"] = _conditions(mappings(before.get("conditions")), mappings(ours.get("conditions")))
     if ours.get("phase") in FINISHED and has_running(ours):
         status["phase"] = before.get("phase") or "Running"
-    if before.get("phase") in FINISHED:
+    if before.get("phase") in FINISHED and not (went_on and has_running(ours)):
         status["phase"] = before["phase"]
     for name in _OTHERS:
         if name in before:

@@ -8,6 +8,7 @@ from typing import Any
 
 from temporalio import activity, workflow
 from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
 from temporalio.worker import Worker
 
 from tests.runtimes.temporal_client import connect
@@ -78,15 +79,28 @@ class Silent:
 class InAStep:
     """Runs one step that would be lost for ten minutes if only timeouts noticed."""
 
+    def __init__(self) -> None:
+        self.step: workflow.ActivityHandle[str] | None = None
+
     @workflow.run
     async def run(self) -> str:
-        result: str = await workflow.execute_activity(
+        self.step = workflow.start_activity(
             STEP,
+            result_type=str,
             start_to_close_timeout=timedelta(minutes=30),
             heartbeat_timeout=timedelta(minutes=10),
             retry_policy=RetryPolicy(initial_interval=timedelta(minutes=10)),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
-        return result
+        try:
+            return await self.step
+        except ActivityError as error:
+            return type(error.cause).__name__
+
+    @workflow.signal
+    def let_go(self) -> None:
+        assert self.step is not None
+        self.step.cancel()
 
 
 @activity.defn(name=STEP)

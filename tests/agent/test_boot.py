@@ -32,6 +32,8 @@ from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
 
 DEAD, NEW = "n1/machine/7", "n1/machine/8"
+_STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+_CANCEL_REQUESTED = PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED
 
 
 @pytest.fixture
@@ -44,9 +46,11 @@ def task_queue() -> str:
     return f"node/{uuid.uuid4()}"
 
 
-@pytest.fixture
-async def left_behind(client: Client, temporal_server: DevServer, task_queue: str) -> AsyncIterator[str]:
-    """The id of a workflow whose worker was killed in the middle of a step."""
+@contextlib.asynccontextmanager
+async def killed_in_a_step(
+    client: Client, temporal_server: DevServer, task_queue: str, *, let_go: bool = False
+) -> AsyncIterator[str]:
+    """The id of a workflow whose worker was killed in the middle of a step, which was perhaps asked to let go."""
     program = (
         "import asyncio; from tests.agent.stub_workflows import serve_until_killed; "
         f"asyncio.run(serve_until_killed({temporal_server.address!r}, {task_queue!r}, {DEAD!r}))"
@@ -55,6 +59,9 @@ async def left_behind(client: Client, temporal_server: DevServer, task_queue: st
     handle = await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/web", task_queue=task_queue)
     try:
         await until_asked(lambda: _in_a_step(client, handle.id))
+        if let_go:
+            await handle.signal("let_go")
+            await until_asked(lambda: _in_a_step(client, handle.id, _CANCEL_REQUESTED))
     finally:
         worker.kill()
         worker.wait()
@@ -63,10 +70,16 @@ async def left_behind(client: Client, temporal_server: DevServer, task_queue: st
         await handle.terminate()
 
 
-async def _in_a_step(client: Client, workflow_id: str) -> bool:
+@pytest.fixture
+async def left_behind(client: Client, temporal_server: DevServer, task_queue: str) -> AsyncIterator[str]:
+    """The id of a workflow whose worker was killed in the middle of a step."""
+    async with killed_in_a_step(client, temporal_server, task_queue) as workflow_id:
+        yield workflow_id
+
+
+async def _in_a_step(client: Client, workflow_id: str, state: int = _STARTED) -> bool:
     described = await client.get_workflow_handle(workflow_id).describe()
-    states = [step.state for step in described.raw_description.pending_activities]
-    return states == [PendingActivityState.PENDING_ACTIVITY_STATE_STARTED]
+    return [step.state for step in described.raw_description.pending_activities] == [state]
 
 
 async def test_a_dead_workers_step_is_retried_at_once_by_the_next_worker(
@@ -78,6 +91,16 @@ async def test_a_dead_workers_step_is_retried_at_once_by_the_next_worker(
     async with Worker(client, task_queue=task_queue, identity=NEW, workflows=[InAStep], activities=[answers]):
         # Its sticky queue, its heartbeat and its retry would each have taken ten minutes.
         assert await handle.result() == "try 2"
+
+
+async def test_a_dead_workers_step_that_was_to_let_go_counts_as_cancelled_and_not_as_failed(
+    client: Client, temporal_server: DevServer, task_queue: str
+) -> None:
+    """As failed it would hold its pod up for a back-off: a kill whose grace was just shortened, say."""
+    async with killed_in_a_step(client, temporal_server, task_queue, let_go=True) as workflow_id:
+        assert await Takeover(client, task_queue, NEW).take(workflow_id)
+        async with Worker(client, task_queue=task_queue, identity=NEW, workflows=[InAStep], activities=[answers]):
+            assert await client.get_workflow_handle(workflow_id).result() == "CancelledError"
 
 
 async def test_a_task_in_a_dead_workers_sticky_queue_is_given_to_the_next_worker_at_once(

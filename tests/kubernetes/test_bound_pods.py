@@ -70,7 +70,12 @@ class State:
     def pod(self) -> dict[str, Any]:
         """The pod with its status."""
         ready = {"type": "Ready", "status": "True"}
-        return {"status": {"phase": self._phase, "conditions": [*self._others, ready], "observedGeneration": 1}}
+        container = {
+            "name": "c",
+            "state": {"running" if self._phase == "Running" else "terminated": {"startedAt": "t"}},
+        }
+        status = {"phase": self._phase, "conditions": [*self._others, ready], "observedGeneration": 1}
+        return {"status": {**status, "containerStatuses": [container]}}
 
 
 class Node:
@@ -501,6 +506,30 @@ async def test_a_condition_that_somebody_writes_meanwhile_survives(api: ApiServe
     node.publish("web", "Failed")
     await until(lambda: status(api, "web").get("phase") == "Failed")
     assert [each["type"] for each in status(api, "web")["conditions"]] == ["example.com/gate", "Ready"]
+
+
+@pytest.mark.parametrize("seen", [True, False])
+async def test_an_end_that_somebody_else_writes_of_a_pod_that_runs_is_put_right(
+    api: ApiServer, node: Node, seen: bool
+) -> None:
+    """Also where the node's next write is how it learns of that. An end that the node has written stays."""
+    await api.put(pod_path("web"), pod("web"))
+    node.start()
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    known = api.objects[pod_path("web")]
+    if not seen:
+        api.skipped.add("web")
+    await api.put(pod_path("web"), {**known, "status": {**known["status"], "phase": "Failed"}})
+    if not seen:
+        node.conditions["news"] = {"type": "ContainersReady", "status": "True"}
+        node.publish("web", "Running")
+    await until(lambda: status(api, "web").get("phase") == "Running")
+    node.publish("web", "Succeeded")
+    await until(lambda: status(api, "web").get("phase") == "Succeeded")
+    writes = api.calls["PATCH status"]
+    node.publish("web", "Running")  # an older state, which a new worker may have read from its disk
+    await until(lambda: api.calls["PATCH status"] > writes)
+    assert status(api, "web")["phase"] == "Succeeded"
 
 
 async def test_statuses_that_cannot_be_written_wait_and_the_newest_is_written(api: ApiServer, node: Node) -> None:

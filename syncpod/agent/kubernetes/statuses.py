@@ -16,9 +16,11 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from syncpod.agent.background import cancel_all
 from syncpod.kubernetes.bound_pod import Refusal
+from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.pod_status import (
+    FINISHED,
     pod_status,
     rejected,
     same,
@@ -78,6 +80,8 @@ class StatusWriter:
         """What the API server answered to the last write; it may be newer than what the watch has brought."""
         self._sent: dict[ObjectKey, Mapping[str, Any]] = {}
         """The status that the last write sent. A server may leave out a part of it, and is not asked again for that."""
+        self._went_on: dict[ObjectKey, str] = {}
+        """UID of each pod that had not ended by the last write of this process."""
         self._due: dict[ObjectKey, None] = {}
         self._news = asyncio.Event()
         self._again: dict[ObjectKey, asyncio.TimerHandle] = {}
@@ -118,6 +122,7 @@ class StatusWriter:
         self._refused.pop(uid, None)
         self._written.pop(key, None)
         self._sent.pop(key, None)
+        self._went_on.pop(key, None)
         self._due.pop(key, None)
         self._locks.pop(key, None)
         self._forget_failure(key)
@@ -193,6 +198,7 @@ class StatusWriter:
                     self._written[key] = _Answer(answer, self._lists.begun)
                     self._sent[key] = patch["status"]
                     uid = str(pod["metadata"].get("uid") or "")
+                    self._note_end(key, uid, answer)
                     if (why := self._refused.get(uid)) is not None:
                         self._has_refused(key, uid, *why)
                     return
@@ -202,6 +208,12 @@ class StatusWriter:
                         return
                     if (pod := await self._read(key)) is not None:
                         self._written[key] = _Answer(pod, self._lists.begun)
+
+    def _note_end(self, key: ObjectKey, uid: str, answer: Mapping[str, Any]) -> None:
+        """Note whether a pod goes on by the status that was just written."""
+        self._went_on.pop(key, None)
+        if mapping(answer.get("status")).get("phase") not in FINISHED:
+            self._went_on[key] = uid
 
     def _give_up(self, key: ObjectKey, error: ApiError) -> None:
         """Leave a pod that is gone, or whose status the server will never take. Raises any other failure."""
@@ -236,7 +248,8 @@ class StatusWriter:
         if state is None:
             return None
         ours = without_replaced_ends(pod, status_for(pod, state.pod()), state.replacing)
-        patch = status_patch(pod, pod_status(before, ours))
+        went_on = self._went_on.get(key) == pod["metadata"].get("uid")
+        patch = status_patch(pod, pod_status(before, ours, went_on=went_on))
         written = self._written.get(key)
         if patch is not None and written is not None and self._sent.get(key) == patch["status"]:
             return None if same(written.pod.get("status"), before) else patch

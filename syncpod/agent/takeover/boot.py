@@ -23,6 +23,7 @@ from temporalio.api.workflowservice.v1 import (
     DescribeWorkflowExecutionRequest,
     DescribeWorkflowExecutionResponse,
     ResetStickyTaskQueueRequest,
+    RespondActivityTaskCanceledByIdRequest,
     RespondActivityTaskFailedByIdRequest,
 )
 from temporalio.client import Client, WorkflowQueryFailedError
@@ -41,7 +42,6 @@ _RPC = timedelta(seconds=5)
 _RETRY_SECONDS = 1.0
 _STARTED = (
     PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
-    PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED,
     PendingActivityState.PENDING_ACTIVITY_STATE_PAUSE_REQUESTED,
 )
 
@@ -99,7 +99,11 @@ class Takeover:
                     return False
                 raise
             for step in described.pending_activities:
-                if step.state in _STARTED and step.last_worker_identity != self._identity:
+                if step.last_worker_identity == self._identity:
+                    continue
+                if step.state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED:
+                    await self._cancel(described, step)
+                elif step.state in _STARTED:
                     await self._fail(described, step)
             return True
 
@@ -169,6 +173,27 @@ class Takeover:
             and described.execution_config.task_queue.name == self._task_queue
         )
 
+    async def _cancel(self, described: DescribeWorkflowExecutionResponse, step: PendingActivityInfo) -> None:
+        """Have a step of a dead worker count as cancelled: its workflow had asked for that, and decides again at once.
+
+        If it failed, its workflow would wait before it takes the step again. The runtime's listing says how far it came.
+        """
+        execution = described.workflow_execution_info.execution
+        try:
+            await self._client.workflow_service.respond_activity_task_canceled_by_id(
+                RespondActivityTaskCanceledByIdRequest(
+                    namespace=self._client.namespace,
+                    workflow_id=execution.workflow_id,
+                    run_id=execution.run_id,
+                    activity_id=step.activity_id,
+                    identity=self._identity,
+                ),
+                retry=True,
+                timeout=_RPC,
+            )
+        except RPCError as error:
+            _unless_ended(error)
+
     async def _fail(self, described: DescribeWorkflowExecutionResponse, step: PendingActivityInfo) -> None:
         """Fail a step of a dead worker so that Temporal retries it now."""
         execution = described.workflow_execution_info.execution
@@ -193,9 +218,13 @@ class Takeover:
                 timeout=_RPC,
             )
         except RPCError as error:
-            # It has timed out or ended since it was described, which is just as good.
-            if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
-                raise
+            _unless_ended(error)
+
+
+def _unless_ended(error: RPCError) -> None:
+    """Raise the error, unless it says that the step has timed out or ended since it was described: that is as good."""
+    if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
+        raise error
 
 
 def _ref(listed: ListedWorkflow) -> PodRef | None:
