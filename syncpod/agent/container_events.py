@@ -18,8 +18,9 @@ Otherwise the runtime is relisted each second, as without events. That is also s
 has ended, after an event that does not name its pod, and after a change that only a relist has found. A runtime that
 announces without a pause is not listened to for a minute, and is relisted meanwhile.
 
-Mirrors pleg/evented.go, v1.36. Differences: the kubelet builds the pod's status from the event, and relists each 300 s
-whatever the size of the node; where its stream fails five times, it never listens again.
+Mirrors pleg/evented.go, v1.36; that of 1.37 only has the pod of an end relisted. Differences: the kubelet 1.36 builds
+the pod's status from the event, and relists each 300 s whatever the size of the node; where its stream fails five
+times, it never listens again.
 """
 
 from __future__ import annotations

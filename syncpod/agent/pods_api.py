@@ -13,7 +13,8 @@ from syncpod.agent import metrics
 from syncpod.agent.agent import Agent
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.event_correlation import TokenBucket
-from syncpod.messages.node import SOURCE_ANNOTATION, NodeStatus
+from syncpod.messages.node import NodeStatus
+from syncpod.pod.origin import of_api
 from syncpod.pods_api.server import Node, PodNews, serving
 from syncpod.temporal.workflow_watch import Published
 
@@ -21,8 +22,6 @@ log = logging.getLogger(__name__)
 
 SOCKET: Final = Path("pods-api", "pods-api.sock")
 """Below the node's state directory, as below a kubelet's root directory."""
-_OF_API: Final = "api"
-"""The kubelet's word for the source of a cluster's pods."""
 _BURST: Final = 10
 _REFILL_SECONDS: Final = 1 / 100
 """The kubelet's DefaultBurstTokens, and its DefaultQPS as the time between two requests."""
@@ -85,5 +84,5 @@ def _document(state: Published, found: Mapping[str, Any] | None) -> Mapping[str,
     own = state.pod()
     if found is None:
         return own
-    annotations = {**(found["metadata"].get("annotations") or {}), SOURCE_ANNOTATION: _OF_API}
+    annotations = {**(found["metadata"].get("annotations") or {}), **of_api()}
     return {**found, "metadata": {**found["metadata"], "annotations": annotations}, "status": own["status"]}

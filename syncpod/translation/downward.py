@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from syncpod.pod import Container, ObjectFieldSelector, Pod, Quantity, ResourceFieldSelector, parse_quantity
 from syncpod.pod.go_text import go_quote
+from syncpod.pod.origin import annotations_under_kubelet
 from syncpod.pod.volumes import DownwardAPIVolumeFile
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
@@ -26,7 +27,7 @@ def field_value(selector: ObjectFieldSelector, pod: Pod, node: NodeContext, pod_
         raise ContainerConfigError(f"{path}.apiVersion: {selector.api_version!r} is not a version of Pod; use v1")
     subscript = _SUBSCRIPT.fullmatch(wanted)
     if subscript is not None:
-        source = meta.labels if subscript[1] == "metadata.labels" else meta.annotations
+        source = meta.labels if subscript[1] == "metadata.labels" else annotations_under_kubelet(meta)
         return source.get(subscript[2], "")
     match wanted:
         case "metadata.name":
@@ -38,7 +39,7 @@ def field_value(selector: ObjectFieldSelector, pod: Pod, node: NodeContext, pod_
         case "metadata.labels":
             return format_map(meta.labels)
         case "metadata.annotations":
-            return format_map(meta.annotations)
+            return format_map(annotations_under_kubelet(meta))
         case "spec.nodeName" | "spec.host":
             return spec.node_name or node.name
         case "spec.serviceAccountName":

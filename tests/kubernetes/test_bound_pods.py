@@ -602,7 +602,7 @@ async def test_a_new_worker_goes_on_with_a_deletion(
     assert following.told == ["end web/uid-of-web 30"]
 
 
-async def test_a_node_registers_renews_its_lease_and_comes_back_when_it_is_deleted(
+async def test_a_node_registers_renews_its_lease_and_comes_back_only_with_a_new_worker_when_it_is_deleted(
     api: ApiServer, client: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registrations, "LOOK_SECONDS", 0.01)
@@ -651,9 +651,15 @@ async def test_a_node_registers_renews_its_lease_and_comes_back_when_it_is_delet
         )
         await until(lambda: api.objects[node]["status"]["conditions"][0]["status"] == "False" and seen[-1])
         assert api.objects[node]["status"]["images"][0]["sizeBytes"] == 7
+        # One that was deleted comes back with the next worker, and not before: nor does its lease.
         await api.remove(node)
+        await api.remove(lease)
+        asked = api.calls["GET n1"]
+        await until(lambda: api.calls["GET n1"] > asked + 10)
+        assert not {node, lease} & api.objects.keys()
         ready[0] = True
-        await until(lambda: node in api.objects)
+        await Registration(client, "n1", own_status, Machine(), runtime=runtime).register()
+        await until(lambda: node in api.objects and lease in api.objects)
         # A database that was restored from a backup has an older Node, with a lower version.
         await until(lambda: api.watches > 0 and api.objects[node]["status"]["conditions"][0]["status"] == "True")
         writes = 0

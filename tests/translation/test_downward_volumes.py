@@ -36,6 +36,16 @@ def test_a_downward_file_has_a_metadata_field(field: str, text: str) -> None:
     assert shown(fieldRef={"fieldPath": field}) == text
 
 
+def test_a_clusters_pod_shows_its_containers_the_annotations_that_it_has_under_a_kubelet() -> None:
+    own = {"x": "y", "kubernetes.io/config.hash": UID, "kubernetes.io/config.source": "kubernetes"}
+    given = POD.model_copy(update={"metadata": POD.metadata.model_copy(update={"annotations": own})})
+    file = DownwardAPIVolumeFile.model_validate({"path": "p", "fieldRef": {"fieldPath": "metadata.annotations"}})
+    assert volume_field(file, given, NODE, "") == 'kubernetes.io/config.source="api"\nx="y"'
+    static = POD.metadata.model_copy(update={"annotations": {**own, "kubernetes.io/config.source": "file"}})
+    kept = volume_field(file, POD.model_copy(update={"metadata": static}), NODE, "")
+    assert kept == f'kubernetes.io/config.hash="{UID}"\nkubernetes.io/config.source="file"\nx="y"'
+
+
 RESOURCES = [
     ("limits.cpu", "", "2"),
     ("limits.cpu", "1m", "1500"),

@@ -82,6 +82,7 @@ class Registration:
         self._taken: Mapping[str, Any] = {}
         """The status that the last write sent, and the one that the cluster made of it."""
         self._reported_at = 0.0
+        self._is_deleted = False
         self.registered = asyncio.Event()
         """Set once the cluster has the Node."""
 
@@ -155,8 +156,10 @@ class Registration:
             self._take(await self._client.ask("PATCH", self._path, body=patch, content_type=MERGE_PATCH))
 
     async def report(self) -> None:
-        """Write the node's status, if it has changed or is due. A Node that somebody deleted is made anew.
+        """Write the node's status, if it has changed or is due.
 
+        A Node that somebody has deleted is not made anew before the next start of the worker: a machine that is taken
+        out of a cluster would otherwise be given pods again (kubelet_node_status.go, v1.36, registerWithAPIServer).
         Raises ApiError, Unreachable.
         """
         status, runtime = await self._status(), await self._runtime()
@@ -181,12 +184,19 @@ class Registration:
                 self._events.written(before, self._node)
         except ApiError as error:
             if error.code == 404:
-                await self.register()
-                return
-            if error.code != 409:  # somebody has written meanwhile: it comes again with the next look
+                self._note_deletion()
+            elif error.code != 409:  # somebody has written meanwhile: it comes again with the next look
                 raise
         else:
             self._reported_at = self._clock()
+
+    def _note_deletion(self) -> None:
+        """Log once that the cluster has no Node of this node any more."""
+        if not self._is_deleted:
+            log.warning(
+                "node %s was deleted from the cluster: a new start of its worker registers it again", self._name
+            )
+        self._is_deleted = True
 
     def _is_news(self, before: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
         """Say whether the cluster's status is to be written. It may leave out a field, and is not asked again then."""
@@ -196,7 +206,7 @@ class Registration:
 
     def _take(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
         """Keep the Node as the server has just answered it, and return it."""
-        self._node, self._lists = answer, self._watched.lists.begun
+        self._node, self._lists, self._is_deleted = answer, self._watched.lists.begun, False
         return answer
 
     def newest(self) -> Mapping[str, Any] | None:
@@ -209,7 +219,7 @@ class Registration:
         return watched if version_of(watched) >= version_of(self._node) else self._node
 
     async def renew(self) -> None:
-        """Renew the lease, which is made if there is none. Raises ApiError, Unreachable."""
+        """Renew the lease; make one if there is none, but not without the Node. Raises ApiError, Unreachable."""
         uid = self.uid
         try:
             if self._lease is None:
@@ -220,6 +230,8 @@ class Registration:
             self._lease = None
             if error.code != 404:
                 raise
+            if self._is_deleted:
+                return  # the lease would belong to a Node that is gone, and be removed at once
             new = documents.lease(self._name, uid, None, datetime.now(UTC))
             self._lease = await self._client.ask("POST", _LEASES, body=new)
 

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from syncpod.agent.background import cancel_all
 from syncpod.kubernetes.bound_pod import Refusal
-from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.pod_status import (
     FINISHED,

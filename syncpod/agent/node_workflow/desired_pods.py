@@ -254,7 +254,7 @@ class DesiredPods:
         uid = _uid(pod.document)
         if pod.ends_first and uid in pod.uids:
             return DeletePodWorkflow(**pod.key.model_dump(), uids=pod.uids)
-        seen = pod.seen.setdefault(uid, datetime.now(UTC).isoformat())
+        seen = pod.seen.setdefault(uid, datetime.now(UTC).isoformat().replace("+00:00", "Z"))
         replaces = tuple(each for each in pod.uids if each != uid)
         return ApplyPodWorkflow(node=self._node, pod=with_origin(pod.document, self._source, seen), replaces=replaces)
 

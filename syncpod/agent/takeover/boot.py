@@ -176,7 +176,7 @@ class Takeover:
     async def _cancel(self, described: DescribeWorkflowExecutionResponse, step: PendingActivityInfo) -> None:
         """Have a step of a dead worker count as cancelled: its workflow had asked for that, and decides again at once.
 
-        If it failed, its workflow would wait before it takes the step again. The runtime's listing says how far it came.
+        If it failed, its workflow would wait before it takes the step again. How far it came shows in the next listing.
         """
         execution = described.workflow_execution_info.execution
         try:
