@@ -18,7 +18,8 @@ from urllib.parse import quote, urlencode
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, BadInput, Failure
-from syncpod.kubernetes.plugin_commands import FLAGS, PREFIX, read_answer
+from syncpod.kubernetes.mirror_pod import mirrored_uid
+from syncpod.kubernetes.plugin_commands import FLAGS, PREFIX, note_of_another, read_answer
 
 _KUBECTL: Final = frozenset(("kubeconfig", "context", "cluster", "user", "server", "token", "as", "request-timeout"))
 """Flags that are kubectl's own, each with a value."""
@@ -68,10 +69,10 @@ def run(arguments: Sequence[str]) -> int:
         raise BadInput(f"name one pod: kubectl syncpod {command} POD")
     pod = names[0].partition("/")[2] if names[0].startswith(("pod/", "pods/", "po/")) else names[0]
     namespace, node = flags.pop("namespace", ""), flags.pop("node", "")
-    kubectl = _Kubectl(own)
+    kubectl, uid = _Kubectl(own), ""
     if not node:
-        namespace, node = kubectl.place(pod, namespace)
-    return kubectl.ask(node, command, namespace or "default", pod, flags)
+        namespace, node, uid = kubectl.place(pod, namespace)
+    return kubectl.ask(node, command, namespace or "default", pod, flags, uid)
 
 
 def _read(command: str, rest: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
@@ -122,17 +123,18 @@ class _Kubectl:
             raise Failure("there is no kubectl on the PATH", BAD_INPUT)
         self._command = (program, *flags)
 
-    def place(self, pod: str, namespace: str) -> tuple[str, str]:
-        """Return a pod's namespace and its node. Raises Failure."""
+    def place(self, pod: str, namespace: str) -> tuple[str, str, str]:
+        """Return a pod's namespace, its node, and its UID, that of the static pod for a mirror. Raises Failure."""
         where = [f"--namespace={namespace}"] if namespace else []
         found = json.loads(self._said("get", "pod", *where, "--output=json", "--", pod))
         node = found["spec"].get("nodeName")
         if not node:
             raise Failure(f"pod {pod} has no node yet: `kubectl describe pod {pod}` says what the scheduler says of it")
-        return found["metadata"]["namespace"], node
+        uid = mirrored_uid(found) or str(found["metadata"].get("uid") or "")
+        return found["metadata"]["namespace"], node, uid
 
-    def ask(self, node: str, command: str, namespace: str, pod: str, flags: dict[str, str]) -> int:
-        """Print what a node says of a pod; return its exit code. Raises Failure."""
+    def ask(self, node: str, command: str, namespace: str, pod: str, flags: dict[str, str], uid: str) -> int:
+        """Print what a node says of a pod, and if that has another UID; return its exit code. Raises Failure."""
         path = f"/api/v1/nodes/{quote(node)}/proxy{PREFIX}/{command}/{quote(namespace)}/{quote(pod)}"
         try:
             text = self._said("get", "--raw", f"{path}?{urlencode(flags)}")
@@ -141,10 +143,11 @@ class _Kubectl:
                 raise Failure(f"node {node} is no node of syncpod, or of an earlier version") from None
             raise
         try:
-            code, out, err = read_answer(json.loads(text))
+            given = json.loads(text)
+            code, out, err = read_answer(given)
         except ValueError:
             raise Failure(f"node {node} has given no answer of a node of syncpod") from None
-        for said, tell in ((err, remark), (out, say)):
+        for said, tell in ((note_of_another(given, pod, uid), remark), (err, remark), (out, say)):
             if said:
                 tell(said.removesuffix("\n"))
         return code

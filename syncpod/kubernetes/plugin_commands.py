@@ -56,9 +56,22 @@ def words(command: str, namespace: str, pod: str, asked: Mapping[str, Sequence[s
     return command, f"--namespace={namespace}", *found, f"pod/{pod}"
 
 
-def answer(code: int, out: bytes, err: bytes) -> dict[str, Any]:
-    """Return the answer of a node for a command that has ended."""
-    return {"exitCode": code, "stdout": out.decode(errors="replace"), "stderr": err.decode(errors="replace")}
+def answer(code: int, out: bytes, err: bytes, uid: str) -> dict[str, Any]:
+    """Return the answer of a node for a command that has ended; `uid` is that of the pod there, "" = there is none."""
+    said = {"stdout": out.decode(errors="replace"), "stderr": err.decode(errors="replace")}
+    return {"exitCode": code, **said, "uid": uid}
+
+
+def note_of_another(given: Any, pod: str, uid: str) -> str:
+    """Return that an answer is about an earlier pod of that name than the cluster's, which has this UID; "" if not.
+
+    `uid` is "" where it is not known.
+    """
+    there = given.get("uid") if isinstance(given, Mapping) else ""
+    if not uid or not isinstance(there, str) or there in ("", uid):
+        return ""
+    now = f"the cluster's (uid {uid}) begins once that one has ended"
+    return f"Note: this is about an earlier pod {pod} (uid {there}); {now}"
 
 
 def read_answer(given: Any) -> tuple[int, str, str]:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -20,18 +21,22 @@ from syncpod.cli import kubectl_plugin
 from syncpod.cli.failure import Failure
 from syncpod.kubernetes.plugin_commands import CommandInvalid, words
 from tests.agent.waiting import until
-from tests.kubernetes.kubelet_port import Node, node
+from tests.kubernetes.kubelet_port import Node, Pods, node
 
 _KUBECTL = """#!{python}
 import json, sys
 open({told!r}, "a").write(json.dumps(sys.argv[1:]) + "\\n")
 if "--raw" not in sys.argv:
-    spec = {{"nodeName": "n1"}} if "web" in sys.argv else {{}}
-    print(json.dumps({{"metadata": {{"namespace": "shop"}}, "spec": spec}}))
+    spec = {{"nodeName": "n1"}} if {{"web", "again", "static"}} & set(sys.argv) else {{}}
+    metadata = {{"namespace": "shop", "uid": "mirror" if "static" in sys.argv else "new"}}
+    if "static" in sys.argv:
+        metadata["annotations"] = {{"kubernetes.io/config.mirror": "old", "kubernetes.io/config.hash": "old"}}
+    print(json.dumps({{"metadata": metadata, "spec": spec}}))
 elif "/nodes/kubelet/" in sys.argv[-1]:
     sys.exit("Error from server (NotFound): the server could not find the requested resource")
 else:
-    print(json.dumps({{"exitCode": 3, "stdout": "it crashes\\u001b[31m\\n", "stderr": "Note: now\\n"}}))
+    uid = "new" if "/web" in sys.argv[-1] else "old"
+    print(json.dumps({{"exitCode": 3, "stdout": "it crashes\\u001b[31m\\n", "stderr": "Note: now\\n", "uid": uid}}))
 """
 
 
@@ -53,7 +58,10 @@ async def test_a_node_runs_its_own_command_with_the_pod_as_one_word(n1: Node) ->
         "exitCode": 4,
         "stdout": "explain --namespace=shop --at=-f --start pod/web\n",
         "stderr": "no\n",
+        "uid": "",
     }
+    n1.pods.pods.append({"metadata": {"namespace": "shop", "name": "web", "uid": "u"}})
+    assert (await n1.ask("/syncpod/plan/shop/web", pair=n1.master)).json["uid"] == "u"
 
 
 async def test_only_commands_that_read_are_run_and_only_with_flags_that_name_no_file(n1: Node) -> None:
@@ -80,7 +88,7 @@ async def test_a_few_commands_run_at_a_time_and_one_that_is_not_waited_for_is_ki
     n1: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST", 1)
-    commands, asked = module.PodCommands(os.environ), Request("GET", "/")
+    commands, asked = module.PodCommands(os.environ, cast("Any", Pods())), Request("GET", "/")
     asking = asyncio.create_task(commands.answer(asked, "explain", "shop", "slow"))
     pid = tmp_path / "pid"
     await until(lambda: pid.exists() and pid.read_text().endswith("\n"))
@@ -117,6 +125,16 @@ def test_the_plugin_asks_the_pods_node_by_way_of_the_cluster(told: Path, capsys:
     assert place == ["--context=east", "get", "pod", "--namespace=shop", "--output=json", "--", "web"]
     path = "/api/v1/nodes/n1/proxy/syncpod/explain/shop/web?start=true&at=14%3A02&container=main"
     assert ask == ["--context=east", "get", "--raw", path]
+
+
+def test_an_answer_about_an_earlier_pod_of_the_name_is_marked(told: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubectl_plugin.run(["explain", "again"])
+    assert capsys.readouterr().err == (
+        "Note: this is about an earlier pod again (uid old); the cluster's (uid new) begins once that one has ended\n"
+        "Note: now\n"
+    )
+    kubectl_plugin.run(["explain", "static"])  # the node has the static pod, and the cluster its mirror
+    assert capsys.readouterr().err == "Note: now\n"
 
 
 def test_the_plugin_asks_a_named_node_for_a_pod_that_is_gone(told: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 
 from syncpod.agent.own_commands import start_command
 from syncpod.api.messages import JSON, Answer, Request, in_one_part
+from syncpod.api.source import PodSource
 from syncpod.api.statuses import ApiError
 from syncpod.kubernetes.plugin_commands import CommandInvalid, answer, words
 
@@ -29,9 +30,9 @@ _BLOCK: Final = 64 << 10
 class PodCommands:
     """The commands of one node. All methods belong to one event loop."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        """Run them with `environment`, which names the node's own server and state directory."""
-        self._environment, self._running = dict(environment), 0
+    def __init__(self, environment: Mapping[str, str], source: PodSource) -> None:
+        """Run them with `environment`, which names the node's own server and state directory, on pods of `source`."""
+        self._environment, self._source, self._running = dict(environment), source, 0
 
     async def answer(self, asked: Request, command: str, namespace: str, pod: str) -> Answer:
         """Return what a command says of a pod. Raises ApiError."""
@@ -48,7 +49,8 @@ class PodCommands:
             raise ApiError(500, f"this node cannot run the command: {error.strerror}") from None
         finally:
             self._running -= 1
-        return in_one_part(json.dumps(answer(code, out, err)).encode(), JSON)
+        uids = [one.reads.pod()["metadata"].get("uid") for one in self._source.known_pods(namespace, [pod])]
+        return in_one_part(json.dumps(answer(code, out, err, str(next(iter(uids), None) or ""))).encode(), JSON)
 
     async def _run(self, line: tuple[str, ...]) -> tuple[int, bytes, bytes]:
         """Run one command to its end; one that is not waited for any more is killed. Raises OSError, ApiError."""

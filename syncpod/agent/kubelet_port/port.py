@@ -80,7 +80,7 @@ class KubeletPort:
         """
         self._door, self._readings, self._configuration = door, readings, configuration
         logs = ContainerLogs(source, cri, readings.node, threads)
-        self._answers = tuple((each, each.pattern) for each in self._table(logs, PodCommands(environment)))
+        self._answers = tuple((each, each.pattern) for each in self._table(logs, PodCommands(environment, source)))
         self._urls = tuple((each, each.pattern) for each in _streams(ContainerStreams(source, cri)))
         self.listener: Listener | None = None
         """Set while it runs."""
