@@ -127,7 +127,9 @@ class Logind:
             async with asyncio.timeout(_CALL_SECONDS):
                 answer = await self._bus.call(asked)
         except (OSError, EOFError, TimeoutError) as error:
-            raise NoLogind(f"{destination} does not answer {member}: {str(error) or type(error).__name__}") from None
+            raise NoLogind(
+                f"{destination} does not answer {member}: {where_and_why(error) or type(error).__name__}"
+            ) from None
         if answer is None or answer.message_type is not MessageType.METHOD_RETURN:
             why = answer.body[0] if answer is not None and answer.body else "nothing is said"
             raise NoLogind(f"{destination} refuses {member}: {why}")
@@ -147,7 +149,7 @@ async def logind(root: Path = Path("/")) -> AsyncIterator[Logind]:
         async with asyncio.timeout(_CALL_SECONDS):
             bus = await MessageBus(bus_type=BusType.SYSTEM, negotiate_unix_fd=True).connect()
     except (OSError, EOFError, TimeoutError, DBusError, ValueError) as error:
-        raise NoLogind(f"the system bus cannot be reached: {str(error) or type(error).__name__}") from None
+        raise NoLogind(f"the system bus cannot be reached: {where_and_why(error) or type(error).__name__}") from None
     made = Logind(bus, root)
     ends = asyncio.create_task(made.lost(), name="the system bus")
     try:
