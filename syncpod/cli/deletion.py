@@ -318,7 +318,7 @@ async def _tell(left: Callable[[], Sequence[Going]]) -> None:
         there = left()
         try:
             reasons = await _whys(there[:_TOLD])
-        except Failure:  # whoever waits for them asks the server too, and says what is wrong if that lasts
+        except Failure:  # the wait itself asks the server too, and fails with the reason if that lasts
             continue
         news = [(each, why) for each, why in reasons if why and why != each.said]
         for each, why in news:

@@ -23,12 +23,15 @@ _waiting: Final[dict[Place, socket.socket]] = {}
 
 
 def listen_first(places: Iterable[Place]) -> None:
-    """Listen at these places. One that cannot be had, or has port 0, is left to the server that is to have it."""
+    """Listen at these places. One that cannot be had, or has port 0, is left to the server that is to have it.
+
+    So is one whose address is none: a name would be looked up first, and mistyped values are refused later, by name.
+    """
     for address, port in places:
         if port and (address, port) not in _waiting:
             try:
                 _waiting[address, port] = _listening(address, port)
-            except (OSError, OverflowError):
+            except (OSError, OverflowError, ValueError):
                 continue
 
 
@@ -64,7 +67,9 @@ def receive(environ: MutableMapping[str, str]) -> None:
 
 
 def _listening(address: str, port: int) -> socket.socket:
-    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    socket.inet_pton(family, address)  # raises OSError or ValueError, and asks no name server
+    made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -89,3 +90,12 @@ def test_what_is_no_descriptor_of_a_socket_is_passed_over(place: Place) -> None:
         receive(environ)
     assert not environ
     assert list(early_listening._waiting) == [place]
+
+
+@pytest.mark.parametrize("address", ["x\0y", "é..x", "a b", "", "localhost", "::1%nothing", "1.2.3.4.5"])
+def test_what_is_no_address_is_left_to_those_who_refuse_it_and_is_not_looked_up(
+    address: str, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "socket", Mock(side_effect=AssertionError("nothing is to be bound")))
+    listen_first([(address, place[1])])
+    assert taken(address, place[1]) is None

@@ -156,6 +156,8 @@ def _take(document: Mapping[str, Any], above: str, found: dict[str, Any]) -> Ite
         if row is not None:
             if value is not None and not _CHECKS[row.form](value):
                 yield f"{path}: must be {_WORDS[row.form]}"
+            elif _has_nul(value):
+                yield f"{path}: must have no NUL character"
             else:
                 found[path] = value
         elif any(each.startswith(f"{path}.") for each in BY_PATH):
@@ -165,6 +167,13 @@ def _take(document: Mapping[str, Any], above: str, found: dict[str, Any]) -> Ite
                 yield f"{path}: must be an object"
         else:
             yield f"{path}: a {_KIND} has no such field"
+
+
+def _has_nul(value: Any) -> bool:
+    """Say whether a text in a value has the one character that no variable of a process can have."""
+    if isinstance(value, dict):
+        return _has_nul([*value.keys(), *value.values()])
+    return any(map(_has_nul, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
 
 
 def _are_maps(name: str, before: Any, value: Any) -> bool:

@@ -124,6 +124,14 @@ def test_unknown_fields_and_wrong_types_are_told_together_with_their_paths(tmp_p
     ]
 
 
+def test_a_nul_which_no_process_can_be_given_is_told_with_its_path(tmp_path: Path) -> None:
+    assert refusal(tmp_path, address="x\0y", clusterDNS=["10.0.0.1", "\0"], kubeReserved={"cpu\0": "1"}) == [
+        "address: must have no NUL character",
+        "clusterDNS: must have no NUL character",
+        "kubeReserved: must have no NUL character",
+    ]
+
+
 def test_unknown_flags_and_wrong_values_are_told_together(tmp_path: Path) -> None:
     assert refusal(tmp_path, "--max-pod=3", "--max-pods=many", "pods", "--sync-frequency=often") == [
         "--max-pod: a kubelet has no such flag",
