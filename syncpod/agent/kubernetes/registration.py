@@ -220,20 +220,33 @@ class Registration:
 
     async def renew(self) -> None:
         """Renew the lease; make one if there is none, but not without the Node. Raises ApiError, Unreachable."""
-        uid = self.uid
         try:
             if self._lease is None:
                 self._lease = await self._client.ask("GET", f"{_LEASES}/{self._name}")
-            new = documents.lease(self._name, uid, self._lease, datetime.now(UTC))
+            new = documents.lease(self._name, self.uid, self._lease, datetime.now(UTC))
             self._lease = await self._client.ask("PUT", f"{_LEASES}/{self._name}", body=new)
         except ApiError as error:
             self._lease = None
             if error.code != 404:
                 raise
-            if self._is_deleted:
-                return  # the lease would belong to a Node that is gone, and be removed at once
-            new = documents.lease(self._name, uid, None, datetime.now(UTC))
-            self._lease = await self._client.ask("POST", _LEASES, body=new)
+            await self._make_lease()
+
+    async def _make_lease(self) -> None:
+        """Make the Node's lease, unless the Node is gone: the lease would belong to nobody.
+
+        The server is asked, since the status may be written only in some seconds (kubelet's util/nodelease.go, v1.36,
+        SetNodeOwnerFunc). Raises ApiError, Unreachable.
+        """
+        try:
+            node = await self._client.ask("GET", self._path)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            self._note_deletion()
+            return
+        uid = str(mapping(node.get("metadata")).get("uid") or "")
+        new = documents.lease(self._name, uid, None, datetime.now(UTC))
+        self._lease = await self._client.ask("POST", _LEASES, body=new)
 
     @property
     def _path(self) -> str:
