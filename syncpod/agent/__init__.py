@@ -1,9 +1,10 @@
 """The node agent: runs in the worker's process and tells the pods' workflows what happens on the node.
 
 Read in this order: :mod:`.takeover.lock` (one worker per state directory), :mod:`.takeover.rival` (per node name),
-:mod:`.takeover.boot` (what a new worker does first), :mod:`.pleg` (what changed in the runtime), :mod:`.pidfds` and
+:mod:`.boot` (what a new worker does first), :mod:`.pleg` (what changed in the runtime), :mod:`.pidfds` and
 :mod:`.exits` (exits, at once), :mod:`.backoff_queue`, :mod:`.runtime_readiness`, and :mod:`.agent`, which connects
-them. Then :mod:`.container_events`, :mod:`.probing`, :mod:`.eviction`, :mod:`.storage`, :mod:`.housekeeping`,
-:mod:`.node_workflow`, and :mod:`.stuck_workflows`. What reads the node: :mod:`.published_pods`, :mod:`.journal`,
-:mod:`.scraping`. Its membership in a fleet: :mod:`.fleet`.
+them. Steps call :mod:`.step_port`, and workflow tasks :mod:`.task_watch`. Then :mod:`.container_events`,
+:mod:`.probing`, :mod:`.eviction`, :mod:`.storage`, :mod:`.housekeeping`, :mod:`.node_workflow`, and
+:mod:`.stuck_workflows`. What reads the node: :mod:`.published_pods`, :mod:`.journal`, :mod:`.scraping`. Its membership
+in a fleet: :mod:`.fleet`.
 """

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,23 @@ async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(RESTART_SECONDS)
         else:
             return
+
+
+class LooseTasks:
+    """Tasks that nobody awaits: they are kept until they end, and cancelled in the end."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def begin(self, doing: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `doing` as a task of this name, which handles its own errors."""
+        task = asyncio.create_task(doing, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Cancel the tasks and wait until all of them have ended."""
+        await cancel_all(self._tasks)
 
 
 async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -51,7 +51,7 @@ class _PodsApi:
             news.gone(state.metadata.uid, state.metadata.namespace, state.metadata.name)
 
         node = Node(
-            pods=lambda: [_document(each, self._as_in_cluster(each)) for each in self._agent.pods()],
+            pods=lambda: [_document(each, self._as_in_cluster(each)) for each in self._agent.task_watch.pods()],
             is_ready=self._is_ready,
             takes=lambda: bucket.take(time.monotonic()),
             dropped=lambda: metrics.dropped_pod_watches.add(1),

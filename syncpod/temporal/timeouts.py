@@ -1,6 +1,6 @@
 """Timeouts of the server that a worker has to meet, even on a busy machine.
 
-The next worker fails or hands back the tasks of a dead one when it boots (`syncpod.agent.takeover.boot`), so no timeout
+The next worker fails or hands back the tasks of a dead one when it boots (`syncpod.agent.takeover.pods`), so no timeout
 has to be short. A missed timeout causes more work: the server schedules the task again, for a worker that then replays
 the workflow from its beginning.
 """

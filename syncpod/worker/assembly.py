@@ -200,7 +200,7 @@ def _node(settings: NodeSettings, cri: CriClient, reader: PodReader, context: No
         cri=cri,
         reader=reader,
         context=context,
-        agent=agent,
+        agent=agent.step_port,
         waiting_for=agent.waiting_for,
         unprobed=agent.unprobed,
         announcements=agent.announcements,
@@ -239,14 +239,14 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
         images=images,
         is_signed=settings.signed,
     )
-    node.dead_kept, agent.evictor = housekeeping.containers.per_container, evictor
+    node.dead_kept, agent.step_port.evictor = housekeeping.containers.per_container, evictor
     _add_shutdown(settings, agent)
 
 
 def _add_shutdown(settings: NodeSettings, agent: Agent) -> None:
     """Have the machine's shutdown wait for pods, where the settings ask for it."""
     if periods := shutdown_periods(settings):
-        agent.shutdown = NodeShutdown(
+        agent.step_port.shutdown = NodeShutdown(
             periods, settings.state_dir, agent.published_pods, ShutdownOrders(agent.signals, agent.pod_orders), logind
         )
 

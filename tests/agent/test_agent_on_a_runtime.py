@@ -159,8 +159,8 @@ async def test_a_booting_agent_sends_each_pod_its_listing(scene: Scene) -> None:
 async def test_a_refused_pod_is_signalled_when_the_runtime_is_ready(scene: Scene) -> None:
     uid = scene.pod.uid
     ref = PodRef(namespace="default", name=scene.pod.sandbox.metadata.name, uid=uid)
-    scene.agent.step_began(ref)
-    scene.agent.step_ended(ref, "NetworkNotReady")
+    scene.agent.step_port.step_began(ref)
+    scene.agent.step_port.step_ended(ref, "NetworkNotReady")
     await scene.agent.readiness.check()
 
     (ready,) = await scene.signalled()

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 from unittest.mock import AsyncMock, Mock
 
 import pytest
@@ -17,15 +16,13 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from syncpod.agent import background
-from syncpod.agent.agent import Agent
-from syncpod.agent.takeover import boot as module
-from syncpod.agent.takeover.boot import OpenPod, Takeover
-from syncpod.agent.takeover.lock import NodeLife
+from syncpod.agent.boot import Boot
+from syncpod.agent.takeover import pods as module
+from syncpod.agent.takeover.pods import OpenPod, Takeover
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.lifecycle.observed import ObservedPod, Seq
-from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
+from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.node.reader import Relist
-from syncpod.translation.context import NodeContext
 from tests.agent.stub_workflows import InAStep, Recorder, Silent, answers, hangs
 from tests.agent.waiting import until, until_asked
 from tests.runtimes.temporal import DevServer
@@ -274,26 +271,16 @@ async def test_unanswered_questions_for_the_pod_are_logged_once(
 
 
 async def test_a_defect_in_a_pods_takeover_is_logged_and_the_takeover_retried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(background, "RESTART_SECONDS", 0)
-    agent = Agent(
-        Mock(),
-        task_queue="node/n1",
-        life=NodeLife("n1", "machine", 8),
-        cri=Mock(),
-        reader=Mock(exits=None, read_all=AsyncMock(return_value=Relist(Seq(), {}, {}))),
-        context=NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster=""),
-        facts=lambda: NodeFacts(name="n1"),
-        guard=Mock(),
-    )
+    reader = Mock(read_all=AsyncMock(return_value=Relist(Seq(), {}, {})))
     ask = AsyncMock(side_effect=[KeyError("defect"), None])
     open_pods = AsyncMock(return_value=(OpenPod("pod/default/web", None),))
     take = AsyncMock(return_value=True)
     takeover = Mock(open_pods=open_pods, take_until_taken=take, ask_which=ask, close=AsyncMock())
-    monkeypatch.setattr(agent, "_takeover", takeover)
-    monkeypatch.setattr(agent, "readiness", Mock(check=AsyncMock()))
-    await agent.boot()
+    boot = Boot(reader, Mock(check=AsyncMock()), takeover, Mock(), Mock())
+    await boot.run(None)
     await until(lambda: ask.await_count == 2)
-    await agent.close()
+    await boot.close()
     assert "the boot of pod/default/web failed" in caplog.text

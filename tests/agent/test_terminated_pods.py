@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from opentelemetry.metrics import CallbackOptions
 
-from syncpod.agent.agent import Agent
 from syncpod.agent.published_pods import PublishedPods
+from syncpod.agent.task_watch import TaskWatch
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.temporal import resize_metrics
 from tests.agent.node_endpoint import node_of
@@ -27,7 +27,7 @@ class OfWeb(OfNoPod):
     history_length = 0
 
 
-def test_a_terminated_pod_is_forgotten_with_its_pending_resize_and_a_later_life_is_not(
+async def test_a_terminated_pod_is_forgotten_with_its_pending_resize_and_a_later_life_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resize_metrics, "_pending", {})
@@ -36,11 +36,11 @@ def test_a_terminated_pod_is_forgotten_with_its_pending_resize_and_a_later_life_
     published = PublishedPods(node_of(tmp_path))
     published.take(workflow_id, "run", cast("Any", OfWeb()))
     resize_metrics.resizes(workflow_id, "Deferred", True, ())
-    agent = cast("Agent", SimpleNamespace(published_pods=published))
+    watch = TaskWatch(published, Mock(), Mock(), Mock())
     for other in ({"uid": "u2"}, {"incarnation": "life-1"}, {"name": "other"}):
-        Agent.pod_gone(agent, WEB.model_copy(update=other))
+        watch.pod_gone(WEB.model_copy(update=other))
         assert (len(published), _resizes()) == (1, (1, 1))
-    Agent.pod_gone(agent, WEB)
+    watch.pod_gone(WEB)
     assert (len(published), _resizes()) == (0, (0, 0))
 
 

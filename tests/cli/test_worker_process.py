@@ -18,7 +18,7 @@ from syncpod.settings.node import node_settings
 
 BEFORE = "2026-11-01 00:00:00,000 ERROR syncpod.x: of an earlier worker\nsyncpod worker: of an earlier worker\n"
 READY = "worker ready: node n1, runtime containerd 2.4.2 at unix:///a, Temporal b namespace default, task queue q\n"
-INFO = "2026-11-01 00:00:01,000 INFO syncpod.agent.agent: took over 3 of 3 pods\n"
+INFO = "2026-11-01 00:00:01,000 INFO syncpod.agent.boot: took over 3 of 3 pods\n"
 WARNING = (
     "2026-11-01 00:00:01,000 WARNING syncpod.x: node n1 was served by n1/a/1: checking whether that worker lives\n"
 )

@@ -242,7 +242,7 @@ class FakeAgent:
     """An agent, as far as the API asks it."""
 
     def __init__(self) -> None:
-        self.published_pods = self
+        self.published_pods = self.task_watch = self
         self.states: list[Any] = []
         self.objects: dict[str, dict[str, Any]] = {}
         self.watchers: list[Any] = []

@@ -79,7 +79,7 @@ def add_housekeeping_tasks(
         reporter.set_orphans,
         begin_anew=agent.stuck_workflows.begin_anew,
         is_signed=is_signed,
-        on_gone=agent.pod_gone,
+        on_gone=agent.task_watch.pod_gone,
         period=settings.orphans_period,
     )
     evictor = _evictor(agent, node, cri, settings, containers, images, reporter)
@@ -118,12 +118,12 @@ def _removals(
         workflows,
         remover,
         agent.pleg.listings,
-        began=agent.step_began,
-        ended=partial(agent.step_ended, fault=""),
+        began=agent.step_port.step_began,
+        ended=partial(agent.step_port.step_ended, fault=""),
         period=settings.gone_pods_period,
         min_age=settings.gone_pods_min_age,
         on_remains=on_remains,
-        on_gone=agent.pod_gone,
+        on_gone=agent.task_watch.pod_gone,
     )
     agent.published_pods.on_ended_life(removals.take)
     agent.add_background_task("removal of gone pods", removals.run)

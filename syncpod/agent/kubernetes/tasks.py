@@ -129,8 +129,7 @@ class _KubernetesLink:
     async def run(self) -> None:
         """Be part of the cluster until cancelled."""
         node, agent, own = self._node, self._node.agent, client_file(self._node.context.state_dir)
-        version = engine_version()
-        async with ApiClient(node.config, user_agent=f"syncpod/{version}") as api:
+        async with ApiClient(node.config, user_agent=f"syncpod/{engine_version()}") as api:
             reflector = Reflector(api, "/api/v1/pods", "Pod", params={"fieldSelector": f"spec.nodeName={self._name}"})
             events = EventWriter(api, self._name)
             node_events = NodeEvents(events, self._name, node.status)
@@ -175,16 +174,17 @@ class _KubernetesLink:
                 objects.run,
                 classes.run,
                 PodCidr(node.cri, registration.newest).run,
-                PodResources(node.context.state_dir, lambda: [state.pod() for state in agent.pods()]).run,
+                PodResources(node.context.state_dir, lambda: [state.pod() for state in agent.task_watch.pods()]).run,
                 keep_mirrors,
                 parts.events.run,
                 events.run,
                 *rotation,
             )
             with agent.published_pods.watched(parts.published, parts.gone):
-                for state in agent.pods():
+                for state in agent.task_watch.pods():
                     parts.published(state)
-                agent.tell_cluster, agent.published_pods.in_cluster = parts.events.happens, _finder(reflector)
+                agent.published_pods.in_cluster = _finder(reflector)
+                agent.step_port.tell_cluster = parts.events.happens
                 await until_one_fails([asyncio.ensure_future(run()) for run in runs])
 
     def _parts(
@@ -214,8 +214,8 @@ class _KubernetesLink:
         async def more() -> Mapping[str, Any]:
             return {**await self._runtime.read(), "volumesInUse": await asyncio.to_thread(csi.in_use)}
 
-        if self._node.agent.shutdown is not None:
-            self._node.agent.shutdown.tell = events.shutdown
+        if (shutdown := self._node.agent.step_port.shutdown) is not None:
+            shutdown.tell = events.shutdown
         return Registration(
             api,
             self._name,

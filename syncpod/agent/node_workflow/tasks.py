@@ -21,8 +21,8 @@ from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.agent.node_workflow.recalled_pods import RecalledPods
 from syncpod.agent.node_workflow.status import NodeStatusReporter, node_info
 from syncpod.agent.pod_workflows import PodWorkflows
-from syncpod.agent.takeover.boot import Takeover
 from syncpod.agent.takeover.lock import NodeLife
+from syncpod.agent.takeover.pods import Takeover
 from syncpod.cri.port import RuntimeVersion
 from syncpod.messages.identity import node_task_queue
 from syncpod.messages.node import FILE_SOURCE, NodeStatus, NodeView, node_workflow_id

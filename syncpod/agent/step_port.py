@@ -1,0 +1,149 @@
+"""The side of the agent that steps know: their reports to it, and their questions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from temporalio.service import RPCError
+
+from syncpod.agent.background import LooseTasks
+from syncpod.agent.backoff_queue import BackoffQueue
+from syncpod.agent.eviction.evictor import Evictor
+from syncpod.agent.journal import Journal
+from syncpod.agent.node_shutdown import NodeShutdown
+from syncpod.agent.pleg import Pleg
+from syncpod.agent.pod_signals import PodSignals
+from syncpod.agent.probing.prober import Prober
+from syncpod.agent.runtime_readiness import RuntimeReadiness
+from syncpod.journal.records import Instance
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
+from syncpod.messages.steps import StepEvent
+from syncpod.pod import Pod
+
+log = logging.getLogger(__name__)
+
+
+def _nobody_to_tell(ref: PodRef, event: StepEvent) -> None:
+    """Do nothing: the node is part of no cluster."""
+
+
+class StepPort:
+    """The steps' `AgentPort`, and the worker's `NodeHooks`."""
+
+    evictor: Evictor | None = None
+    """Says which pods a node under pressure refuses. Housekeeping sets it."""
+    shutdown: NodeShutdown | None = None
+    """Set where the machine's shutdown waits for pods."""
+
+    def __init__(
+        self,
+        facts: Callable[[], NodeFacts],
+        signals: PodSignals,
+        backoff_queue: BackoffQueue,
+        *,
+        pleg: Pleg,
+        prober: Prober,
+        readiness: RuntimeReadiness,
+        journal: Journal,
+    ) -> None:
+        """Pass reports on to the agent's parts. `facts` are the node's, and each step's result carries them."""
+        self.facts, self._signals, self._backoff_queue = facts, signals, backoff_queue
+        self._pleg, self._prober, self._readiness, self._journal = pleg, prober, readiness, journal
+        self._loop, self._tasks = asyncio.get_running_loop(), LooseTasks()
+        self.tell_cluster: Callable[[PodRef, StepEvent], None] = _nobody_to_tell
+        """Tells the node's cluster of an event. The node's part in the cluster sets it."""
+
+    # --- what steps report --------------------------------------------------------------------------------------------
+
+    def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
+        """Note that an attempt of a step begins; `kills` if it ends everything that runs of the pod."""
+        if kills:
+            self._prober.ending(ref.uid)
+        self._pleg.step_began(ref.uid)
+
+    def step_acts(self, uid: str) -> None:
+        """Note that a step of the pod is about to change something, and to return the pod's listing."""
+        self._pleg.step_acts(uid)
+
+    def event_happens(self, ref: PodRef, event: StepEvent) -> None:
+        """Have the cluster be told at once of an event that a step's result will have."""
+        self.tell_cluster(ref, event)
+
+    def listing_returned(self, listing: ObservedPod) -> None:
+        """Take a listing that a step is about to return to its workflow: no signal repeats it."""
+        self._pleg.returned(listing)
+
+    def step_ended(self, ref: PodRef, fault: str) -> None:
+        """Note that the attempt has ended: successfully (""), or with a fault of that type."""
+        self._readiness.step_ended(ref, fault)
+        self._pleg.step_ended(ref.uid)
+
+    def arm_backoff(self, workflow_id: str, subject: str, restart: int, delay_seconds: float | None) -> None:
+        """Signal the end of a back-off after the delay; None cancels that. Called from threads of workflow tasks."""
+        queue = self._backoff_queue
+        if delay_seconds is None:
+            self._loop.call_soon_threadsafe(queue.disarm, workflow_id, subject, restart)
+        else:
+            self._loop.call_soon_threadsafe(queue.arm, workflow_id, subject, restart, delay_seconds)
+
+    async def keep_ends(self, ref: PodRef, instances: Sequence[Instance]) -> None:
+        """Have the node's journal keep the ends of instances, before their logs are removed."""
+        await self._journal.keep(ref, instances)
+
+    # --- what steps ask -----------------------------------------------------------------------------------------------
+
+    def admission_refusal(self, pod: Pod) -> str:
+        """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
+        return self.evictor.admission_refusal(pod) if self.evictor is not None else ""
+
+    def shutdown_refusal(self) -> tuple[str, str] | None:
+        """Return why a node whose machine shuts down admits no pod: the kubelet's reason and message."""
+        return self.shutdown.refusal() if self.shutdown is not None else None
+
+    # --- what workflows are told because of a step --------------------------------------------------------------------
+
+    def pod_adopted(self, ref: PodRef) -> None:
+        """Send all probe results again: a new workflow has taken over the pod's containers, and has no results yet."""
+        self._prober.tell_again(ref.uid)
+
+    def room_freed(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
+        """Tell the pods that wait to be resized or admitted, in this order, that the node has room again.
+
+        A pod that cannot be reached asks again by itself, some minutes later.
+        """
+        if waiting:
+            self._tasks.begin(self._tell_of_room(waiting), "room on the node")
+
+    async def _tell_of_room(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
+        for ref, step in waiting:
+            pod = pod_workflow_id(ref.namespace, ref.name)
+            await _told(ref, "there is room", self._signals.end_backoff(pod, step.value, "room on the node"))
+
+    def pod_was_deleted(self, ref: PodRef) -> None:
+        """Have the workflow end of a pod that was deleted, and that a restored database has brought back.
+
+        If the workflow cannot be reached now, the next worker ends it. Until then the pod is Failed, with the reason.
+        """
+        self._tasks.begin(self._delete(ref), f"delete {ref.namespace}/{ref.name}")
+
+    async def _delete(self, ref: PodRef) -> None:
+        log.warning(
+            "pod %s/%s (uid %s) was deleted, and its workflow is back: it is ended", ref.namespace, ref.name, ref.uid
+        )
+        await _told(ref, "it was deleted", self._signals.delete(ref))
+
+    async def close(self) -> None:
+        """Cancel the signals that are under way; the workflows' own timers and the next worker make up for them."""
+        await self._tasks.close()
+
+
+async def _told(ref: PodRef, news: str, signal: Awaitable[bool]) -> None:
+    """Send a signal to a pod; log it if the pod cannot be reached."""
+    try:
+        await signal
+    except RPCError as error:
+        log.warning("pod %s/%s cannot be told that %s: %s", ref.namespace, ref.name, news, error)
