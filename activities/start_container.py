@@ -52,7 +52,8 @@ async def start_container(attempt: StepAttempt, request: StartContainer) -> Step
     - created by another try, or a start that was cut off before anything ran: the step waits while a start of it is
       under way, else removes it and creates it again with the same number. (A runtime that died between create and
       start cannot start what it finds afterwards. The kubelet counts a restart here; we count none, since nothing ran.)
-      If the runtime died within its start, it may have run (`containers/begun.py`): it is removed, and its mark stays.
+      If the runtime died within its start, it may have run (`may_have_begun` in `containers/noted_starts.py`): it is
+      removed, and its mark stays.
     - none, but a later one: the workflow does not know of it yet, since it was reset or its database restored. The
       later one is treated as above: an earlier number that started now might run beside it.
     - none, but there is a start mark, of this restart or a later one: it has run, and somebody has removed it since. It

@@ -1,6 +1,9 @@
-"""ARCHITECTURE.md and the pages for developers name files, rooms and definitions that exist."""
+"""ARCHITECTURE.md, the pages for developers, docstrings and comments name files, rooms and definitions that exist."""
 
+import io
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,31 @@ DEFINITIONS = {
     for path, names in re.findall(rf"{PATH} \(((?:`[\w.]+`(?:, )?)+)\)", (ROOT / page).read_text())
     for name in re.findall(r"\w+", names)
 }
-"""What follows a file in parentheses."""
+"""The names that follow a file in parentheses."""
+ROOMS = ("syncpod", "workflows", "activities", "bench", "qa", "tests", "protos")
+MODULES = [*ROOT.glob("*.py"), *(path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))]
+PROSE = re.compile(r'[rb]*"""|#')
+SUFFIXES = {"_pb2.py", "_pb2_grpc.py"}
+"""Endings of the names of generated modules, which their generator's docstring names."""
+
+
+def prose_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The docstrings and comments of a module, each with its line."""
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type in (tokenize.STRING, tokenize.COMMENT) and PROSE.match(token.string):
+            yield token.start[0], token.string
+
+
+def is_there(name: str) -> bool:
+    """Say whether a dotted name is that of a package or module of the tree, or of a definition in one."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        base = ROOT.joinpath(*parts[:count])
+        module = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+        if module.exists():
+            text = module.read_text()
+            return all(re.search(rf"\b{part}\b", text) for part in parts[count:])
+    return False
 
 
 @pytest.mark.parametrize("path", sorted(NAMED_ANYWHERE))
@@ -43,3 +70,21 @@ def test_modules_named_in_a_room_belong_to_it() -> None:
     for room, text in re.findall(r"\*\*`([\w/]+)/`\*\*(.*?)(?=\*\*`|\n\n)", ARCHITECTURE, re.DOTALL):
         modules = {path.name for path in (ROOT / room).rglob("*.py")}
         assert set(re.findall(r"`(\w+\.py)`", text)) - modules - {"worker.py"} == set(), room
+
+
+@pytest.mark.parametrize("room", [*ROOMS, ""])
+def test_every_module_named_in_a_docstring_or_comment_exists(room: str) -> None:
+    """As a file, such as `containers/noted_starts.py`, or dotted, such as `syncpod.cli.kubelet.reading`."""
+    files = {f"/{path.relative_to(ROOT)}" for path in MODULES}
+    stale = []
+    for path in MODULES:
+        if path.parent != ROOT / room and (not room or ROOT / room not in path.parents):
+            continue
+        for line, text in prose_of(path):
+            for name in re.findall(r"`([\w./-]+\.py)`", text):
+                if name not in SUFFIXES and not any(each.endswith(f"/{name}") for each in files):
+                    stale.append(f"{path.relative_to(ROOT)}:{line}: {name}")
+            for name in re.findall(rf"`((?:{'|'.join(ROOMS)})(?:\.\w+)+)(?:\(\))?`", text):
+                if not name.endswith(".py") and not is_there(name):
+                    stale.append(f"{path.relative_to(ROOT)}:{line}: {name}")
+    assert stale == []

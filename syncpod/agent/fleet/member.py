@@ -1,7 +1,8 @@
 """A node as a member of its fleet: it takes the fleet's list of pods, and reports their states.
 
-The list goes to the node's own workflow as the source ``fleet``, like that of a manifest directory. So the node runs
-its pods without the fleet's server. This module only carries lists in one direction and reports in the other.
+The fleet's list goes to the node's own workflow as the source ``fleet``, and that workflow starts and ends the pods:
+so the node runs them without the fleet's server. (The manifest directory does not pass there: `DesiredPods` gives its
+orders.) This module only carries lists in one direction and reports in the other.
 """
 
 from __future__ import annotations

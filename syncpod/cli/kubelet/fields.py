@@ -356,7 +356,7 @@ FIELDS: Final = (
     Field(_FLAG_ONLY, "duration", "log-flush-frequency", true_for=("5s",), warned="each line is written at once"),
     Field(_FLAG_ONLY, "text", "lock-file", refused="the state directory has a lock"),
 )
-"""The rows that stand for themselves; `syncpod.cli.kubelet.settings` has those that depend on one another."""
+"""The rows that stand for themselves; `syncpod.cli.kubelet.node_start` handles those that depend on one another."""
 
 BY_PATH: Final[Mapping[str, Field]] = {each.path: each for each in FIELDS if each.path}
 BY_FLAG: Final[Mapping[str, Field]] = {each.flag: each for each in FIELDS if each.flag}
