@@ -2,7 +2,7 @@
 
 The tests' workers (`tests/fork_server.py`) read ``SYNCPOD_FAULT_POINTS`` once, at their start. Without it they have the
 plain client, as ``worker.py`` always has. With it, each boundary is numbered from 1 and written to a file: one before
-and one after every call that changes something in the runtime::
+and one after every call that changes something in the runtime (`syncpod.cri.calls`)::
 
     SYNCPOD_FAULT_POINTS=record=/tmp/boundaries                      record every boundary
     SYNCPOD_FAULT_POINTS=record=/tmp/boundaries,pod=web              ... of the pod with that name only
@@ -28,6 +28,7 @@ import grpc.aio
 from google.protobuf.message import Message
 from typing_extensions import override
 
+from syncpod.cri.calls import call_of
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
 from syncpod.settings.errors import SettingsInvalid
@@ -36,28 +37,6 @@ from syncpod.translation.names import POD_NAME_LABEL
 VARIABLE: Final = "SYNCPOD_FAULT_POINTS"
 
 When = Literal["before", "after"]
-
-MUTATING: Final = frozenset(
-    {
-        "RunPodSandbox",
-        "StopPodSandbox",
-        "RemovePodSandbox",
-        "UpdatePodSandboxResources",
-        "CreateContainer",
-        "StartContainer",
-        "StopContainer",
-        "RemoveContainer",
-        "UpdateContainerResources",
-        "UpdateRuntimeConfig",
-        "ReopenContainerLog",
-        "ExecSync",
-        "PullImage",
-        "RemoveImage",
-        "Kill",
-        "DeleteTask",
-    }
-)
-"""Calls that change something, by the names of their requests; the last two are containerd's own."""
 
 _FORM: Final = f"{VARIABLE}: expected record=FILE, optionally with pod=NAME and kill=NUMBER (from 1)"
 
@@ -146,18 +125,17 @@ class FaultPointClient(CriClient):
     async def _call_within(
         self,
         timeout: float | None,
-        operation: str,
         method: grpc.aio.UnaryUnaryMultiCallable[_Request, _Answer],
         request: _Request,
         **more: Any,
     ) -> _Answer:
         call = request.DESCRIPTOR.name.removesuffix("Request")
-        if call not in MUTATING:
-            return await super()._call_within(timeout, operation, method, request, **more)
+        if not call_of(call).changes:
+            return await super()._call_within(timeout, method, request, **more)
         pod, container = await self._subject(request)
         self._pass("before", call, pod, container)
         try:
-            answer = await super()._call_within(timeout, operation, method, request, **more)
+            answer = await super()._call_within(timeout, method, request, **more)
         except CriError:  # an error is an answer too; a cancelled call gets none
             self._pass("after", call, pod, container)
             raise

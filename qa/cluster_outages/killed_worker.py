@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from qa.fault_points import MUTATING
 from syncpod.agent.kubernetes import followed_token
+from syncpod.cri.calls import call_of
 from syncpod.cri.client import CriClient
 from syncpod.kubernetes.client import ApiClient
 
@@ -49,13 +49,13 @@ def count(points: Points) -> None:
     """Have the runtime's client, the API server's client and the files of pods count points."""
     call_within, ask = CriClient._call_within, ApiClient.ask
 
-    async def counted_call(self: Any, timeout: Any, operation: Any, method: Any, request: Any, **more: Any) -> Any:
+    async def counted_call(self: Any, timeout: Any, method: Any, request: Any, **more: Any) -> Any:
         name = request.DESCRIPTOR.name.removesuffix("Request")
-        if name not in MUTATING:
-            return await call_within(self, timeout, operation, method, request, **more)
+        if not call_of(name).changes:
+            return await call_within(self, timeout, method, request, **more)
         points.passed(f"before {name}")
         try:
-            return await call_within(self, timeout, operation, method, request, **more)
+            return await call_within(self, timeout, method, request, **more)
         finally:
             points.passed(f"after {name}")
 

@@ -17,6 +17,7 @@ from protos.cri.containerd import content_pb2, content_pb2_grpc, tasks_pb2, task
 from protos.cri.v1 import api_pb2, api_pb2_grpc
 from syncpod.cri import records, telemetry
 from syncpod.cri.answers import ReadableAnswers, asked_for, is_id, process_id, word
+from syncpod.cri.calls import call_of
 from syncpod.cri.endpoint import socket_path
 from syncpod.cri.errors import CriError, NotFound, Unimplemented, Unreadable, believing, classify
 from syncpod.cri.keyring import Credential
@@ -119,18 +120,18 @@ class CriClient(CriRuntime):
 
     @override
     async def version(self) -> RuntimeVersion:
-        answer = await self._call("version", self._runtime.Version, api_pb2.VersionRequest(version="0.1.0"))
+        answer = await self._call(self._runtime.Version, api_pb2.VersionRequest(version="0.1.0"))
         return RuntimeVersion(name=word(answer.runtime_name), version=word(answer.runtime_version))
 
     @override
     async def status(self, *, verbose: bool = False) -> RuntimeStatus:
         request = api_pb2.StatusRequest(verbose=verbose)
-        return records.runtime_status(await self._call("status", self._runtime.Status, request))
+        return records.runtime_status(await self._call(self._runtime.Status, request))
 
     @override
     async def runtime_config(self, *, default: CgroupDriver = "cgroupfs") -> CgroupDriver:
         try:
-            answer = await self._call("runtime_config", self._runtime.RuntimeConfig, api_pb2.RuntimeConfigRequest())
+            answer = await self._call(self._runtime.RuntimeConfig, api_pb2.RuntimeConfigRequest())
         except Unimplemented:
             telemetry.without_runtime_config()
             answer = api_pb2.RuntimeConfigResponse()
@@ -143,7 +144,7 @@ class CriClient(CriRuntime):
     async def update_runtime_config(self, *, pod_cidr: str) -> None:
         network = api_pb2.NetworkConfig(pod_cidr=pod_cidr)
         request = api_pb2.UpdateRuntimeConfigRequest(runtime_config=api_pb2.RuntimeConfig(network_config=network))
-        await self._call("update_runtime_config", self._runtime.UpdateRuntimeConfig, request)
+        await self._call(self._runtime.UpdateRuntimeConfig, request)
 
     # --- sandboxes ----------------------------------------------------------------------------------------------------
 
@@ -153,7 +154,6 @@ class CriClient(CriRuntime):
         with telemetry.sandbox_run(runtime_handler):
             answer = await self._call_within(
                 2 * self._timeout,
-                "run_podsandbox",
                 self._runtime.RunPodSandbox,
                 request,
                 about={**_pod(config), "syncpod.sandbox.attempt": config.metadata.attempt},
@@ -163,19 +163,17 @@ class CriClient(CriRuntime):
     @override
     async def stop_pod_sandbox(self, sandbox_id: str) -> None:
         request = api_pb2.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
-        await self._call("stop_podsandbox", self._runtime.StopPodSandbox, request, about=_sandbox(sandbox_id))
+        await self._call(self._runtime.StopPodSandbox, request, about=_sandbox(sandbox_id))
 
     @override
     async def remove_pod_sandbox(self, sandbox_id: str) -> None:
         request = api_pb2.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
-        await self._call("remove_podsandbox", self._runtime.RemovePodSandbox, request, about=_sandbox(sandbox_id))
+        await self._call(self._runtime.RemovePodSandbox, request, about=_sandbox(sandbox_id))
 
     @override
     async def pod_sandbox_status(self, sandbox_id: str, *, verbose: bool = False) -> SandboxStatus:
         request = api_pb2.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id, verbose=verbose)
-        answer = await self._call(
-            "podsandbox_status", self._runtime.PodSandboxStatus, request, about=_sandbox(sandbox_id)
-        )
+        answer = await self._call(self._runtime.PodSandboxStatus, request, about=_sandbox(sandbox_id))
         _is_about("podsandbox_status", answer.status.id, sandbox_id)
         return records.sandbox_status(answer)
 
@@ -185,7 +183,7 @@ class CriClient(CriRuntime):
     ) -> tuple[SandboxSummary, ...]:
         selection = api_pb2.PodSandboxFilter(id=id, label_selector=labels)
         request = api_pb2.ListPodSandboxRequest(filter=selection)
-        answer = await self._call("list_podsandbox", self._runtime.ListPodSandbox, request)
+        answer = await self._call(self._runtime.ListPodSandbox, request)
         return asked_for(self._sandboxes.records(answer.items), labels, id=id)
 
     # --- containers ---------------------------------------------------------------------------------------------------
@@ -202,13 +200,13 @@ class CriClient(CriRuntime):
             "k8s.container.restart_count": config.metadata.attempt,
             "container.image.name": config.image.image,
         }
-        answer = await self._call("create_container", self._runtime.CreateContainer, request, about=about)
+        answer = await self._call(self._runtime.CreateContainer, request, about=about)
         return _id("create_container", answer.container_id)
 
     @override
     async def start_container(self, container_id: str) -> None:
         request = api_pb2.StartContainerRequest(container_id=container_id)
-        await self._call("start_container", self._runtime.StartContainer, request, about=_container(container_id))
+        await self._call(self._runtime.StartContainer, request, about=_container(container_id))
 
     @override
     async def stop_container(self, container_id: str, *, timeout_seconds: int) -> None:
@@ -216,7 +214,6 @@ class CriClient(CriRuntime):
         request = api_pb2.StopContainerRequest(container_id=container_id, timeout=seconds)
         await self._call_within(
             self._timeout + seconds,
-            "stop_container",
             self._runtime.StopContainer,
             request,
             about={**_container(container_id), "syncpod.grace_period_seconds": seconds},
@@ -225,18 +222,18 @@ class CriClient(CriRuntime):
     @override
     async def remove_container(self, container_id: str) -> None:
         request = api_pb2.RemoveContainerRequest(container_id=container_id)
-        await self._call("remove_container", self._runtime.RemoveContainer, request, about=_container(container_id))
+        await self._call(self._runtime.RemoveContainer, request, about=_container(container_id))
 
     @override
     async def discard_task(self, container_id: str) -> None:
         about = _container(container_id)
         kill = tasks_pb2.KillRequest(container_id=container_id, signal=signal.SIGKILL, all=True)
         with contextlib.suppress(NotFound):  # it has ended; or it does not exist, as the next call will tell
-            await self._call("kill_task", self._tasks.Kill, kill, about=about, headers=_CONTAINERD)
+            await self._call(self._tasks.Kill, kill, about=about, headers=_CONTAINERD)
         wait = tasks_pb2.WaitRequest(container_id=container_id)
-        await self._call("wait_task", self._tasks.Wait, wait, about=about, headers=_CONTAINERD)
+        await self._call(self._tasks.Wait, wait, about=about, headers=_CONTAINERD)
         delete = tasks_pb2.DeleteTaskRequest(container_id=container_id)
-        await self._call("delete_task", self._tasks.Delete, delete, about=about, headers=_CONTAINERD)
+        await self._call(self._tasks.Delete, delete, about=about, headers=_CONTAINERD)
 
     @override
     async def list_containers(
@@ -244,7 +241,7 @@ class CriClient(CriRuntime):
     ) -> tuple[ContainerSummary, ...]:
         selection = api_pb2.ContainerFilter(id=id, pod_sandbox_id=sandbox_id, label_selector=labels)
         request = api_pb2.ListContainersRequest(filter=selection)
-        answer = await self._call("list_containers", self._runtime.ListContainers, request)
+        answer = await self._call(self._runtime.ListContainers, request)
         return asked_for(self._containers.records(answer.containers), labels, id=id, sandbox_id=sandbox_id)
 
     @override
@@ -252,7 +249,7 @@ class CriClient(CriRuntime):
         request = api_pb2.ContainerStatusRequest(container_id=container_id, verbose=verbose)
         about = _container(container_id)
         try:
-            answer = await self._call("container_status", self._runtime.ContainerStatus, request, about=about)
+            answer = await self._call(self._runtime.ContainerStatus, request, about=about)
         except CriError as error:
             if not verbose or error.code != grpc.StatusCode.RESOURCE_EXHAUSTED.name:
                 raise
@@ -268,9 +265,7 @@ class CriClient(CriRuntime):
         """Return the pid of a container's process as containerd's own API has it; 0 if that says none."""
         request = tasks_pb2.GetRequest(container_id=container_id)
         try:
-            found = await self._call(
-                "get_task", self._tasks.Get, request, about=_container(container_id), headers=_CONTAINERD
-            )
+            found = await self._call(self._tasks.Get, request, about=_container(container_id), headers=_CONTAINERD)
         except (NotFound, Unimplemented):  # it has just ended; or the runtime is not containerd
             return 0
         return process_id(found.process.pid)
@@ -300,7 +295,6 @@ class CriClient(CriRuntime):
             pod_sandbox_id=sandbox_id, overhead=overhead, resources=resources
         )
         await self._call(
-            "update_podsandbox_resources",
             self._runtime.UpdatePodSandboxResources,
             request,
             about=_sandbox(sandbox_id),
@@ -309,9 +303,7 @@ class CriClient(CriRuntime):
     @override
     async def update_container_resources(self, container_id: str, resources: LinuxResources) -> None:
         request = api_pb2.UpdateContainerResourcesRequest(container_id=container_id, linux=resources)
-        await self._call(
-            "update_container", self._runtime.UpdateContainerResources, request, about=_container(container_id)
-        )
+        await self._call(self._runtime.UpdateContainerResources, request, about=_container(container_id))
 
     @override
     async def list_sandbox_stats(
@@ -320,7 +312,6 @@ class CriClient(CriRuntime):
         selection = api_pb2.PodSandboxStatsFilter(label_selector=labels)
         answer = await self._call_within(
             timeout_seconds,
-            "list_podsandbox_stats",
             self._runtime.ListPodSandboxStats,
             api_pb2.ListPodSandboxStatsRequest(filter=selection),
         )
@@ -331,7 +322,6 @@ class CriClient(CriRuntime):
         selection = api_pb2.ContainerStatsFilter(pod_sandbox_id=sandbox_id)
         answer = await self._call_within(
             timeout_seconds,
-            "list_container_stats",
             self._runtime.ListContainerStats,
             api_pb2.ListContainerStatsRequest(filter=selection),
             about=_sandbox(sandbox_id),
@@ -341,9 +331,7 @@ class CriClient(CriRuntime):
     @override
     async def reopen_container_log(self, container_id: str) -> None:
         request = api_pb2.ReopenContainerLogRequest(container_id=container_id)
-        await self._call(
-            "reopen_container_log", self._runtime.ReopenContainerLog, request, about=_container(container_id)
-        )
+        await self._call(self._runtime.ReopenContainerLog, request, about=_container(container_id))
 
     @override
     async def exec_sync(self, container_id: str, command: tuple[str, ...], *, timeout_seconds: int) -> ExecResult:
@@ -351,7 +339,6 @@ class CriClient(CriRuntime):
         request = api_pb2.ExecSyncRequest(container_id=container_id, cmd=command, timeout=seconds)
         answer = await self._call_within(
             self._timeout + seconds if seconds else None,
-            "exec_sync",
             self._runtime.ExecSync,
             request,
             about=_container(container_id),
@@ -365,24 +352,24 @@ class CriClient(CriRuntime):
         request = api_pb2.ExecRequest(
             container_id=container_id, cmd=command, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr
         )
-        return (await self._call("exec", self._runtime.Exec, request, about=_container(container_id))).url
+        return (await self._call(self._runtime.Exec, request, about=_container(container_id))).url
 
     @override
     async def attach(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
         request = api_pb2.AttachRequest(container_id=container_id, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr)
-        return (await self._call("attach", self._runtime.Attach, request, about=_container(container_id))).url
+        return (await self._call(self._runtime.Attach, request, about=_container(container_id))).url
 
     @override
     async def port_forward(self, sandbox_id: str, ports: Sequence[int] = ()) -> str:
         request = api_pb2.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports)
-        return (await self._call("port_forward", self._runtime.PortForward, request, about=_sandbox(sandbox_id))).url
+        return (await self._call(self._runtime.PortForward, request, about=_sandbox(sandbox_id))).url
 
     # --- images -------------------------------------------------------------------------------------------------------
 
     @override
     async def image_status(self, image: str) -> ImageStatus | None:
         request = api_pb2.ImageStatusRequest(image=api_pb2.ImageSpec(image=image))
-        answer = await self._call("image_status", self._images.ImageStatus, request, about=_image(image))
+        answer = await self._call(self._images.ImageStatus, request, about=_image(image))
         return records.image_status(answer.image) if answer.HasField("image") else None
 
     @override
@@ -393,14 +380,14 @@ class CriClient(CriRuntime):
         if credential is not None:
             of_process.add(credential.secrets)
             request.auth.username, request.auth.password = credential.username, credential.password
-        answer = await self._call_within(None, "pull_image", self._images.PullImage, request, about=_image(image))
+        answer = await self._call_within(None, self._images.PullImage, request, about=_image(image))
         return word(answer.image_ref)
 
     @override
     async def ingests(self) -> tuple[Ingest, ...] | None:
         try:
             answer = await self._call(
-                "list_ingests", self._content.ListStatuses, content_pb2.ListStatusesRequest(), headers=_CONTAINERD
+                self._content.ListStatuses, content_pb2.ListStatusesRequest(), headers=_CONTAINERD
             )
         except Unimplemented:
             return None
@@ -408,17 +395,17 @@ class CriClient(CriRuntime):
 
     @override
     async def list_images(self) -> tuple[ImageStatus, ...]:
-        answer = await self._call("list_images", self._images.ListImages, api_pb2.ListImagesRequest())
+        answer = await self._call(self._images.ListImages, api_pb2.ListImagesRequest())
         return tuple(records.image_status(image) for image in answer.images)
 
     @override
     async def remove_image(self, image: str) -> None:
         request = api_pb2.RemoveImageRequest(image=api_pb2.ImageSpec(image=image))
-        await self._call("remove_image", self._images.RemoveImage, request, about=_image(image))
+        await self._call(self._images.RemoveImage, request, about=_image(image))
 
     @override
     async def image_fs_info(self) -> ImageFsInfo:
-        answer = await self._call("image_fs_info", self._images.ImageFsInfo, api_pb2.ImageFsInfoRequest())
+        answer = await self._call(self._images.ImageFsInfo, api_pb2.ImageFsInfoRequest())
         return ImageFsInfo(
             image_filesystems=tuple(records.filesystem_usage(usage) for usage in answer.image_filesystems),
             container_filesystems=tuple(records.filesystem_usage(usage) for usage in answer.container_filesystems),
@@ -426,19 +413,17 @@ class CriClient(CriRuntime):
 
     async def _call(
         self,
-        operation: str,
         method: grpc.aio.UnaryUnaryMultiCallable[_Request, _Answer],
         request: _Request,
         *,
         about: _About = _NOTHING,
         headers: _Headers = (),
     ) -> _Answer:
-        return await self._call_within(self._timeout, operation, method, request, about=about, headers=headers)
+        return await self._call_within(self._timeout, method, request, about=about, headers=headers)
 
     async def _call_within(
         self,
         timeout: float | None,
-        operation: str,
         method: grpc.aio.UnaryUnaryMultiCallable[_Request, _Answer],
         request: _Request,
         *,
@@ -449,6 +434,7 @@ class CriClient(CriRuntime):
 
         Raises CriError; :class:`Unreadable` if the answer cannot be parsed, as gRPC then returns None.
         """
+        operation = call_of(request.DESCRIPTOR.name).operation
         with telemetry.operation(operation, rpc=_RPC[request.DESCRIPTOR.name], attributes=about):
             try:
                 answer = await method(request, timeout=timeout, metadata=headers)

@@ -14,32 +14,26 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from syncpod.counters import counter_from_zero, each_of
+from syncpod.cri.calls import CALLS
 from syncpod.live_spans import live_context
 
 _TRACER = trace.get_tracer("syncpod.cri")
 _METER = metrics.get_meter("syncpod.cri")
 
-OPERATIONS: Final = (
-    *("attach", "create_container", "container_status", "delete_task", "exec", "exec_sync", "image_fs_info"),
-    *("image_status", "kill_task", "list_container_stats", "list_containers", "list_images", "list_ingests"),
-    *("list_podsandbox", "list_podsandbox_stats", "podsandbox_status", "port_forward", "pull_image"),
-    *("remove_container", "remove_image", "remove_podsandbox", "reopen_container_log", "run_podsandbox"),
-    *("runtime_config", "start_container", "status", "stop_container", "stop_podsandbox", "update_container"),
-    *("update_podsandbox_resources", "update_runtime_config", "version", "wait_task"),
-)
-"""The kubelet's `operation_type` of each call that the client makes. The names for containerd's tasks are our own."""
+_KNOWN: Final = each_of(operation_type=tuple(call.operation for call in CALLS.values()))
+"""The series that begin at zero: one for each call that the client makes."""
 
 _OPERATIONS = counter_from_zero(
     _METER,
     "kubelet_runtime_operations_total",
     description="Runtime operations, including failed ones, by operation type.",
-    known=each_of(operation_type=OPERATIONS),
+    known=_KNOWN,
 )
 _ERRORS = counter_from_zero(
     _METER,
     "kubelet_runtime_operations_errors_total",
     description="Runtime operations that failed, by operation type.",
-    known=each_of(operation_type=OPERATIONS),
+    known=_KNOWN,
 )
 _DURATION = _METER.create_histogram(
     "kubelet_runtime_operations_duration_seconds",

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from syncpod.lifecycle.step_name import StepName as StepName
 from syncpod.messages.steps import (
@@ -84,15 +84,49 @@ class Interruption(Enum):
         return Outcome.STOPPING if self.ends_something else Outcome.CANCELLED
 
 
+class Place(Enum):
+    """Where a step is decided, and what its hold delays."""
+
+    PLANNED = "in the plan"
+    """The plan has it. If it is held, so are the steps after it, as the kubelet's SyncPod ends with its failure."""
+    PLANNED_ALONE = "in the plan, for itself"
+    """The plan has it. If it is held, the steps after it are still tried."""
+    BESIDE_THE_PLAN = "beside the plan"
+    """The workflow decides it apart from the plan."""
+
+
+class Failure(NamedTuple):
+    """How a step's failure reads if the step gives no event for it: a timeout, an unreadable result.
+
+    Mirrors events/event.go, v1.36.
+    """
+
+    reason: str
+    """The event's reason; "" = the fault itself."""
+    prefix: str
+    """Stands before the message."""
+    is_waiting_reason: bool = False
+    """The container waits with the fault as its reason."""
+
+    def event(self, fault: str, message: str) -> tuple[str, str]:
+        """Return the reason and the message of the event."""
+        return self.reason or fault, f"{self.prefix}{message}"
+
+
 @dataclass(frozen=True)
 class StepSpec:
-    """How one kind of step is run."""
+    """How one kind of step is run, and what its neighbours and a person see of it."""
 
     input: type[StepInput]
     start_to_close: timedelta
     """The timeout of one attempt, including the read of the pod's status afterwards."""
     urgency: Urgency
     interruption: Interruption
+    place: Place
+    failure: Failure
+    since: int
+    """The version of the decisions that first takes it (`syncpod.lifecycle.version`): a run with older decisions does
+    not, since its history has no such step."""
     module: str = ""
     """The module in `activities`, and the function in it, that carries the step out; "" = they have the step's name."""
     stage: Stage | None = None
@@ -100,24 +134,71 @@ class StepSpec:
 
 
 _GIVES_UP, _GIVES_WAY, _GOES_ON = Interruption.GIVES_UP, Interruption.GIVES_WAY, Interruption.GOES_ON
+_PLANNED, _ALONE, _BESIDE = Place.PLANNED, Place.PLANNED_ALONE, Place.BESIDE_THE_PLAN
+_FAILED: Final = Failure("Failed", "Error: ")
+_NOT_STARTED: Final = Failure("Failed", "Error: ", is_waiting_reason=True)
+_NOT_KILLED: Final = Failure("FailedKillPod", "error killing pod: ")
+_NO_SANDBOX: Final = Failure("", "")
 
 STEPS: Final[dict[StepName, StepSpec]] = {
     StepName.CREATE_SANDBOX: StepSpec(
-        CreateSandbox, SANDBOX_CALL + RUNTIME_CALL, Urgency.STARTING, _GIVES_UP, stage=Stage.BEGINNING
+        CreateSandbox,
+        SANDBOX_CALL + RUNTIME_CALL,
+        Urgency.STARTING,
+        _GIVES_UP,
+        _PLANNED,
+        _NO_SANDBOX,
+        since=1,
+        stage=Stage.BEGINNING,
     ),
-    StepName.SYNC_VOLUMES: StepSpec(SyncVolumes, 2 * RUNTIME_CALL, Urgency.STARTING, _GIVES_UP),
-    StepName.ALLOCATE_RESOURCES: StepSpec(AllocateResources, RUNTIME_CALL, Urgency.STARTING, _GIVES_UP),
-    StepName.RESIZE_POD: StepSpec(ResizePod, 4 * RUNTIME_CALL, Urgency.STARTING, _GIVES_UP),
-    StepName.PULL_IMAGE: StepSpec(PullImage, OPEN_END, Urgency.PULLING, _GIVES_UP),
+    StepName.SYNC_VOLUMES: StepSpec(
+        SyncVolumes, 2 * RUNTIME_CALL, Urgency.STARTING, _GIVES_UP, _BESIDE, _FAILED, since=1
+    ),
+    StepName.ALLOCATE_RESOURCES: StepSpec(
+        AllocateResources, RUNTIME_CALL, Urgency.STARTING, _GIVES_UP, _BESIDE, _FAILED, since=1
+    ),
+    StepName.RESIZE_POD: StepSpec(ResizePod, 4 * RUNTIME_CALL, Urgency.STARTING, _GIVES_UP, _ALONE, _FAILED, since=1),
+    StepName.PULL_IMAGE: StepSpec(PullImage, OPEN_END, Urgency.PULLING, _GIVES_UP, _BESIDE, _NOT_STARTED, since=1),
     StepName.START_INIT_CONTAINER: StepSpec(
-        StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP, module="start_container", stage=Stage.BEGINNING
+        StartContainer,
+        OPEN_END,
+        Urgency.STARTING,
+        _GIVES_UP,
+        _PLANNED,
+        _NOT_STARTED,
+        since=1,
+        module="start_container",
+        stage=Stage.BEGINNING,
     ),
     StepName.START_EPHEMERAL_CONTAINER: StepSpec(
-        StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP, module="start_container", stage=Stage.BEGINNING
+        StartContainer,
+        OPEN_END,
+        Urgency.STARTING,
+        _GIVES_UP,
+        _ALONE,
+        _NOT_STARTED,
+        since=1,
+        module="start_container",
+        stage=Stage.BEGINNING,
     ),
-    StepName.START_CONTAINER: StepSpec(StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP, stage=Stage.BEGINNING),
-    StepName.KILL_CONTAINER: StepSpec(KillContainer, OPEN_END, Urgency.URGENT, _GIVES_WAY),
-    StepName.KILL_POD: StepSpec(KillPod, OPEN_END, Urgency.URGENT, _GOES_ON, stage=Stage.ENDING),
-    StepName.REMOVE_CONTAINER: StepSpec(RemoveContainers, OPEN_END, Urgency.URGENT, _GOES_ON),
+    StepName.START_CONTAINER: StepSpec(
+        StartContainer,
+        OPEN_END,
+        Urgency.STARTING,
+        _GIVES_UP,
+        _ALONE,
+        _NOT_STARTED,
+        since=1,
+        stage=Stage.BEGINNING,
+    ),
+    StepName.KILL_CONTAINER: StepSpec(
+        KillContainer, OPEN_END, Urgency.URGENT, _GIVES_WAY, _PLANNED, _NOT_KILLED, since=1
+    ),
+    StepName.KILL_POD: StepSpec(
+        KillPod, OPEN_END, Urgency.URGENT, _GOES_ON, _PLANNED, _NOT_KILLED, since=1, stage=Stage.ENDING
+    ),
+    StepName.REMOVE_CONTAINER: StepSpec(
+        RemoveContainers, OPEN_END, Urgency.URGENT, _GOES_ON, _PLANNED, _NOT_KILLED, since=1
+    ),
 }
 """Every step of a pod, by its name."""

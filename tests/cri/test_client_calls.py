@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
+import inspect
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -21,7 +23,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from protos.cri.containerd import content_pb2 as content
 from protos.cri.containerd import tasks_pb2 as tasks
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.cri import telemetry
+from syncpod.cri import calls, client, telemetry
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, TransportFault, Unavailable, Unimplemented
 from syncpod.cri.keyring import Credential
@@ -170,7 +172,21 @@ async def test_each_call_is_counted_by_a_type_that_begins_at_zero(
         await call(client)
     counted = {label for name, label in recorded.counts() if name == "kubelet_runtime_operations_total"}
     assert len(counted) >= 25
-    assert counted <= set(telemetry.OPERATIONS)
+    assert counted <= {call.operation for call in calls.CALLS.values()}
+
+
+def test_each_request_of_the_client_has_a_row_in_the_table_of_calls() -> None:
+    """A call without a row would have no series, and no worker would be killed beside it in tests."""
+    attributes = (each for each in ast.walk(ast.parse(inspect.getsource(client))) if isinstance(each, ast.Attribute))
+    requests = {each.attr.removesuffix("Request") for each in attributes if each.attr.endswith("Request")}
+    assert requests - {"GetEvents"} == {*calls.CALLS}, "GetEvents is a stream, which is not counted"
+
+
+def test_each_row_of_the_table_of_calls_is_a_call_of_a_runtime() -> None:
+    requests = {method.input_type.name.removesuffix("Request") for method in HANDLERS.values()}
+    assert {*calls.CALLS} <= requests
+    operations = [call.operation for call in calls.CALLS.values()]
+    assert len(operations) == len({*operations})
 
 
 async def test_start_container_has_the_default_deadline(server: tuple[AnyCri, CriClient]) -> None:

@@ -9,6 +9,7 @@ import ast
 import contextlib
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -22,8 +23,10 @@ from activities.node.context import Node
 from activities.registry import step_body, steps
 from syncpod.lifecycle import plan
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.step_table import STEPS, Interruption
-from syncpod.messages.steps import StepResult
+from syncpod.lifecycle.version import BASELINE, DECISION_VERSION
+from syncpod.messages.step_table import STEPS, Interruption, Place
+from syncpod.messages.steps import StepInput, StepResult
+from syncpod.pod import admit
 from workflows.pod import decide
 from workflows.pod.state import PodState
 
@@ -84,6 +87,46 @@ def test_an_unknown_planned_step_raises_an_error(name: StepName, monkeypatch: py
     with contextlib.suppress(ValueError, IndexError):
         decide._as_step(PodState(), plan.PlannedStep(name, ids=("c1",)), datetime(2026, 1, 31, tzinfo=UTC))
     assert started == ([name] if name.value.startswith("start_") else [])
+
+
+def test_the_plan_has_exactly_those_steps_whose_row_says_so() -> None:
+    beside = set[StepName]()
+    for name in StepName:
+        try:
+            decide._as_step(PodState(), plan.PlannedStep(name, ids=("c1",)), datetime(2026, 1, 31, tzinfo=UTC))
+        except ValueError as refused:
+            beside |= {name} if "is not part of a plan" in str(refused) else set()
+        except (IndexError, LookupError):
+            pass  # a planned step, of a pod that this one is not
+    assert beside == {name for name, spec in STEPS.items() if spec.place is Place.BESIDE_THE_PLAN}
+
+
+def test_only_pulls_run_beside_the_other_steps_of_their_pod() -> None:
+    """A step with a lane runs beside others: `StepRunner.take` must not wait for it, and waits for all but pulls."""
+    assert {name for name, spec in STEPS.items() if spec.input.lane is not StepInput.lane} == {StepName.PULL_IMAGE}
+
+
+def test_a_run_with_older_decisions_takes_no_step_that_came_with_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = begun()
+    assert StepName.CREATE_SANDBOX in [step.verb for step in decide.planned(state)]
+    newer = replace(STEPS[StepName.CREATE_SANDBOX], since=state.decision_version + 1)
+    monkeypatch.setitem(STEPS, StepName.CREATE_SANDBOX, newer)
+    assert StepName.CREATE_SANDBOX not in [step.verb for step in decide.planned(state)]
+
+
+def begun() -> PodState:
+    """The state of a pod that has just been applied."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "default", "uid": "1"},
+        "spec": {"containers": [{"name": "web", "image": "busybox:1"}]},
+    }
+    return PodState(pod=admit(document).pod)
+
+
+def test_each_step_first_belongs_to_a_version_that_there_is() -> None:
+    assert all(BASELINE <= spec.since <= DECISION_VERSION for spec in STEPS.values())
 
 
 def test_a_deletion_interrupts_all_steps_except_those_that_end_the_pod_or_remove_something() -> None:

@@ -21,6 +21,8 @@ from syncpod.lifecycle.plan import PlannedStep, plan_steps
 from syncpod.lifecycle.sandbox import pod_sandbox_changed
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.termination import moment_after
+from syncpod.lifecycle.version import BASELINE
+from syncpod.messages.step_table import STEPS, Place
 from syncpod.messages.steps import (
     AllocateResources,
     ContainerUpdate,
@@ -62,7 +64,10 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) 
 
 
 def planned(state: PodState) -> tuple[PlannedStep, ...]:
-    """Return the steps that carry out the pod's actions, regardless of back-offs."""
+    """Return the steps that carry out the pod's actions, regardless of back-offs.
+
+    A run with older decisions takes no step that came with newer ones (`StepSpec.since`).
+    """
     view = facts.effective_view(state)
     pod = state.allocated_pod
     followed = [container.id for container in view.containers if state.is_followed(container)]
@@ -80,7 +85,9 @@ def planned(state: PodState) -> tuple[PlannedStep, ...]:
     recorded = {each.id for each in view.containers} - {each.id for each in state.observed.containers}
     behind = state.cgroup_behind
     steps = plan_steps(pod, view, actions, stopped_sandboxes=stopped, recorded=recorded, cgroup_behind=behind)
-    return (*killing.asked_restarts(state, steps), *steps)
+    steps = (*killing.asked_restarts(state, steps), *steps)
+    decisions = max(state.decision_version, BASELINE)
+    return tuple(step for step in steps if STEPS[step.verb].since <= decisions)
 
 
 def record_step(state: PodState, step: Step, now: datetime) -> StepInput:
@@ -162,9 +169,7 @@ def _first_allowed(state: PodState, steps: Iterable[PlannedStep], pulling: Colle
         if decision.failure is not None:
             return decision
         holds.extend(hold for hold in decision.holds if hold not in holds)
-        alone = (StepName.RESIZE_POD, StepName.START_CONTAINER, StepName.START_EPHEMERAL_CONTAINER)
-        goes_on = planned_step.verb in alone or planned_step.sidecar
-        if not goes_on:
+        if STEPS[planned_step.verb].place is Place.PLANNED and not planned_step.sidecar:
             break
     return Decision(None, tuple(holds))
 

@@ -12,6 +12,7 @@ from syncpod.lifecycle.observed import Seq
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.step_table import STEPS
 from syncpod.messages.steps import (
     AllocateResources,
     CreateSandbox,
@@ -217,12 +218,13 @@ def failed_step(
     if not _ended_by_start(state, step, fault):
         state.backoff = backoff.record_failure(state.backoff, step.key, now=now, reason=fault, message=message)
     state.cleared = _without(state.cleared, step.container)
-    if isinstance(step.input, StartContainer | PullImage):
+    failure = STEPS[step.name].failure
+    if failure.is_waiting_reason:
         state.waiting = {**state.waiting, step.container: WaitingReason(reason=fault, message=message)}
     if step.name == StepName.RESIZE_POD:
         resizing.failed(state, message, now)
     elif not told:
-        state.event(now, "Warning", *_as_event(step, fault, message), step.container)
+        state.event(now, "Warning", *failure.event(fault, message), step.container)
     # A hook's output is shown only in the status.
     why = step.why if fault == Fault.POST_START_HOOK_ERROR else f"{step.why}: {message}"
     about = {"container": step.container, "fact": step.fact}
@@ -248,30 +250,6 @@ def cancelled_step(state: PodState, step: Step, started: datetime, now: datetime
     took = int((now - started) / timedelta(milliseconds=1))
     about = {"container": step.container, "fact": step.fact}
     state.note(now, "step", step.name.value, step.why, outcome="cancelled", took_ms=took, **about)
-
-
-def _as_event(step: Step, fault: str, message: str) -> tuple[str, str]:
-    """Return the event's reason and message for a failure that the step gave none for: a timeout, an unreadable result.
-
-    Mirrors events/event.go, v1.36.
-    """
-    match step.name:
-        case StepName.KILL_POD | StepName.KILL_CONTAINER | StepName.REMOVE_CONTAINER:
-            return "FailedKillPod", f"error killing pod: {message}"
-        case StepName.CREATE_SANDBOX:
-            return fault, message
-        case (
-            StepName.START_CONTAINER
-            | StepName.START_INIT_CONTAINER
-            | StepName.START_EPHEMERAL_CONTAINER
-            | StepName.PULL_IMAGE
-            | StepName.SYNC_VOLUMES
-            | StepName.ALLOCATE_RESOURCES
-            | StepName.RESIZE_POD
-        ):
-            return "Failed", f"Error: {message}"
-        case _:
-            assert_never(step.name)
 
 
 def _without(table: dict[str, Any], key: str) -> dict[str, Any]:
