@@ -174,7 +174,7 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
             attempt.ahead, beside = Ahead(attempt, request, claim_of(attempt, request)), awaited
     first = pair.first.result()
     if isinstance(first, Failed) and attempt.number > 1 and first.is_tried_again:
-        raise NotYet(f"what comes before it is not certain yet: {first.why}")
+        raise NotYet(f"the result of the step before it is not certain yet: {first.why}")
     if isinstance(first, StepResult) and is_as_expected(first, request):
         return request.sandbox_id or first.id
     # A start in a sandbox that was there may have begun before a worker died; the one before it may have ended since.

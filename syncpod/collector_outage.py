@@ -113,7 +113,7 @@ class CollectorOutage:
             return
         self._causes.add(why)
         if self._lost == 1:
-            text = "%s does not take %s: %s; what it does not take is lost, and pods are not affected"
+            text = "%s does not take %s: %s; they are lost, and pods are not affected"
             log.warning(text, self._collector, self._what, why)
         else:
             text = "%s has not taken %d batches of %s in %.0f s; the latest: %s"

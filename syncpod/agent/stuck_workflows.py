@@ -59,7 +59,7 @@ FORGET_SECONDS: Final = 600.0
 """How long a workflow must go on before its earlier restarts no longer count."""
 SIGNALS_BYTES: Final = 512 * 1024
 """How many bytes of signals a start has at most; a server takes 2 MiB in one payload, and the state needs its part."""
-_NO_INPUT: Final = "what it was started with cannot be decoded, so it never began"
+_NO_INPUT: Final = "its input cannot be decoded, so it never began"
 _FOREIGN: Final = "it is on this node's task queue, and no workflow of this node's"
 _THE_SERVER: Final = "history-service"
 """Who has terminated a run that has passed a limit of the server, such as its history's length or size."""

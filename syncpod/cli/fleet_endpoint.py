@@ -130,7 +130,7 @@ class Way:
             await self._link.tell(begin.model_dump_json())
             return Ended.model_validate_json(await self._link.message())
         except PeerGone:
-            raise Failure(f"the connection to node {self._node} broke; what was asked is ended there") from None
+            raise Failure(f"the connection to node {self._node} broke; the command is ended there") from None
         except ValueError:
             raise Failure(f"the answer of node {self._node} cannot be read") from None
 
@@ -239,7 +239,7 @@ def _require_node(fleet: Fleet, node: FleetNodeView, writer: asyncio.StreamWrite
     """Raise Unreachable unless the other end has shown a certificate of this node that the fleet knows."""
     shown = x509.load_der_x509_certificate(writer.get_extra_info("ssl_object").getpeercert(True))
     if node_of(shown, fleet.id) != node.name or not fleet.has_issued(f"{shown.serial_number:x}"):
-        raise Unreachable(f"who listens at {node.endpoint} is not node {node.name}")
+        raise Unreachable(f"the listener at {node.endpoint} is not node {node.name}")
 
 
 async def _greeted(link: Multiplex, node: FleetNodeView) -> None:

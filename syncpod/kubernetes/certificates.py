@@ -140,7 +140,7 @@ def require_ours(certificate: bytes, key: bytes, wanted: Wanted) -> None:
     try:
         found = x509.load_pem_x509_certificate(certificate)
     except ValueError:
-        raise CertificateInvalid("what was issued is no certificate in PEM") from None
+        raise CertificateInvalid("the issued certificate is not in PEM") from None
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if found.public_key().public_bytes(*form) != _private(key).public_key().public_bytes(*form):
         raise CertificateInvalid("the certificate that was issued is for another key")

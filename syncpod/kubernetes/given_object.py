@@ -39,7 +39,7 @@ def given_object(ref: ObjectRef, document: Mapping[str, Any]) -> ConfigMap | Sec
         found: ConfigMap | Secret = model.model_validate({**content, "metadata": kept})
         values(found)
     except (ValidationError, ValueError):  # its text would show the content
-        raise NotAnObject(f"what the API server has as {ref} in namespace {ref.namespace} is none") from None
+        raise NotAnObject(f"the API server's {ref} in namespace {ref.namespace} is not valid") from None
     if (found.metadata.namespace, found.metadata.name) != (ref.namespace, ref.name):
         raise NotAnObject(f"the API server gave another object for {ref} in namespace {ref.namespace}")
     return found

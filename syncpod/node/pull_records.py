@@ -205,7 +205,7 @@ class PullRecords:
         try:
             _replace(self._pulled / _file_name(image_ref), changed)
         except OSError as error:
-            log.warning("how %s was pulled could not be recorded: %s", image, error)
+            log.warning("cannot record how %s was pulled: %s", image, error)
             return False
         self._unreadable.discard(_file_name(image_ref))
         return True
@@ -292,7 +292,7 @@ def _readable(directory: Path, model: type[_T]) -> Iterator[_T]:
         if record is not None:
             yield record
         else:
-            log.warning("%s cannot be read: what it was about has to be verified", path)
+            log.warning("%s cannot be read: its image has to be verified", path)
 
 
 def _read_all(directory: Path, model: type[_T]) -> Iterator[tuple[Path, _T | None]]:

@@ -178,4 +178,4 @@ def claimed_place(kept: Mapping[str, bytes]) -> ClaimedPlace:
         found = json.loads(kept[_PLACE])
         return ClaimedPlace(**{each.name: found[each.name] for each in fields(ClaimedPlace) if each.name in found})
     except (KeyError, TypeError) as error:
-        raise ValueError("what the node has kept of a claim is no place") from error
+        raise ValueError("the node's note of a claim does not say where its volume is") from error

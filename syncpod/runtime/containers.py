@@ -446,7 +446,7 @@ class Containers:
         try:
             found = await find_process(self._runtime, directory)
         except FateUnknown as problem:
-            found = unknown_end(f"what became of it cannot be found out: {problem}")
+            found = unknown_end(f"its fate is unknown: {problem}")
             log(f"container {container.id}: {found.message}")
         container.asking = None
         if found is None:

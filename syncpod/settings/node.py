@@ -324,7 +324,7 @@ def _signed_if_encrypted(told: dict[str, str]) -> dict[str, str]:
     if not flag(v.ENCRYPT, told.get(v.ENCRYPT, "")):
         return told
     if told.get(v.SIGNED) and not flag(v.SIGNED, told[v.SIGNED]):
-        raise SettingsInvalid(f"{v.SIGNED}={told[v.SIGNED]}: what is encrypted is signed too, so leave it out")
+        raise SettingsInvalid(f"{v.SIGNED}={told[v.SIGNED]}: encrypted data is signed too, so leave it out")
     return {**told, v.SIGNED: "true"}
 
 

@@ -60,9 +60,7 @@ REFUSED: Final = b"syncpod/refused"
 ENCODING: Final = "encoding"
 INNER: Final = "syncpod-encoding"
 REFUSAL: Final = "syncpod-refusal"
-UNREADABLE: Final = (
-    "what the node has in Temporal is encrypted: only who can read the keys in the node's state directory reads it"
-)
+UNREADABLE: Final = "the node's data in Temporal is encrypted: reading it takes the keys in the node's state directory"
 CONTINUED: Final = -1
 """In a mark: the codec is to give the number, since a workflow must not read the clock."""
 

@@ -270,6 +270,6 @@ def _text(failure: Failure) -> str:
 def _said(eviction: RemoveFromCache) -> str:
     """Return why a run was evicted: the SDK's sentence, without the structures that its core prints around it."""
     if eviction.message == _NOT_TAKEN:
-        return "what its task returned was not taken: it may be larger than a server takes (the worker's log says more)"
+        return "the server did not take the result of its task, which may be too large (the worker's log says more)"
     sentence = re.search(r'\[TMPRL\d+\] [^"]+', eviction.message)
     return sentence.group() if sentence else eviction.message

@@ -710,7 +710,7 @@ async def test_the_answer_to_an_update_that_cannot_be_read_is_a_failure(syncpod:
             done = await syncpod("cordon", name)
         finally:
             await lying.terminate()
-    assert (done.code, "what a workflow has answered cannot be read" in done.err) == (1, True), done
+    assert (done.code, "the answer of a workflow cannot be read" in done.err) == (1, True), done
 
 
 async def test_a_forced_deletion_frees_the_name_of_a_pod_whose_node_never_existed(

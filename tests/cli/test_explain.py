@@ -108,7 +108,7 @@ def test_one_screen_says_what_why_and_what_next(environ: dict[str, str]) -> None
     out = done.out
     assert "default/web on node n1, since" in out
     assert "Running: app waits since" in out
-    assert f"At {ago(90).astimezone():%H:%M:%S}: " in out and "; what happened since is not known" in out
+    assert f"At {ago(90).astimezone():%H:%M:%S}: " in out and "; later events are not known" in out
     assert ": exited 3 by itself" in out
     assert "no worker serves this node: nothing of this happens until `syncpod up`" in out
     due = datetime.fromisoformat(str(PRESENT["waits"][0]["until"])).astimezone()
@@ -536,7 +536,7 @@ def test_when_the_grace_of_a_deletion_ends_is_said_of_the_pod_and_of_its_node(en
     assert node["restless"][0]["now"] == "being deleted"
     (due,) = node["next"]
     assert (datetime.fromisoformat(due["at"]), due["name"]) == (ends, "web")
-    assert due["what"].startswith("what still runs is killed")
+    assert due["what"].startswith("its running containers are killed")
 
 
 def test_nothing_is_due_now_while_no_worker_serves_the_node() -> None:
@@ -565,7 +565,7 @@ def test_what_was_running_when_the_worker_ended_is_not_said_to_run_now() -> None
     present = {"phase": "Running", "containers": [{"name": "app", "ready": True, "state": {}}]}
     records = PodRunRecords(WEB, ago(60), ago(50), present=present, instances=(Instance("app", 0, started_at=ago(60)),))
     then = ago(20).astimezone()
-    state = f"At {then:%H:%M:%S}: Running: app had been running for 40s; what happened since is not known"
+    state = f"At {then:%H:%M:%S}: Running: app had been running for 40s; later events are not known"
     away = explain(records, NOW, last_sign=then)
     assert " ".join(screen(away)[1].split()) == state
     assert f"Container app had never ended by {then:%H:%M:%S}" in screen(away)

@@ -148,7 +148,7 @@ def test_nothing_is_due_for_a_pod_without_a_workflow_and_its_state_is_that_of_th
     end_workflow(environ, "short")
     assert status_of(syncpod, "short") == "Orphan"
     explained = syncpod("explain", "short").out
-    assert "; what happened since is not known" in explained.splitlines()[1], explained
+    assert "; later events are not known" in explained.splitlines()[1], explained
     assert "starts again" not in explained and "it runs without a workflow" in explained
     last = syncpod("events", "short").out.splitlines()[-1]
     assert "WorkflowEnded" in last and "Its workflow was terminated by " in last

@@ -90,6 +90,6 @@ async def test_an_edit_is_applied_and_a_refused_one_is_kept_in_a_file(
     assert not kept_in(tmp_path)
     refused = await syncpod("edit", name, "--editor", "sed -i s/containers:/continers:/")
     (kept,) = kept_in(tmp_path)
-    assert refused.code == 2 and refused.err.endswith(f"syncpod: what was written is kept in {kept}\n")
+    assert refused.code == 2 and refused.err.endswith(f"syncpod: your changes are kept in {kept}\n")
     absent = await syncpod("edit", name, "--editor", "/none/editor")
     assert absent.code == 2 and "/none/editor: No such file or directory" in absent.err

@@ -136,7 +136,7 @@ async def test_a_node_is_stuck_by_the_key_that_its_summary_names_and_no_history_
     assert await says(node) == "", "the key is there"
     keys.files.use(keys.files.create())
     keys.files.remove(first)
-    assert await says(node) == f"what it answers is sealed for key {first}, which the fleet does not have here"
+    assert await says(node) == f"its answers are sealed for key {first}, which the fleet does not have here"
     assert await says(node, tries=1) == "", "another machine has the key, and its worker goes on"
     for key in ("", "\x1b[31mput your trust in me"):
         assert await says(node.model_copy(update={"fleet_key": key})) == ""

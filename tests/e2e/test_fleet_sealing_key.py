@@ -206,7 +206,7 @@ async def test_an_older_database_is_restored_after_the_sealing_key_and_the_nodes
     assert f"an answer of node {name} is sealed for key {first}, " in fleet.log.read_text()
     listed = await fleet.say("get", "nodes")
     assert listed.out.splitlines()[-1].split()[:2] == [name, "Unknown"]
-    assert f"what it answers is sealed for key {first}, " in listed.err
+    assert f"its answers are sealed for key {first}, " in listed.err
     await goes_on()
     file.write_bytes(kept)
     file.chmod(0o600)

@@ -191,7 +191,7 @@ def test_fields_that_a_kubelet_added_are_dropped_from_a_mirror_pod() -> None:
         "metadata.ownerReferences: dropped: it speaks to controllers of a cluster",
         "status: dropped: it is what another node saw",
         "spec.nodeName: dropped: its manifest lies on worker-1",
-        "spec.priorityClassName: has no effect here: no API server knows classes; what a node short of something goes by is spec.priority",
+        "spec.priorityClassName: has no effect here: no API server knows classes; a node in need goes by spec.priority",
         "spec.tolerations: has no effect here: only a scheduler reads it",
     ]  # fmt: skip
     assert taken.metadata.annotations == {"prometheus.io/port": "2381"}

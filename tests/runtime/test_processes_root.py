@@ -252,7 +252,7 @@ async def test_the_source_of_a_mount_must_exist(machine: Machine, tmp_path: Path
 
 
 async def test_a_file_is_not_mounted_over_a_directory(machine: Machine, volume: Path) -> None:
-    with pytest.raises(StartFailed, match=r"mount /usr: is a directory, and what is mounted is a file"):
+    with pytest.raises(StartFailed, match=r"mount /usr: a file cannot be mounted over a directory"):
         await machine.start("true", mounts=(Mount("/usr", str(volume / "file")),))
 
 

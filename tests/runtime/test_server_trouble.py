@@ -434,7 +434,7 @@ async def test_real_containers_in_trouble_do_not_affect_others(tmp_path: Path) -
             for damaged in (torn, half):
                 status = await pod.status(damaged)
                 assert (status.state, status.exit_code, status.reason) == (cri.CONTAINER_EXITED, 255, "Unknown")
-                assert status.message.startswith("what became of it cannot be found out: ")
+                assert status.message.startswith("its fate is unknown: ")
             for container in (sound, frozen, torn, half):
                 await pod.stop(container, 0)
             assert (await pod.status(sound)).exit_code == 137

@@ -23,8 +23,8 @@ REFUSED = (
 )
 GIVEN_UP = ("Failed to export %s batch due to timeout, max retries or shutdown.", ("spans",))
 AWAY = (
-    "WARNING the OpenTelemetry collector at c:4318 does not take spans: Connection refused; what it does not take is "
-    "lost, and pods are not affected"
+    "WARNING the OpenTelemetry collector at c:4318 does not take spans: Connection refused; they are lost, and pods "
+    "are not affected"
 )
 
 Line = tuple[str, tuple[object, ...]]
@@ -97,7 +97,7 @@ def test_another_cause_has_a_line_of_its_own_but_not_each_of_many(log: Log) -> N
     for number in range(20):
         log.fail(("Failed to export %s batch code: %s, reason: %s", ("spans", 400 + number, "No")))
     assert [line.rpartition(": ")[2] for line in log.said[1:]] == [f"{400 + number} No" for number in range(1, CAUSES)]
-    assert ": 400 No; what it does not take is lost" in log.said[0]
+    assert ": 400 No; they are lost" in log.said[0]
 
 
 def test_a_try_that_takes_all_the_time_is_the_cause(log: Log) -> None:
@@ -203,7 +203,7 @@ def test_the_sdks_exporters_log_a_refused_connection_in_one_line_for_each_signal
             assert collector.named("s")
             assert "counted" in collector.metrics
         logged = lines(program)
-    lost = "what it does not take is lost, and pods are not affected"
+    lost = "they are lost, and pods are not affected"
     assert [line.replace(line.partition(" s; ")[0].rpartition(" ")[2] + " s", "N s") for line in logged[2:]] == [
         f"INFO {LOGGER}: the OpenTelemetry collector at {where} takes {what} again, after N s; 1 batch is lost"
         for what in ("spans", "metrics")

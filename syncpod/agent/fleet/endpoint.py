@@ -141,7 +141,7 @@ class Endpoint:
         except TimeoutError:
             return
         except ValueError:
-            ended = Ended(refused="what is asked cannot be read")
+            ended = Ended(refused="the request cannot be read")
         else:
             ended = await (self._forward(link, asked.forward) if asked.forward else self._run(link, asked))
         await link.tell(ended.model_dump_json())

@@ -321,7 +321,7 @@ class Member:
 
 def _refused(why: str, kind: str) -> ApplicationError:
     """Log in one line what the node refuses, and return the error: the SDK would log it with a traceback."""
-    log.warning("what the fleet asks is refused: %s", why)
+    log.warning("a request of the fleet is refused: %s", why)
     return ApplicationError(why, type=kind, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
 
 

@@ -110,7 +110,7 @@ class Guard:
         try:
             return (await self._tokens.answer(question, ask, lambda _: TOKEN_SECONDS)).user
         except (ClusterError, Unreachable) as error:
-            log.warning("whose token a request shows cannot be asked: %s", error)
+            log.warning("cannot review the token of a request: %s", error)
             return None
 
     async def require(self, user: User, access: Access) -> None:
@@ -124,7 +124,7 @@ class Guard:
                 if await self._may(user, access.verb, subresource):
                     return
         except (ClusterError, Unreachable) as error:
-            log.warning("what %s may do here cannot be asked: %s", user.name, error)
+            log.warning("cannot ask what %s may do here: %s", user.name, error)
             raise ApiError(500, f"Authorization error {who}") from None
         raise ApiError(403, f"Forbidden {who}")
 

@@ -106,16 +106,16 @@ def _tell_what_is_open(access: PortAccess, number: int) -> None:
     everything = "do everything in every container" if access.always_allow else "do what the API server lets them"
     if number and access.anonymous:
         log.warning(
-            "%s: whoever reaches port %d without showing who they are is system:anonymous there, and may %s",
+            "%s: a client of port %d that does not identify itself is system:anonymous there, and may %s",
             ANONYMOUS_AUTH,
             number,
             everything,
         )
     elif number and access.always_allow:
-        log.warning("%s=AlwaysAllow: whoever is known at port %d may %s", AUTHORIZATION_MODE, number, everything)
+        log.warning("%s=AlwaysAllow: every known client of port %d may %s", AUTHORIZATION_MODE, number, everything)
     if access.read_only:
         log.warning(
-            "%s: whoever reaches port %d reads the node's pods, with their specs, their usage and metrics, without TLS",
+            "%s: anybody at port %d can read the node's pods, with their specs, their usage and metrics, without TLS",
             READ_ONLY_PORT,
             access.read_only,
         )
@@ -130,7 +130,7 @@ def _client_authorities(settings: NodeSettings, config: Kubeconfig | None) -> tu
     try:
         found = issuer_of_node(config)
     except (OSError, ValueError) as error:
-        log.warning("who issues certificates in this cluster cannot be read from %s: %s", config.path, error)
+        log.warning("cannot read the authority of this cluster's certificates from %s: %s", config.path, error)
         found = ""
     if not found:
         log.warning(

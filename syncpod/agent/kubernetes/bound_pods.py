@@ -86,14 +86,14 @@ class BoundPods:
         try:
             await self._desired.find_ended()
         except RPCError as error:
-            log.debug("which pods of the cluster have workflows cannot be asked: %s", error.message)
+            log.debug("cannot ask which of the cluster's pods have workflows: %s", error.message)
 
     async def _round_until_taken(self) -> None:
         while True:
             try:
                 await self.round()
             except RPCError as error:
-                log.warning("which pods of the cluster have workflows cannot be asked: %s", error.message)
+                log.warning("cannot ask which of the cluster's pods have workflows: %s", error.message)
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return

@@ -251,7 +251,7 @@ class PodEvents:
         try:
             await asyncio.to_thread(partial(replace_file, self._path, json.dumps(noted), durable=False))
         except OSError as error:
-            log.warning("which events the cluster has cannot be noted: %s", error.strerror)
+            log.warning("cannot note which events the cluster has: %s", error.strerror)
 
     def _read(self) -> dict[str, datetime]:
         """Return what was noted; nothing if it cannot be read, since an event that is written again is the same one."""

@@ -34,7 +34,7 @@ class RuntimeReport:
         try:
             status, images = await self._cri.status(), await self._cri.list_images()
         except CriError as error:
-            log.debug("what the node has of images cannot be asked: %s", error)
+            log.debug("cannot ask the runtime for its images: %s", error)
             return self._known
         self._known = of_runtime(
             [Image(each.repo_digests, each.repo_tags, each.size) for each in images if not each.stands_for_machine],

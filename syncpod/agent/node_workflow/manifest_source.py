@@ -82,7 +82,7 @@ class ManifestSource:
             try:
                 await self.round(slow=slow, gone=gone)
             except RPCError as error:
-                log.warning("which pods of the manifests have workflows cannot be asked: %s", error.message)
+                log.warning("cannot ask which manifest pods have workflows: %s", error.message)
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return

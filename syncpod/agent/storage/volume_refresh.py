@@ -201,7 +201,7 @@ class VolumeRefresh:
             try:
                 await self._tell(*waiter, ", ".join(str(ref) for ref in wanted))
             except RPCError as error:
-                log.debug("what %s in %s waits for is available, but the signal fails: %s", waiter[1], waiter[0], error)
+                log.debug("cannot tell %s in %s that its object is available: %s", waiter[1], waiter[0], error)
                 return
             for ref in self._to_tell:
                 self._forget(ref, waiter)

@@ -56,7 +56,7 @@ def edit(
     try:
         _apply(path, namespace, name)
     except Failure as failure:
-        raise Failure(f"{failure}\nwhat was written is kept in {path}", failure.code) from None
+        raise Failure(f"{failure}\nyour changes are kept in {path}", failure.code) from None
     path.unlink()
 
 
@@ -99,5 +99,5 @@ def _edited(text: str, command: str, name: str) -> Path:
         Path(path).unlink()
         raise BadInput(f"{command}: {error.strerror}: name an editor with --editor or in EDITOR") from None
     if done.returncode:
-        raise Failure(f"{command} ended with {done.returncode}; what was written is kept in {path}")
+        raise Failure(f"{command} ended with {done.returncode}; your changes are kept in {path}")
     return Path(path)

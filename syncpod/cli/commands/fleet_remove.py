@@ -151,7 +151,7 @@ async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> FleetNode
     if replaced:
         warn(
             f"node {node.name} cannot be reached: if it is running, its pods run there beside their replacements until "
-            "it is back and ends them; what they hold, such as a lock or a volume, their replacements may not have yet"
+            "it is back and ends them; a replacement may have to wait for a lock or a volume that its pod holds"
         )
     elif node.placed:
         warn(

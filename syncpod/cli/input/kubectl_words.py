@@ -50,7 +50,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "help": "`syncpod --help` lists the commands, and `syncpod COMMAND --help` explains one",
     "options": "`syncpod --help` lists the commands, and `syncpod COMMAND --help` all options of one",
     **dict.fromkeys(("plugin", "krew"), "there are no plugins"),
-    "alpha": "what is here is not in stages: `syncpod --help` lists the commands",
+    "alpha": "no command is in stages: `syncpod --help` lists them all",
 }
 _OF_CREATE: Final[Mapping[str, str]] = {
     **dict.fromkeys(

@@ -65,7 +65,7 @@ def _open(path: str, form: Form, variable: str, flag: str) -> Field:
 
 _CLOSED: Final[Mapping[str, tuple[Any, str]]] = {
     v.ANONYMOUS_AUTH: (False, "requests of nobody in particular are taken at the kubelet's port"),
-    v.AUTHORIZATION_MODE: ("Webhook", "whoever is let in at the kubelet's port may do everything in every container"),
+    v.AUTHORIZATION_MODE: ("Webhook", "every known client of the kubelet's port may do everything in every container"),
     v.READ_ONLY_PORT: (0, "anybody who reaches this port reads the node's pods, their usage and metrics, without TLS"),
 }
 """Settings that let strangers in: the value that does not, and what any other one opens."""

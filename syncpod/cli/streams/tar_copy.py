@@ -199,7 +199,7 @@ def _unpacked_not(problem: BaseException, path: str) -> BaseException:
     if isinstance(problem, NotWhatWasAsked):
         return Failure(f"{path}: {problem}")
     if isinstance(problem, tarfile.TarError):
-        return Failure(f"{path}: what the container sent is not a whole archive: {problem}")
+        return Failure(f"{path}: the container did not send a whole archive: {problem}")
     if isinstance(problem, OSError):
         return Failure(f"{problem.filename or path}: {why_of(problem)}")
     return problem

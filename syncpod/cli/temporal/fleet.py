@@ -84,7 +84,7 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
     except RPCError as error:
         raise session.refused(error) from None
     except Undecipherable as error:
-        unread = f"what the fleet's server holds cannot be read with the keys in {fleet_directory(here)}"
+        unread = f"the data on the fleet's server cannot be read with the keys in {fleet_directory(here)}"
         raise Failure(f"{unread}: {error}: {WHAT_TO_DO}") from None
 
 

@@ -217,7 +217,7 @@ def _what_is_left(now: FetchedPod, plan: dict[str, Any]) -> str:
     if running := [entry.name for entry in entries if entry.state.running is not None]:
         grace = now.pod.metadata.deletion_grace_period_seconds
         return f"still running: {', '.join(running)}{'' if grace is None else f' (grace period {grace} s)'}"
-    return "what is left of it is being removed"
+    return "its remains are being removed"
 
 
 async def _steps_of(client: Client, fetched: FetchedPod) -> list[str]:

@@ -222,7 +222,7 @@ def _plainly() -> Iterator[None]:
 def _unreadable(why: str) -> Failure:
     """Return the failure to read an answer: anybody who polls the task queue of a workflow may answer for it."""
     return Failure(
-        f"what a workflow has answered cannot be read: {why}; perhaps a worker of another version answers, or somebody "
+        f"the answer of a workflow cannot be read: {why}; perhaps a worker of another version answers, or somebody "
         "else's"
     )
 

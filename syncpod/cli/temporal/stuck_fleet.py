@@ -93,7 +93,7 @@ async def without_the_key_of(client: Client, node: FleetNodeSummary) -> str:
         if error.status != RPCStatusCode.NOT_FOUND:  # it has ended since it was listed
             raise
         return ""
-    return f"what it answers is sealed for key {node.fleet_key}, which the fleet does not have here" if is_stuck else ""
+    return f"its answers are sealed for key {node.fleet_key}, which the fleet does not have here" if is_stuck else ""
 
 
 async def _pages_from_the_end(client: Client, workflow_id: str) -> AsyncIterator[Sequence[HistoryEvent]]:

@@ -122,7 +122,7 @@ def _now(one: Explanation, clock: Clock) -> str:
     state = ", ".join(_state(each, one, clock) for each in shown) or "no container has been started"
     phase = "being deleted" if one.is_being_deleted else one.word
     reason = f" ({one.reason})" if one.reason else ""
-    unknown = "; what happened since is not known" if one.known_until < one.at else ""
+    unknown = "; later events are not known" if one.known_until < one.at else ""
     return f"{phase}{reason}: {state}{unknown}" if phase else f"{state}{unknown}"
 
 

@@ -49,7 +49,7 @@ def _head(fetched: FetchedNode, now: datetime) -> Iterator[tuple[str, Sequence[s
     if fetched.lives and not fetched.current:
         yield (
             "Note",
-            ["the node is busy: its worker lives, but has not answered in time; what follows is what it said last"],
+            ["the node is busy: its worker lives, but has not answered in time; its last answer follows"],
         )
     elif not fetched.current:
         yield "Note", ["the node does not answer: what follows is what it said last"]

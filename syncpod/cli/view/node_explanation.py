@@ -111,7 +111,7 @@ def _due(summary: NodeSummary, now: datetime, orphans: Collection[str]) -> list[
             if wait.until is not None:
                 found.append((wait.until, one, f"{what_is_due(wait, one)} ({wait.reason})"))
         if one.grace_ends is not None:
-            found.append((one.grace_ends, one, "what still runs is killed: the grace period of its deletion ends"))
+            found.append((one.grace_ends, one, "its running containers are killed: its grace period ends"))
         if one.deadline is not None and one.deadline > now:
             found.append((one.deadline, one, "the pod fails: its active deadline has passed"))
     return sorted(found, key=lambda each: each[0])

@@ -257,7 +257,7 @@ def _blob(entry: Mapping[str, Any]) -> Descriptor:
 
 def _digest(value: object, where: str) -> str:
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
-        raise ArchiveInvalid(f"{where}: has no digest by SHA-256 or SHA-512, but {value!r:.80}")
+        raise ArchiveInvalid(f"{where}: {value!r:.80} is not a digest by SHA-256 or SHA-512")
     return value
 
 

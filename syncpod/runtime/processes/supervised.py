@@ -370,7 +370,7 @@ class Supervised:
                 else:
                     exited = await self._lost(directory, started, spec)
             except Exception as error:  # noqa: BLE001 - it has ended, whatever cannot be found out about that
-                message = f"how it ended cannot be found out: {error}"
+                message = f"its end is unknown: {error}"
                 exited = Exited(255, "Unknown", message, started.started_at, time.time_ns())
             process.settle(exited)
 

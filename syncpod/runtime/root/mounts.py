@@ -70,7 +70,7 @@ class RootMounts:
     def _make_file(self, path: str) -> None:
         real = os.path.realpath(path)
         if os.path.isdir(real):  # noqa: PTH112
-            raise StartFailed(f"mount {path}: is a directory, and what is mounted is a file")
+            raise StartFailed(f"mount {path}: a file cannot be mounted over a directory")
         if not os.path.exists(real):  # noqa: PTH110
             self.make_directory(os.path.dirname(real))  # noqa: PTH120
             self._may_make(real)
