@@ -39,6 +39,13 @@ class OpenPods:
         self._task_queue = task_queue
         self._require_cluster = require_cluster
 
+    async def require_own(self) -> None:
+        """Raise OpenPodsUnknown if another cluster than the node's answers, or none."""
+        try:
+            await self._require_cluster()
+        except RPCError as error:
+            raise OpenPodsUnknown from error
+
     async def listed(self, namespace: str | None) -> dict[str, WorkflowExecution]:
         """Return the open pods of a namespace, None = of all, by workflow id, as the server has recorded them.
 

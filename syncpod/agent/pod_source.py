@@ -104,6 +104,23 @@ class NodePods:
             *(self._as_orphan(each, self._published.newest(each.workflow_id)) for each in lone),
         ]
 
+    async def lone_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+        """Return those that run without a workflow. Of named pods the server is asked only about those that run here.
+
+        Raises CannotSay.
+        """
+        if self._open_pods is None:
+            raise CannotSay
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                known = () if names else await self._open_pods.listed(namespace)
+                lone = await self._without_workflow(namespace, names, known)
+                if lone:
+                    await self._open_pods.require_own()
+        except (OpenPodsUnknown, TimeoutError) as unknown:
+            raise CannotSay from unknown
+        return [self._as_orphan(each, self._published.newest(each.workflow_id)) for each in lone]
+
     async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[Told]:
         """Return the pods if all are open: a pod that has ended may have run on another node. Raises CannotSay."""
         found = await self.open_pods(namespace, names)

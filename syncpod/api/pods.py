@@ -165,7 +165,9 @@ async def _told(
     names: Collection[str] = asked.query.get("pod", ())
     if names and namespace is None:
         raise ApiError(400, "pod: names are of one namespace; write /namespaces/NAMESPACE/ in the path")
-    if asked.one("resourceVersion") == KNOWN_AT_ONCE:
+    if asked.flag("lone"):
+        found = await source.lone_pods(namespace, names)
+    elif asked.one("resourceVersion") == KNOWN_AT_ONCE:
         found = source.known_pods(namespace, names)
     else:
         found = await source.open_pods(namespace, names, parts=parts, nodes=nodes, recorded=recorded)

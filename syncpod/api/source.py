@@ -74,6 +74,12 @@ class PodSource(Protocol):
         A source that has nobody else to ask returns such pods in any case. Raises CannotSay.
         """
 
+    async def lone_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+        """Return those pods of a namespace (None = all), with `names` of these, that run here without a workflow.
+
+        Raises CannotSay.
+        """
+
     async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[Told]:
         """Return the newest run of each pod, open or ended, without those that never were. Raises CannotSay."""
 

@@ -122,11 +122,12 @@ async def connect(
     interceptors: Sequence[Interceptor] = (),
     converter: DataConverter | None = None,
     begun_by: str = "syncpod up",
+    on_namespace: Callable[[str], None] = lambda _: None,
 ) -> Client:
     """Connect to the server and check that the namespace exists; with `keys`, all commands are signed.
 
     `converter` is for a server that is a fleet's (`syncpod.temporal.sealing`). `begun_by` is the command that is named
-    if there is no server.
+    if there is no server. `on_namespace` is called with the namespace's id.
 
     `interceptors` are called before those that every client has. Raises NoServer.
     """
@@ -151,7 +152,7 @@ async def connect(
             "TEMPORAL_ADDRESS"
         ) from error
     try:
-        await client.workflow_service.describe_namespace(
+        described = await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=namespace), retry=True, timeout=_CONNECT_TIMEOUT
         )
     except RPCError as error:
@@ -161,6 +162,7 @@ async def connect(
                 f"create it (`temporal operator namespace create {namespace}`), or name another in TEMPORAL_NAMESPACE"
             ) from error
         raise NoServer(f"the Temporal server at {address} refuses namespace {namespace}: {error.message}") from error
+    on_namespace(described.namespace_info.id)
     return client
 
 

@@ -103,6 +103,8 @@ class Server(OpenPods):
         self.open: dict[str, str] = {}
         """The runs that are found when workflows are asked for one by one."""
         self.looks = 0
+        self.required: int | None = 0
+        """How often it was asked whether it is the node's own; None = it is another."""
         self.elsewhere: set[str] = set()
         self.listings: list[ObservedPod] = []
         """What the node has in its runtime."""
@@ -114,6 +116,11 @@ class Server(OpenPods):
             raise OpenPodsUnknown
         of = f"pod/{namespace or ''}"
         return {each: Listed(each, run) for each, run in self.runs.items() if each.startswith(of)}
+
+    async def require_own(self) -> None:
+        if self.required is None:
+            raise OpenPodsUnknown
+        self.required += 1
 
     async def pending_steps(self, workflow_id: str) -> Sequence[PendingStep]:
         self.asked_for_steps += 1
@@ -241,6 +248,23 @@ async def test_a_pod_that_runs_without_a_workflow_is_told_with_a_mark(node: Node
     assert [row["cells"][2] for row in (await pods(context, "default", ["old"], accept=TABLE))["rows"]] == ["Orphan"]
     (whole,) = await told(context, "default", ["after-a-restart"], "pod", "plan", "events", "under_way")
     assert why_orphaned(whole["pod"]) and whole["plan"]["holds"] == whole["events"] == whole["under_way"] == []
+
+
+async def test_the_server_is_asked_only_about_those_named_pods_that_run(node: Node, server: Server) -> None:
+    """`apply` asks for its own pods; a new one is not in the runtime."""
+    context, _ = node
+    server.runs, server.open = {"pod/default/listed": "run"}, {"pod/default/web": "run"}
+    server.listings = [listing("web", "uid-web"), listing("old", "uid-old"), listing("listed", "uid-3")]
+
+    async def lone(*names: str, namespace: str | None = "default") -> list[str]:
+        return names_in((await pods(context, namespace, names, query={"lone": "true"}))["items"])
+
+    assert (await lone("new"), server.looks, server.required) == ([], 0, 0)
+    assert (await lone("web"), server.looks, server.required) == ([], 1, 0)
+    assert (await lone("new", "old", "web"), server.looks, server.required) == (["old"], 2, 1)
+    assert await lone(namespace=None) == ["old"], "visibility has the listed one, and the server the other"
+    server.required = None
+    assert await pods(context, "default", ["old"], query={"lone": "true"}) is None, "another server answers"
 
 
 async def test_what_the_steps_under_way_do_is_told_without_the_server(node: Node, server: Server) -> None:

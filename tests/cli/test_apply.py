@@ -21,6 +21,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConnectConfig
+from temporalio.service import _BridgeServiceClient
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from syncpod.cli import console, deletion
@@ -588,6 +589,28 @@ async def test_an_apply_is_one_request(client: Client, on: tuple[str, str], monk
     labelled = pod.model_copy(update={"metadata": pod.metadata.model_copy(update={"labels": {"app": "web"}})})
     changed = await apply_pod(client, labelled, node=on[1], has_attributes=False)
     assert (changed.change, sent) == (Change.CONFIGURED, ["execute_multi_operation"] * 3)
+
+
+async def test_the_command_asks_the_server_for_its_namespace_and_the_node_and_applies(
+    syncpod: Command, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else is asked, whether the pod is new, unchanged or changed; each request is a trip to the server."""
+    sent: list[str] = []
+    send = _BridgeServiceClient._rpc_call
+
+    async def counted(self: Any, rpc: str, *args: Any, **more: Any) -> Any:
+        sent.append(rpc)
+        return await send(self, rpc, *args, **more)
+
+    monkeypatch.setattr("syncpod.cli.temporal.pod_apply._SOON_SECONDS", 3600)
+    monkeypatch.setattr(_BridgeServiceClient, "_rpc_call", counted)
+    document = manifest(fresh_name())
+    changed = document | {"metadata": document["metadata"] | {"labels": {"app": "web"}}}
+    for given, answer in ((document, "created"), (document, "unchanged"), (changed, "configured")):
+        sent.clear()
+        done = await syncpod("apply", "-f", "-", *on, stdin=as_json(given))
+        assert (done.code, done.out.split()[-1], done.err) == (0, answer, "")
+        assert sent == ["describe_namespace", "describe_workflow_execution", "execute_multi_operation"], answer
 
 
 async def test_an_unanswered_change_leaves_no_traceback(client: Client, tmp_path: Path) -> None:

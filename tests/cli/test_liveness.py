@@ -13,6 +13,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.client import Client
@@ -93,6 +94,28 @@ async def test_nobody_serves_a_node_whose_worker_has_ended_unless_another_is_hea
 
     monkeypatch.setattr(liveness, "lives", heard)
     assert await unserved_queue(client) == ""
+
+
+async def test_the_servers_records_of_workers_are_read_once_in_a_while(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of many pods that wait for one node, and each part of a command, asks whether the node lives."""
+    sent: list[str] = []
+    send = client.service_client._rpc_call
+
+    async def counted(rpc: str, *args: Any, **more: Any) -> Any:
+        sent.append(rpc)
+        return await send(rpc, *args, **more)
+
+    monkeypatch.setattr(client.service_client, "_rpc_call", counted)
+    monkeypatch.setattr(liveness, "KEPT_SECONDS", 3600)
+    one, other = f"n-{fresh_name()}", f"n-{fresh_name()}"
+    liveness._records.pop(client, None)
+    assert await asyncio.gather(*(liveness.lives(client, node) for node in (one, one, other))) == [False] * 3
+    assert sorted(sent) == ["describe_task_queue", "describe_task_queue", "list_workers"]
+    monkeypatch.setattr(liveness, "KEPT_SECONDS", 0)
+    await liveness.lives(client, one)
+    assert sorted(sent[3:]) == ["describe_task_queue", "list_workers"]
 
 
 async def test_a_live_worker_that_does_not_answer_is_reported_as_busy(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -104,10 +104,10 @@ def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None 
     async def work(client: Client) -> None:
         begun = time.monotonic()
         pods = await without_known(client, manifests.pods)
-        await refuse_cordoned(client, [admission.pod for admission in pods], here)
-        await refuse_unenforced(client, [admission.pod for admission in pods], here)
+        nodes = await refuse_cordoned(client, [admission.pod for admission in pods], here)
+        await refuse_unenforced(client, [admission.pod for admission in pods], here, nodes)
         keep(manifests, machine)
-        applied = await apply_all(client, pods, here, patience if wait else None)
+        applied = await apply_all(client, pods, here, nodes, patience if wait else None)
         if wait:
             await _wait(client, applied, patience, timedelta(seconds=time.monotonic() - begun))
 
@@ -138,10 +138,15 @@ def try_manifests(manifests: Manifests, node: str, mark: str, *, asks: bool) -> 
 
 
 async def apply_all(
-    client: Client, admissions: list[Admission], node: str, patience: timedelta | None = None
+    client: Client,
+    admissions: list[Admission],
+    node: str,
+    served: Collection[str],
+    patience: timedelta | None = None,
 ) -> list[Applied]:
     """Apply pods, a few at a time, and print the results in order; one that fails stops no other.
 
+    A worker has served the nodes `served`; of another one, that is asked of the server if it does not answer.
     `patience` limits the wait for each answer, if it is shorter than the usual limit.
     """
     import asyncio
@@ -149,15 +154,14 @@ async def apply_all(
     from syncpod.cli.machine.embedded_images import image_warnings
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.several import together
-    from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes
+    from syncpod.cli.temporal.pod_apply import apply_pod
     from syncpod.messages.applied import Change
 
-    has_attributes = await has_search_attributes(client)
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def apply_one(pod: Pod) -> Applied:
         async with slots:
-            return await apply_pod(client, pod, node=node, has_attributes=has_attributes, patience=patience)
+            return await apply_pod(client, pod, node=node, patience=patience)
 
     there = await asyncio.to_thread(_running_alone, admissions)
     for key in (key for key, is_sure in there.items() if is_sure):
@@ -179,10 +183,10 @@ async def apply_all(
         if one.change is Change.CREATED and there.get(key) is False:
             note_earlier(*key)
         images = lacking.get(pod.metadata.name, []) if one.change is not Change.UNCHANGED else []
-        for warning in (*warnings, *images, *await _missing_features(client, one)):
+        for warning in (*warnings, *images, *await _missing_features(client, one, served)):
             warn(f"pod {pod.metadata.name}: {warning}")
         if one.node_is_away:
-            warn(await _absence(client, one))
+            warn(await _absence(client, one, served))
         if one.node != (asked := pod.spec.node_name or node):
             remark(
                 f"Note: pod {pod.metadata.name} stays on node {one.node}: it is on {asked} only if it is deleted and "
@@ -207,7 +211,7 @@ def _running_alone(admissions: Iterable[Admission]) -> dict[tuple[str, str], boo
     return {(str(one["metadata"]["namespace"]), str(one["metadata"]["name"])): bool(why_orphaned(one)) for one in found}
 
 
-async def _missing_features(client: Client, applied: Applied) -> list[str]:
+async def _missing_features(client: Client, applied: Applied, served: Collection[str]) -> list[str]:
     """Return which fields of a new pod the runtime of its node does not support, and why; [] if that is not known.
 
     Such a pod waits for them to be removed. Only for fields that not every runtime supports is the node asked.
@@ -220,7 +224,7 @@ async def _missing_features(client: Client, applied: Applied) -> list[str]:
     if applied.change is not Change.CREATED or applied.node_is_away or not depends_on_runtime(applied.pod):
         return []
     try:
-        reasons = await Foresight(client, PATIENCE_SECONDS).reasons(applied.pod, applied.node)
+        reasons = await Foresight(client, PATIENCE_SECONDS, served).reasons(applied.pod, applied.node)
     except Unanswered:
         return []
     return [reason for reason in reasons if reason.startswith("spec.")]
@@ -239,12 +243,12 @@ async def _tell_what_takes_long(applying: Mapping[asyncio.Task[Applied], Pod], n
     remark(f"Note: node {nodes} has not answered yet about {names}; a busy one is waited for, up to half a minute")
 
 
-async def _absence(client: Client, applied: Applied) -> str:
+async def _absence(client: Client, applied: Applied, served: Collection[str]) -> str:
     """Return what to expect of a pod whose node did not answer, and what to do."""
     from syncpod.cli.temporal.unserved import never_served
 
     name, node = applied.pod.metadata.name, applied.node
-    if await never_served(client, (node,)):
+    if node not in served and await never_served(client, (node,)):
         return (
             f"no worker has ever polled for node {node}: pod {name} starts when one does; if the node's name is wrong, "
             f"`syncpod delete pod {name} --force` takes the pod back"

@@ -183,7 +183,7 @@ async def _join(client: Client, pod: Pod, wanted: Wanted, *, quiet: bool) -> str
 async def _copy(client: Client, pod: Pod, wanted: Wanted, how: _How) -> tuple[Pod, str]:
     """Apply a copy of the pod with the container; return it, and the container's name. Raises BadInput, Failure."""
     from syncpod.cli.commands.debug_container import debug_copy
-    from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes, refuse_cordoned
+    from syncpod.cli.temporal.pod_apply import apply_pod, refuse_cordoned
     from syncpod.cli.temporal.pods import read_pod, require_pod
 
     namespace, name = pod.metadata.namespace, how.copy_to
@@ -193,8 +193,7 @@ async def _copy(client: Client, pod: Pod, wanted: Wanted, how: _How) -> tuple[Po
     await refuse_cordoned(client, [copy.pod], pod.spec.node_name)
     if not (wanted.name or how.quiet):
         remark(f"Defaulting debug container name to {container}.")
-    has_attributes = await has_search_attributes(client)
-    await apply_pod(client, copy.pod, node=pod.spec.node_name, has_attributes=has_attributes)
+    await apply_pod(client, copy.pod, node=pod.spec.node_name)
     if not how.quiet:
         say(f"pod/{name} created")
     for warning in copy.warnings:

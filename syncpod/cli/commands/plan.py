@@ -160,13 +160,14 @@ async def plan_of_manifest(client: Client, admission: Admission, node: str, fore
     name = admission.pod.metadata.name
     try:
         ((pod, _),) = await without_known(client, [admission])
-        await refuse_cordoned(client, [pod], node)
+        nodes = await refuse_cordoned(client, [pod], node)
     except (BadInput, Cordoned) as refused:
         return Planned(*_refused(name, refused), stops_all=True)
     try:
-        await refuse_unmatched(client, pod, node)
+        await refuse_unmatched(client, pod, node, nodes)
     except BadInput as refused:
         return Planned(*_refused(name, refused))
+    foresight.served.update(nodes)
     planned, there = await _plan_of_pod(client, pod), pod.spec.node_name or node
     if planned.get("error"):
         return Planned(planned, BadInput(f"pod {name}: {planned['error']}"))

@@ -348,12 +348,12 @@ async def _bring_up(
     client = await session.connect(config, here.state_dir)
     try:
         pods = await without_known(client, manifests.pods)
-        await refuse_cordoned(client, [admission.pod for admission in pods], node)
-        await refuse_unenforced(client, [admission.pod for admission in pods], node)
+        nodes = await refuse_cordoned(client, [admission.pod for admission in pods], node)
+        await refuse_unenforced(client, [admission.pod for admission in pods], node, nodes)
     except BadInput as wrong:  # not BadInput: by now processes have been started
         raise Failure(str(wrong)) from None
     keep(manifests, here)
-    applied = await apply_all(client, pods, node)
+    applied = await apply_all(client, pods, node, nodes)
 
     def gives_up(pod: Pod) -> bool:
         return patience is None and lacks_image(pod)

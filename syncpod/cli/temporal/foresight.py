@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -35,10 +35,12 @@ class Unanswered(Exception):
 class Foresight:
     """Asks nodes about the pods of some manifests one after another; each counts where a later one is asked about."""
 
-    def __init__(self, client: Client, patience: float = BUSY_PATIENCE_SECONDS) -> None:
-        """Wait at most `patience` seconds for each answer of a busy node, and less for one that is away."""
-        self._client = client
-        self._patience = patience
+    def __init__(self, client: Client, patience: float = BUSY_PATIENCE_SECONDS, served: Collection[str] = ()) -> None:
+        """Wait at most `patience` seconds for each answer of a busy node, and less for one that is away.
+
+        A worker has served the nodes `served`; of another one that is asked of the server.
+        """
+        self._client, self._patience, self.served = client, patience, set(served)
         self._before: dict[str, list[ComesBefore]] = {}
 
     async def reasons(self, pod: Pod, node: str) -> list[str]:
@@ -48,6 +50,8 @@ class Foresight:
         """
         before = self._before.setdefault(node, [])
         found: list[str] = []
+        if node not in self.served and await never_served(self._client, (node,)):
+            raise Unanswered(f"no worker has ever polled for node {node}")
         try:
             found = await _foreseen(self._client, pod, node, before, self._patience)
         finally:
@@ -57,13 +61,14 @@ class Foresight:
         return found
 
 
-async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str) -> None:
+async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str, served: Collection[str] = ()) -> None:
     """Raise BadInput if a pod is new and its node cannot enforce its limits, a line for each limit of each pod.
 
-    Its node is `node` unless it names one. A node that does not answer refuses nothing: it rejects the pod later. It is
-    not asked about limits with which a pod is there already, unless that one has failed.
+    Its node is `node` unless it names one; a worker has served the nodes `served`. A node that does not answer refuses
+    nothing: it rejects the pod later. It is not asked about limits with which a pod is there already, unless that one
+    has failed.
     """
-    foresight = Foresight(client, PATIENCE_SECONDS)
+    foresight = Foresight(client, PATIENCE_SECONDS, served)
     enforces: set[tuple[str, frozenset[str]]] = set()  # by node: hundreds of pods with the same limits are one question
     refused: list[str] = []
     for pod in pods:
@@ -89,8 +94,6 @@ async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str) -> N
 
 async def _foreseen(client: Client, pod: Pod, node: str, before: list[ComesBefore], patience: float) -> list[str]:
     """Run an activity without a workflow on the node: it leaves nothing but the server's record of that activity."""
-    if await never_served(client, (node,)):
-        raise Unanswered(f"no worker has ever polled for node {node}")
     asking = client.execute_activity(
         FORESEE_ADMISSION,
         args=[pod_to_wire(pod), list(before)],

@@ -7,10 +7,14 @@ v1.36: a node counts as dead after 40 s of silence.
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from temporalio.api.enums.v1 import WorkerStatus
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWorkersRequest
@@ -29,6 +33,8 @@ GRACE: Final = timedelta(seconds=40)
 POLLED_WITHIN: Final = timedelta(seconds=70)
 """A poll lasts a minute. It shows that a worker is alive before its first heartbeat, and on servers before 1.30, which
 keep no heartbeats."""
+KEPT_SECONDS: Final = 2.0
+"""For how long the server's records of a worker count. That it has died shows in them much later than this."""
 _RPC: Final = timedelta(seconds=5)
 
 
@@ -77,16 +83,13 @@ async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Life]:
     if not wanted:
         return {}
     record = read_worker_record(settings().state_dir)
-    beats = None
     found = {}
     for node in wanted:
         at_home = record is not None and _is_of(record, client, node)
         here = at_home and serving(settings().state_dir) is not None
         signs: Iterable[Sign] = ()
         if not here:
-            beats = await _beats(client) if beats is None else beats
-            queue = node_task_queue(node)
-            signs = _signs(beats.get(queue, {}), await _polls(client, queue))
+            signs = await _signs_on(client, node_task_queue(node))
         dead = record.identity if record is not None and at_home and _has_ended(record) else ""
         found[node] = judge(signs, now, here=here, dead=dead)
     return found
@@ -119,8 +122,7 @@ async def unserved_queue(client: Client) -> str:
 
 async def heard_on(client: Client, queue: str) -> Life:
     """Return whether a worker of a task queue is alive, judged by the server's records alone. Raises RPCError."""
-    beats = await _beats(client)
-    return judge(_signs(beats.get(queue, {}), await _polls(client, queue)), datetime.now(UTC))
+    return judge(await _signs_on(client, queue), datetime.now(UTC))
 
 
 async def absence(client: Client, nodes: Iterable[str]) -> str:
@@ -163,6 +165,32 @@ class _Beat:
     at: datetime
     runs: bool
     """False once the worker has shut down."""
+
+
+@dataclass
+class _Records:
+    """The server's records, kept for a moment: a command that waits, or applies many pods, asks again and again."""
+
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    beats: tuple[float, Mapping[str, Mapping[str, _Beat]]] = (-math.inf, {})
+    """When the heartbeats of all workers were read, by `time.monotonic`, and what they were."""
+    polls: dict[str, tuple[float, Mapping[str, datetime]]] = field(default_factory=dict)
+    """The same of the polls of each task queue."""
+
+
+_records: Final[WeakKeyDictionary[Client, _Records]] = WeakKeyDictionary()
+
+
+async def _signs_on(client: Client, queue: str) -> list[Sign]:
+    """Return the newest sign of each worker of a task queue, as the server had it a moment ago. Raises RPCError."""
+    kept = _records.setdefault(client, _Records())
+    async with kept.asking:
+        oldest = time.monotonic() - KEPT_SECONDS
+        if kept.beats[0] < oldest:
+            kept.beats = time.monotonic(), await _beats(client)
+        if queue not in kept.polls or kept.polls[queue][0] < oldest:
+            kept.polls[queue] = time.monotonic(), await _polls(client, queue)
+    return _signs(kept.beats[1].get(queue, {}), kept.polls[queue][1])
 
 
 def _signs(beats: Mapping[str, _Beat], polls: Mapping[str, datetime]) -> list[Sign]:

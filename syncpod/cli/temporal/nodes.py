@@ -7,7 +7,7 @@ workflow's memory. Mirrors pkg/controller/nodelifecycle, v1.36: a dead worker's 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -115,26 +115,18 @@ async def _another_in_its_place(client: Client, name: str) -> str:
     )
 
 
-async def is_cordoned(client: Client, name: str) -> bool:
-    """Return whether a node is cordoned, by its memo, also while it is away. One without a workflow is not."""
+async def read_summary(client: Client, name: str) -> NodeSummary | None:
+    """Return a node's summary, from its memo, also while it is away; None = it has no workflow.
+
+    The summary is empty if the node has not reported anything yet.
+    """
     try:
         described = await client.get_workflow_handle(node_workflow_id(name)).describe(rpc_timeout=_RPC)
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
-            return False
+            return None
         raise
-    return _is_nodes(described) and (await _summary(described)).unschedulable
-
-
-async def labels_of_node(client: Client, name: str) -> Mapping[str, str]:
-    """Return a node's labels, from its memo, also while it is away; empty if it has not reported them yet."""
-    try:
-        described = await client.get_workflow_handle(node_workflow_id(name)).describe(rpc_timeout=_RPC)
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return {}
-        raise
-    return (await _summary(described)).labels if _is_nodes(described) else {}
+    return await _summary(described) if _is_nodes(described) else None
 
 
 def _is_nodes(execution: WorkflowExecution) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
@@ -18,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.temporal.liveness import absence, lives
-from syncpod.cli.temporal.nodes import is_cordoned, labels_of_node
+from syncpod.cli.temporal.nodes import read_summary
 from syncpod.cli.temporal.pods import read_pod, require_pods_own
 from syncpod.cli.temporal.updates import (
     AGAIN,
@@ -31,6 +30,7 @@ from syncpod.cli.temporal.updates import (
 from syncpod.lifecycle.node_affinity import MESSAGE, REASON, matches_node
 from syncpod.messages.applied import AppliedPod, Change
 from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.node import NodeSummary
 from syncpod.messages.queries import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.temporal.pod_start import look_at, start_operation
@@ -41,14 +41,11 @@ _AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
 """NOT_FOUND: the pod ended while the update waited; the next attempt starts it afresh."""
 _SOON_SECONDS: Final = 0.2
 """A node that is there usually answers within this; only then is it asked whether it is."""
-_HEARD_SECONDS: Final = 2.0
-"""For how long it counts that a node was there. If many pods are applied together, most take longer than the above, and
-each would put two questions to the server. That a worker has died shows by its heartbeats, much later than this."""
 _RPC: Final = timedelta(seconds=5)
 _OWN_SECONDS: Final = 4.0
 """If a node that is there has not answered for so long, the pod's name may be taken by a workflow that is no pod's."""
-_heard: Final[WeakKeyDictionary[Client, dict[str, float]]] = WeakKeyDictionary()
-"""When each node was last found to be there, by `time.monotonic`."""
+_without_attributes: Final[WeakSet[Client]] = WeakSet()
+"""The clients of namespaces that lack some of our search attributes."""
 
 
 @dataclass(frozen=True)
@@ -69,22 +66,32 @@ class Cordoned(Failure):
     """A node takes no new pod."""
 
 
-async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> None:
-    """Raise Cordoned if a pod is new and its node is cordoned; its node is `node` unless it names one."""
-    cordoned = {name for name in {pod.spec.node_name or node for pod in pods} if await is_cordoned(client, name)}
+async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> Mapping[str, NodeSummary]:
+    """Raise Cordoned if a pod is new and its node is cordoned; its node is `node` unless it names one.
+
+    Returns the summaries of those of the nodes that have a workflow: a worker has served each of them.
+    """
+    names = sorted({pod.spec.node_name or node for pod in pods})
+    found = zip(names, await asyncio.gather(*(read_summary(client, name) for name in names)), strict=True)
+    nodes = {name: summary for name, summary in found if summary is not None}
     for pod in pods:
         there = pod.spec.node_name or node
-        if there in cordoned and await read_pod(client, pod.metadata.namespace, pod.metadata.name) is None:
+        is_cordoned = there in nodes and nodes[there].unschedulable
+        if is_cordoned and await read_pod(client, pod.metadata.namespace, pod.metadata.name) is None:
             raise Cordoned(
                 f"pod {pod.metadata.name}: node {there} is cordoned, and takes no new pod: `syncpod uncordon {there}`"
             )
+    return nodes
 
 
-async def refuse_unmatched(client: Client, pod: Pod, node: str) -> None:
-    """Raise BadInput if the pod is new and its node would reject it for its labels; see `node_affinity`."""
+async def refuse_unmatched(client: Client, pod: Pod, node: str, nodes: Mapping[str, NodeSummary]) -> None:
+    """Raise BadInput if the pod is new and its node would reject it for its labels; see `node_affinity`.
+
+    `nodes` as `refuse_cordoned` returns them.
+    """
     there = pod.spec.node_name or node
-    labels = await labels_of_node(client, there)
-    if not labels or matches_node(pod, there, labels):
+    summary = nodes.get(there)
+    if summary is None or not summary.labels or matches_node(pod, there, summary.labels):
         return
     if await read_pod(client, pod.metadata.namespace, pod.metadata.name) is None:
         raise BadInput(
@@ -94,13 +101,14 @@ async def refuse_unmatched(client: Client, pod: Pod, node: str) -> None:
 
 
 async def apply_pod(
-    client: Client, pod: Pod, *, node: str, has_attributes: bool, patience: timedelta | None = None
+    client: Client, pod: Pod, *, node: str, has_attributes: bool | None = None, patience: timedelta | None = None
 ) -> Applied:
     """Apply an admitted pod, on `node` unless it names another, by one request: it starts a workflow if there is none.
 
-    Waits for the answer as `answer_in_time` does, at most `patience`; for a new pod, only until its node is known not
-    to answer. Retries are harmless: all attempts share one update id. Raises BadInput for a change that is not allowed,
-    and Failure if the node of an existing pod does not answer in time.
+    `has_attributes`: whether the namespace has our search attributes; None = the answer shows it. Waits for the
+    answer as `answer_in_time` does, at most `patience`; for a new pod, only until its node is known not to answer.
+    Retries are harmless: all attempts share one update id. Raises BadInput for a change that is not allowed, and
+    Failure if the node of an existing pod does not answer in time.
     """
     node = pod.spec.node_name or node
     seconds = patience.total_seconds() if patience else math.inf
@@ -109,6 +117,8 @@ async def apply_pod(
     answer = await answer_in_time(client, node, _unless_silent(client, pod, node, command, sending), seconds)
     if answer is None:
         return await _unanswered(client, pod, node, command)
+    if isinstance(answer, _Begun):
+        return Applied(pod, Change.CREATED, node, node_is_away=True)
     follows = answer.uid if answer.change is Change.FOLLOWS else ""
     return Applied(pod, answer.change, answer.node or node, follows=follows)
 
@@ -117,7 +127,6 @@ async def _unanswered(client: Client, pod: Pod, node: str, command: str) -> Appl
     """Return a new pod that its node has not answered for, if this command began its workflow. Raises Failure."""
     if await _has_begun(client, pod, command):
         return Applied(pod, Change.CREATED, node, node_is_away=not await lives(client, node))
-    await require_pods_own(client, pod.metadata.namespace, pod.metadata.name)
     existing = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
     there = existing.pod.spec.node_name if existing is not None else ""
     raise Failure(
@@ -143,12 +152,13 @@ async def has_search_attributes(client: Client) -> bool:
     return SEARCH_ATTRIBUTES.keys() <= answer.custom_attributes.keys()
 
 
-async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: bool, command: str) -> AppliedPod:
+async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: bool | None, command: str) -> AppliedPod:
     """Send the update until it is answered; return the answer. Raises BadInput with the workflow's refusal."""
     update_id, is_signed_anew = command, False
     while True:
+        attributes = client not in _without_attributes if has_attributes is None else has_attributes
         # A later attempt may find the workflow that an earlier one has started.
-        start = start_operation(pod, node, has_attributes=has_attributes, sender=client.identity, begun_by=command)
+        start = start_operation(pod, node, has_attributes=attributes, sender=client.identity, begun_by=command)
         try:
             answer = await client.execute_update_with_start_workflow(
                 "apply", pod_to_wire(pod), id=update_id, result_type=dict, start_workflow_operation=start
@@ -161,6 +171,9 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
             is_signed_anew = is_signed_anew or signs_anew
             update_id = uuid.uuid4().hex
         except RPCError as error:
+            if has_attributes is None and attributes and _is_about_attributes(error):
+                _without_attributes.add(client)
+                continue
             if error.status not in _AGAIN:
                 raise
         except WorkflowUpdateRPCTimeoutOrCancelledError:
@@ -172,10 +185,19 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
         await asyncio.sleep(PAUSE_SECONDS)
 
 
+def _is_about_attributes(error: RPCError) -> bool:
+    """Say whether the server refuses a start for a search attribute that its namespace does not have."""
+    return error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower()
+
+
+class _Begun:
+    """A new pod has its workflow, and its node is known not to answer."""
+
+
 async def _unless_silent(
     client: Client, pod: Pod, node: str, command: str, sending: Coroutine[Any, Any, AppliedPod]
-) -> AppliedPod | None:
-    """Await the sending of an update; return None once the pod is known to be new and its node not to answer.
+) -> AppliedPod | _Begun:
+    """Await the sending of an update, but not after the pod is known to be new and its node not to answer.
 
     By then the update has started the pod's workflow with everything it needs, so there is nothing to wait for.
     """
@@ -183,7 +205,7 @@ async def _unless_silent(
     silent = asyncio.create_task(_is_new_and_silent(client, pod, node, command))
     try:
         await asyncio.wait({sent, silent}, return_when=asyncio.FIRST_COMPLETED)
-        return await sent if sent.done() or not silent.result() else None
+        return await sent if sent.done() or not silent.result() else _Begun()
     finally:
         sent.cancel()
         silent.cancel()
@@ -196,12 +218,9 @@ async def _is_new_and_silent(client: Client, pod: Pod, node: str, command: str) 
     Raises Squatted if the pod's name is not a pod's.
     """
     await asyncio.sleep(_SOON_SECONDS)
-    heard = _heard.setdefault(client, {})
     try:
-        if time.monotonic() - heard.get(node, -math.inf) >= _HEARD_SECONDS:
-            if not await lives(client, node):
-                return await _has_begun(client, pod, command)
-            heard[node] = time.monotonic()
+        if not await lives(client, node):
+            return await _has_begun(client, pod, command)
         await asyncio.sleep(_OWN_SECONDS)
         await require_pods_own(client, pod.metadata.namespace, pod.metadata.name)
     except RPCError:

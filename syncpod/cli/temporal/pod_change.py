@@ -11,7 +11,7 @@ from temporalio.client import Client
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.manifests import admit_document
 from syncpod.cli.temporal.ephemeral_containers import without_known
-from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes
+from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.pods import require_pod
 from syncpod.messages.applied import Change
 from syncpod.pod import PodInvalid, parse_pod
@@ -40,8 +40,7 @@ async def change_pod(client: Client, namespace: str, name: str, change: Callable
         ((pod, _),) = await without_known(client, [admit_document(pod)])
     except PodInvalid as wrong:
         raise BadInput("\n".join(f"pod {name}: {line}" for line in lines(wrong.problems))) from None
-    node, has_attributes = running.pod.spec.node_name, await has_search_attributes(client)
-    return (await apply_pod(client, pod, node=node, has_attributes=has_attributes)).change
+    return (await apply_pod(client, pod, node=running.pod.spec.node_name)).change
 
 
 def _require_same(before: str, after: str, path: str) -> None:

@@ -9,6 +9,7 @@ import pwd
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
@@ -80,10 +81,13 @@ def _own_address(directory: Path, begun_by: str) -> str:
     raise BadInput(sentence)
 
 
-async def connect(config: ClientConnectConfig, state_dir: Path | None = None) -> Client:
+async def connect(
+    config: ClientConnectConfig, state_dir: Path | None = None, on_namespace: Callable[[str], None] = lambda _: None
+) -> Client:
     """Connect to the Temporal server; commands are signed with the key of a state directory, if it has one.
 
-    They are encrypted too if its node was started so, or SYNCPOD_ENCRYPT says so.
+    They are encrypted too if its node was started so, or SYNCPOD_ENCRYPT says so. `on_namespace` is called with the id
+    of the server's namespace.
 
     `state_dir` None = this user's. Raises BadInput if there is no server, and for a key that is none.
     """
@@ -94,7 +98,9 @@ async def connect(config: ClientConnectConfig, state_dir: Path | None = None) ->
     address, patience = config["target_host"], plugin.ANSWER_TIMEOUT.total_seconds()
     try:
         with waiting(f"waiting up to {patience:g} s for the Temporal server at {address} to answer"):
-            return await plugin.connect(settings=config, keys=keys, identity=who(), runtime=quiet_runtime())
+            return await plugin.connect(
+                settings=config, keys=keys, identity=who(), runtime=quiet_runtime(), on_namespace=on_namespace
+            )
     except plugin.NoServer as error:
         stale = _NAMED if _is_unreachable(error) and os.environ.get(_ADDRESS) == config["target_host"] else ""
         raise BadInput(f"{error}{stale}") from None
@@ -179,9 +185,8 @@ class Session:
 
         async def connected() -> _Result:
             if self._client is None:
-                client = await connect(self._config, self._state_dir)
-                await _note_another_cluster(client, self._config["target_host"], self._state_dir)
-                self._client = client
+                note = partial(_note_another_server, self._config["target_host"], self._state_dir)
+                self._client = await connect(self._config, self._state_dir, note)
             return await work(self._client)
 
         with _plainly():
@@ -227,17 +232,15 @@ def _unreadable(why: str) -> Failure:
     )
 
 
-async def _note_another_cluster(client: Client, address: str, state_dir: Path | None) -> None:
-    """Print a note if this is not the server that the state directory's node belongs to.
+def _note_another_server(address: str, state_dir: Path | None, namespace_id: str) -> None:
+    """Print a note if the namespace of this id is not the one that the state directory's node belongs to.
 
-    Another one may have come to answer at its server's address, or one may be named. Otherwise the command's output
-    would show another cluster's pods, or say that the node's are gone. Raises RPCError.
+    Another server may have come to answer at its server's address, or one may be named. Otherwise the command's output
+    would show another cluster's pods, or say that the node's are gone.
     """
-    from syncpod.temporal.cluster import cluster_identity
-
     directory = state_dir or settings().state_dir
     kept = kept_settings(directory)
-    if not kept.cluster or await cluster_identity(client) == kept.cluster:
+    if not kept.cluster or kept.cluster.rpartition("/")[2] == namespace_id:
         return
     if kept.address == address:
         remark(
