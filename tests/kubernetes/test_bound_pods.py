@@ -7,6 +7,7 @@ Holds: A pod of a Kubernetes cluster is removed there only once nothing of it ru
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -697,3 +698,32 @@ async def test_a_condition_that_a_gate_names_reaches_the_pod_once_whatever_fails
     gone = "condition web/uid-of-web example.com/lb=Unknown"
     await until(lambda: gone in node.told)
     assert [each for each in node.told if each.startswith("condition")] == [told, told, gone]
+
+
+def noted_waits(tried: StatusWriter | MirrorPods, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[float]]:
+    """Note by pod how long it is to wait after each of its failures; each first wait is a millisecond or two."""
+    monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.001, 30.0))
+    waits: dict[str, list[float]] = defaultdict(list)
+    look_again = tried._look_again
+
+    def noted(key: ObjectKey, seconds: float) -> None:
+        waits[key.name].append(seconds)
+        look_again(key, seconds)
+
+    monkeypatch.setattr(tried, "_look_again", noted)
+    return waits
+
+
+async def test_a_pod_whose_status_fails_often_does_not_lengthen_anothers_first_wait(
+    api: ApiServer, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One back-off served all pods, so the first failure of a pod waited as long as the eighth of another."""
+    waits = noted_waits(node.statuses, monkeypatch)
+    api.faults.extend([Fault("PATCH", "pods/often/status", "500")] * 8)
+    await api.put(pod_path("often"), pod("often"))
+    node.start()
+    await until(lambda: status(api, "often").get("phase") == "Running")
+    api.faults.append(Fault("PATCH", "pods/once/status", "500"))
+    await api.put(pod_path("once"), pod("once"))
+    await until(lambda: status(api, "once").get("phase") == "Running")
+    assert waits["often"][7] >= 0.128 > 0.002 >= waits["once"][0]

@@ -19,7 +19,7 @@ from syncpod.messages.node import FILE_SOURCE
 from syncpod.pod import ObjectMeta
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import ApiServer, Fault, pod, pod_path
-from tests.kubernetes.test_bound_pods import Node
+from tests.kubernetes.test_bound_pods import Node, noted_waits
 
 KEY = ObjectKey("default", "web-n1")
 PATH = pod_path("web-n1")
@@ -163,3 +163,20 @@ async def test_a_pod_whose_name_a_mirror_takes_is_no_longer_run(api: ApiServer, 
     await api.put(PATH, pod("web-n1", "u2", metadata={"annotations": annotations}))
     await until(lambda: "end web-n1/u1 None" in node.told)
     assert [each for each in node.told if each.startswith("apply")] == ["apply web-n1/u1"]
+
+
+async def test_a_mirror_that_fails_often_does_not_lengthen_anothers_first_wait(
+    api: ApiServer, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One back-off served all mirrors."""
+    waits = noted_waits(node.mirrors, monkeypatch)
+    api.faults.extend([Fault("POST", "namespaces/default/pods", "500")] * 8)
+    node.start()
+    node.mirrors.published(Static())
+    await until(lambda: PATH in api.objects)
+    other = Static()
+    other.metadata = other.metadata.model_copy(update={"name": "other-n1"})
+    api.faults.append(Fault("POST", "namespaces/default/pods", "500"))
+    node.mirrors.published(other)
+    await until(lambda: pod_path("other-n1") in api.objects)
+    assert waits["web-n1"][7] >= 0.128 > 0.002 >= waits["other-n1"][0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from secrets import SystemRandom
 from typing import Any, Final, Protocol
@@ -59,7 +60,9 @@ class MirrorPods:
         """As the API server has listed them last; None before it has."""
         self._due: dict[ObjectKey, None] = {}
         self._news = asyncio.Event()
-        self._again: dict[ObjectKey, asyncio.TimerHandle] = {}
+        self._retries: dict[ObjectKey, asyncio.TimerHandle] = {}
+        self._backoffs = defaultdict[ObjectKey, Backoff](lambda: Backoff(time.monotonic, SystemRandom().random))
+        """Each failing mirror's own back-off: one that fails often does not lengthen another's."""
         self._troubles: dict[ObjectKey, str] = {}
 
     # --- what is learned ----------------------------------------------------------------------------------------------
@@ -101,34 +104,34 @@ class MirrorPods:
 
     async def run(self) -> None:
         """Make and delete mirrors until cancelled."""
-        backoff = Backoff(time.monotonic, SystemRandom().random)
         try:
             while True:
                 await self._news.wait()
                 self._news.clear()
                 due, self._due = list(self._due), {}
                 for key in due if self._mirrors is not None else ():
-                    await self._try(key, backoff)
+                    await self._try(key)
         finally:
-            for waiting in self._again.values():
+            for waiting in self._retries.values():
                 waiting.cancel()
 
-    async def _try(self, key: ObjectKey, backoff: Backoff) -> None:
-        if (waiting := self._again.pop(key, None)) is not None:
+    async def _try(self, key: ObjectKey) -> None:
+        if (waiting := self._retries.pop(key, None)) is not None:
             waiting.cancel()
         try:
             await self._reconcile(key)
         except (ApiError, Unreachable, RPCError) as error:
             self._tell(key, str(error))
-            self._look_again(key, backoff.next(error))
+            self._look_again(key, self._backoffs[key].next(error))
         except Exception as error:  # it concerns one mirror, and no other waits for it
             log.exception("the mirror of static pod %s/%s cannot be made", *key)
             self._tell(key, str(error))
         else:
             self._troubles.pop(key, None)
+            self._backoffs.pop(key, None)
 
     def _look_again(self, key: ObjectKey, seconds: float) -> None:
-        self._again[key] = asyncio.get_running_loop().call_later(seconds, self._look, key)
+        self._retries[key] = asyncio.get_running_loop().call_later(seconds, self._look, key)
 
     def _tell(self, key: ObjectKey, trouble: str) -> None:
         if self._troubles.get(key) != trouble:

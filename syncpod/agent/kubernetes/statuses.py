@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from secrets import SystemRandom
@@ -83,9 +84,16 @@ class StatusWriter:
         self._went_on: dict[ObjectKey, str] = {}
         """UID of each pod that had not ended by the last write of this process."""
         self._due: dict[ObjectKey, None] = {}
+        """Pods whose status is to be compared, and written if it differs: first changed, first written.
+
+        At most `AT_ONCE` are written at a time, and of each pod only the newest state. A pod whose write fails comes
+        back after its back-off. Nothing is on disk: after a restart the workflows publish again.
+        """
         self._news = asyncio.Event()
-        self._again: dict[ObjectKey, asyncio.TimerHandle] = {}
+        self._retries: dict[ObjectKey, asyncio.TimerHandle] = {}
         """The pods whose last write failed: each is tried again then, and before if there is news of it."""
+        self._backoffs = defaultdict[ObjectKey, Backoff](lambda: Backoff(time.monotonic, SystemRandom().random))
+        """Each of these pods' own back-off: a pod that fails often does not lengthen another's."""
         self._locks: dict[ObjectKey, asyncio.Lock] = {}
         self.trouble = ""
         """Why statuses cannot be written now; "" if they can."""
@@ -135,7 +143,7 @@ class StatusWriter:
 
     async def run(self) -> None:
         """Write what is due until cancelled."""
-        room, backoff = asyncio.Semaphore(AT_ONCE), Backoff(time.monotonic, SystemRandom().random)
+        room = asyncio.Semaphore(AT_ONCE)
         writes: dict[ObjectKey, asyncio.Task[None]] = {}
 
         def ended(write: asyncio.Task[None], key: ObjectKey) -> None:
@@ -149,14 +157,14 @@ class StatusWriter:
                 self._news.clear()
                 for key in [each for each in self._due if each not in writes]:
                     del self._due[key]
-                    writes[key] = asyncio.create_task(self._try(room, backoff, key))
+                    writes[key] = asyncio.create_task(self._try(room, key))
                     writes[key].add_done_callback(partial(ended, key=key))
         finally:
             await cancel_all(list(writes.values()))
-            for waiting in self._again.values():
+            for waiting in self._retries.values():
                 waiting.cancel()
 
-    async def _try(self, room: asyncio.Semaphore, backoff: Backoff, key: ObjectKey) -> None:
+    async def _try(self, room: asyncio.Semaphore, key: ObjectKey) -> None:
         """Write one pod's status, or try it again later. It holds up no other pod's, however long it takes."""
         async with room:
             try:
@@ -164,11 +172,11 @@ class StatusWriter:
             except Exception as error:
                 if not isinstance(error, ApiError | Unreachable):
                     log.exception("the status of pod %s/%s cannot be made", *key)
-                self._look_again(key, backoff.next(error))
+                self._look_again(key, self._backoffs[key].next(error))
                 self._tell(str(error))
                 return
         self._forget_failure(key)
-        self._tell(self.trouble if self._again else "")
+        self._tell(self.trouble if self._retries else "")
 
     def _tell(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
@@ -176,12 +184,14 @@ class StatusWriter:
         self.trouble = trouble
 
     def _forget_failure(self, key: ObjectKey) -> None:
-        if (waiting := self._again.pop(key, None)) is not None:
+        self._backoffs.pop(key, None)
+        if (waiting := self._retries.pop(key, None)) is not None:
             waiting.cancel()
 
     def _look_again(self, key: ObjectKey, seconds: float) -> None:
-        self._forget_failure(key)
-        self._again[key] = asyncio.get_running_loop().call_later(seconds, self._look, key)
+        if (waiting := self._retries.pop(key, None)) is not None:
+            waiting.cancel()
+        self._retries[key] = asyncio.get_running_loop().call_later(seconds, self._look, key)
 
     async def write(self, key: ObjectKey) -> None:
         """Write a pod's status, if the API server has another one. Raises ApiError, Unreachable."""
