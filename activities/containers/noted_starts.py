@@ -74,9 +74,10 @@ def which_counts(mark: StartMark | None, request: StartContainer) -> StartMark |
 async def with_noted_starts(attempt: StepAttempt, pod: Pod | None, view: ObservedPod) -> ObservedPod:
     """Return the listing, and add as ended the instances that were started and are no longer listed.
 
-    Without them, a start would be forgotten if its step was cancelled and the runtime lost it too: the container would
-    count one restart too few, and an init container would run again with the same number. An end that the pod's
-    workflow knows already stays as it is recorded. `pod` is None if the node has no record of it. Raises OSError.
+    If the runtime loses an instance whose step was cancelled, only its start mark shows that it ran. Without the mark
+    the container would count one restart too few, and an init container would run again with the same number. An end
+    that the pod's workflow knows already stays as it is recorded. `pod` is None if the node has no record of it. Raises
+    OSError.
     """
     if pod is None:
         return view

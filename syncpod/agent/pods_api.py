@@ -65,7 +65,7 @@ class _PodsApi:
             await asyncio.Event().wait()
 
     def _as_in_cluster(self, state: Published) -> Mapping[str, Any] | None:
-        """Return the cluster's newest object of a pod, the last one if it has deleted it; None = it has none."""
+        """Return the cluster's newest object of a pod, even after its deletion; None = it has had none."""
         meta = state.metadata
         found = self._agent.published_pods.in_cluster(meta) or self._objects.get(meta.uid)
         if found is not None:

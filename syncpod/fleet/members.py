@@ -97,7 +97,7 @@ class Member:
 
 
 def why_unavailable(member: Member) -> str:
-    """Say what a pod lacks that is not available: ``web-1 on n2 is not ready: ErrImagePull``."""
+    """Say why a pod is not available: ``web-1 on n2 is not ready: ErrImagePull``."""
     if member.presence == "Unknown":
         return f"{member.called} is not heard of, since its node cannot be reached"
     if not member.node:

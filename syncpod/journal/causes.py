@@ -256,7 +256,7 @@ def _back_off(holds: Sequence[HistoryEntry], one: Instance, after: Instance | No
 
 def _caused(instance: Instance, events: Iterable[EventRecord]) -> Cause:
     kind = instance.killed_by
-    # It was not the first process that ran out of memory: that one went on until the node ended it.
+    # Another process than the first ran out of memory: the first one went on until the node ended it.
     before = "; a process ran out of memory" if instance.reason == "OOMKilled" else _after_its_grace(instance)
     match kind:
         case KillCause.LIVENESS | KillCause.STARTUP:

@@ -30,9 +30,9 @@ def populated(node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: P
 def first_process(node: NodeContext, uid: str, container_id: str, *, mountinfo: Path = MOUNTINFO) -> int:
     """Return the pid of a container's first process, as soon as the runtime has made it; 0 if it is not there. Blocks.
 
-    It is the one in the container's cgroup that is number 1 of its own pid namespace, so there is none in a pod whose
-    containers share a namespace. It may not yet have been released to run the container's command, and may have ended
-    already. Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
+    It is the process with pid 1 in the container's own pid namespace. A pod that shares a pid namespace has none. It
+    may not yet have been released to run the container's command, and may have ended already. Raises
+    :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     for directory in _directories(node, uid, mountinfo):
         for cgroup in directory.glob("*/"):

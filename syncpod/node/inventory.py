@@ -121,7 +121,7 @@ def _pod(
     labels = (newest or containers[0]).labels
     if newest is not None:
         incarnation = newest.annotations.get(names.INCARNATION_ANNOTATION, "")
-    else:  # its sandbox is gone: containers show which life, and only the record whose
+    else:  # its sandbox is gone: the containers show which life it is; only the record shows whose
         incarnation = containers[0].annotations.get(names.INCARNATION_ANNOTATION, "")
     clusters = {
         cluster_of(

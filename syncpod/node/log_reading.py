@@ -179,7 +179,7 @@ class _LogFile:
     def following(self) -> Path | None:
         """Return the next newer file; None if this is the growing one."""
         if self._is_at_path():
-            return None  # whatever its name: a rotation that was taken back gave it a second one, and took the first
+            return None  # whatever its name: log_rotation.py renames a log, and back if the runtime does not reopen it
         name = self._name()
         if name != self._path.name:
             newer = [file for file in rotated_files(self._path) if file.name.removesuffix(COMPRESSED) > name]

@@ -291,7 +291,7 @@ def _hand_down(directory: Path, controllers: Iterable[str]) -> None:
         try:
             _set(directory / "cgroup.subtree_control", f"+{controller}")
         except OSError as error:
-            # The cgroup itself has processes, or there are realtime ones: then the files below it do not exist.
+            # EBUSY: the cgroup has processes of its own. EINVAL: realtime processes. No files exist below it then.
             if error.errno not in (errno.EBUSY, errno.EINVAL):
                 raise
 

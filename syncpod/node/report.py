@@ -73,7 +73,7 @@ class NodeReport(_Said):
 
     at: datetime | None = None
     conditions: tuple[NodeCondition, ...] = ()
-    """Of memory, disk and processes."""
+    """The conditions of memory, disk and processes."""
     ready: NodeCondition | None = None
     """Whether the node runs pods; None = a version has written this that did not say."""
     orphans: tuple[Orphan, ...] = ()

@@ -73,8 +73,8 @@ class WithdrawnMark:
 def write_start_mark(node: NodeContext, uid: str, container: str, mark: StartMark) -> None:
     """Write a container's mark atomically; mode 0600.
 
-    It overwrites the one before with one call within one page, which a crash does not split. That costs a fifth of
-    writing a new file, and no disk space: on a full disk the next start may be the one that cleans up. A first mark
+    A mark is overwritten by a single write within one page, which a crash cannot tear. That costs a fifth of writing a
+    new file, and no disk space: on a full disk the next start may be the one that cleans up. A first mark
     needs space; if there is none, the container must not be started.
 
     Blocks. Raises OSError, UnsafeName.

@@ -78,7 +78,7 @@ def kept_token(ref: ObjectRef, token: str, expires: datetime, before: ConfigMap 
 
 
 def former_token(kept: ConfigMap | Secret) -> str:
-    """Return the token before; "" if there is none."""
+    """Return the token that this one replaced; "" = none."""
     return values(kept).get(_FORMER_KEY, b"").decode()
 
 

@@ -82,7 +82,7 @@ async def replayed(history: WorkflowHistory, keys: Keys | None, namespace: str) 
     failure = ""
     try:
         with _silent():
-            # How long the machine takes over a task is no difference: debug_mode has no limit of two seconds.
+            # The machine's speed makes no difference: debug_mode lifts the two-second limit of a task.
             await Replayer(
                 workflows=[], plugins=[plugin], namespace=namespace, runtime=quiet_runtime(), debug_mode=True
             ).replay_workflow(WorkflowHistory(workflow_id, events))

@@ -47,7 +47,7 @@ class HiddenInLog(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say that the record is logged."""
+        """Hide the values in the record; always return True."""
         record.msg, record.args = of_process.redact(record.getMessage()), None
         if record.exc_info and not record.exc_text:
             record.exc_text = _TRACEBACKS.formatException(record.exc_info)

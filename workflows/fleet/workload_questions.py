@@ -75,7 +75,7 @@ class WorkloadQuestions:
         """When the nodes of a DaemonSet are surveyed because one of them takes pods now; None = no news of that."""
 
     def next_due(self) -> datetime | None:
-        """Return when the next question is due that nothing else brings about; None = never."""
+        """Return the time of the next question that no event triggers; None = never."""
         moments = []
         if self.retry_at is not None and "place" not in self.busy and workload_changes.unplaced(self.state):
             moments.append(self.retry_at)

@@ -53,7 +53,7 @@ ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
 
 @dataclass(frozen=True)
 class _Token:
-    """Whose a token is; None = nobody's."""
+    """The user of a reviewed token; None = it is nobody's."""
 
     user: User | None
 

@@ -23,7 +23,7 @@ from syncpod.kubernetes.plugin_commands import CommandInvalid, answer, words
 MOST: Final = 4
 """The most commands at a time: each takes a process with 60 MiB for a second."""
 _LARGEST: Final = 16 << 20
-"""Bytes of what one says."""
+"""The most bytes of one command's output."""
 _BLOCK: Final = 64 << 10
 
 
@@ -35,7 +35,7 @@ class PodCommands:
         self._environment, self._source, self._running = dict(environment), source, 0
 
     async def answer(self, asked: Request, command: str, namespace: str, pod: str) -> Answer:
-        """Return what a command says of a pod. Raises ApiError."""
+        """Return a command's output about a pod. Raises ApiError."""
         try:
             line = words(command, namespace, pod, asked.query)
         except CommandInvalid as wrong:

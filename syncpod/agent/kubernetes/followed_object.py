@@ -80,7 +80,7 @@ class FollowedObject:
             await asyncio.gather(following, return_exceptions=True)
 
     async def _keep(self) -> bool:
-        """Keep what the object is now; say whether it never changes. Raises OSError, ObjectRefused, NotAnObject."""
+        """Store the object as it is now; say whether it is immutable. Raises OSError, ObjectRefused, NotAnObject."""
         document = self._reflector.objects.get(ObjectKey(self._ref.namespace, self._ref.name))
         if document is None:
             await asyncio.to_thread(self._store.note_absent, self._ref)

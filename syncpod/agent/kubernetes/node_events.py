@@ -45,7 +45,7 @@ class NodeEvents:
         return status
 
     def written(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        """Take what the node has made of its Node."""
+        """Take a change that the node has made to its own Node object."""
         self._tell(node_changes.written(self._name, before, after))
 
     def seen(self, node: Mapping[str, Any]) -> None:

@@ -36,7 +36,7 @@ class NodeWatcher(Protocol):
     """Is told what becomes of the Node: `NodeEvents`."""
 
     def written(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        """Take what the node has made of its Node."""
+        """Take a change that the node has made to its own Node object."""
 
     def seen(self, node: Mapping[str, Any]) -> None:
         """Take the Node as the cluster has it now."""

@@ -52,7 +52,7 @@ class SlowAnswers:
 
     @property
     def limit_seconds(self) -> float:
-        """After how many seconds without an answer the probe has failed."""
+        """The probe fails after this many seconds without an answer."""
         return self._timeout + RUNTIMES_SECONDS
 
     async def answer(self, action: ExecAction, ask: Callable[[], Awaitable[Answer]]) -> Answer:

@@ -1,11 +1,10 @@
 """The usage of the volumes of the node's pods, measured at most once a minute, and only on request.
 
 Mirrors server/stats/volume_stat_calculator.go and volume/metrics_du.go, v1.36: emptyDir, configMap, secret, projected
-and downwardAPI are measured, hostPath and images are not. Of a claim the file system that it is on is told, as its
-driver or metrics_statfs.go would, and measured apart, since it may be far away and not answer. A storage driver that
-tells how full its volumes are is asked instead (csi_metrics.go), by whoever knows the drivers. Differences: nothing is
-measured without a request, a volume whose measurement takes too long is left out, a claim to a hostPath is told too,
-and so is one whose driver tells nothing.
+and downwardAPI are measured, hostPath and images are not. A claim's usage is that of its file system, as the driver or
+statfs reports it (csi_metrics.go, metrics_statfs.go). It is measured separately, because the file system may be remote
+and hang. Differences: nothing is measured without a request, a volume whose measurement takes too long is left out, and
+a claim is reported even if it leads to a hostPath, or if its driver reports no usage.
 """
 
 from __future__ import annotations

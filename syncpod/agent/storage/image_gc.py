@@ -116,7 +116,7 @@ class ImageGc:
             await asyncio.sleep(PERIOD_SECONDS)
 
     async def round(self) -> None:
-        """Collect once, and log what prevented it, once while the reason stays the same."""
+        """Collect unused images; log each new obstacle one time."""
         try:
             await self.collect()
         except ImageGcFailed as failure:

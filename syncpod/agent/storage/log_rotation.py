@@ -203,8 +203,8 @@ class LogRotation:
 async def _succeeds(reopening: asyncio.Task[None]) -> bool:
     """Say whether the runtime answers within a moment that it has opened a new log.
 
-    Hazard: conmon, which writes CRI-O's logs, puts its new file in the place of whatever has the log's name. So a file
-    that is renamed back while the call is under way would be lost, with all that was written to it.
+    Hazard: conmon, which writes CRI-O's logs, replaces any file that has the log's name by its new one. So a file that
+    is renamed back while the call is under way would be lost, with all that was written to it.
     """
     await asyncio.wait({reopening}, timeout=ANSWER_SECONDS)
     if not reopening.done():

@@ -55,14 +55,14 @@ class StickyQueues:
     async def empty_that_of(self, execution: WorkflowExecution) -> None:
         """Begin to empty the dead worker's queue in which a workflow's pending task may lie.
 
-        Does not wait for the end: that nothing is left is only known after seconds. Raises RPCError.
+        Does not wait until the queue is empty, which is only known after seconds. Raises RPCError.
         """
         name = await self._queue_of(execution)
         if name and name not in self._emptying:
             self._emptying[name] = asyncio.create_task(self._empty(name), name=f"empty {name}")
 
     async def close(self) -> None:
-        """Leave what is not handed back yet to the server's timeout."""
+        """Stop; the remaining tasks come back by the server's timeout."""
         await cancel_all(self._emptying.values())
 
     async def _queue_of(self, execution: WorkflowExecution) -> str:

@@ -24,7 +24,8 @@ _MOST: Final = 15
 def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> None:
     """Print the pods of this machine's node whose containers ended most often lately.
 
-    `names` is what the node was called; none = it was not named. Raises Failure, also for another node, and BadInput.
+    `names` are the words that named the node; none = it was not named. Raises Failure, also for another node, and
+    BadInput.
     """
     from syncpod.api.client import settle_journal
     from syncpod.cli.machine.settings import settings

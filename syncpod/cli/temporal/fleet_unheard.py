@@ -25,7 +25,7 @@ async def unheard(client: Client, found: FoundPod, *, silent: str = "") -> Unhea
 
 
 async def _in_workload(client: Client, node: str, placed: PlacedPod) -> tuple[str, WorkloadPod | None]:
-    """Return the kind of the pod's workload, and the pod as that knows it."""
+    """Return the kind of the pod's workload, and the pod in the workload's view."""
     _, kind, namespace, name = [*placed.owner.split("/", 3), "", "", ""][:4]
     workload = await fleet_workloads.view(client, kind, namespace, name) if name else None
     pods = workload.pods if workload is not None else ()

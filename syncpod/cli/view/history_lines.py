@@ -27,9 +27,10 @@ def lines(records: Sequence[HistoryEntry], *, headers: bool = True) -> list[str]
 
 
 def _begun(records: Sequence[HistoryEntry]) -> list[datetime]:
-    """Return when each of what is recorded began: its result came later.
+    """Return when each record's step began, which is before its result.
 
-    If the results of steps came together, the next may have been begun ahead of its turn: none is later than the next.
+    If the results of two steps came together, the second may have begun ahead of its turn: no step is shown to begin
+    later than its follower.
     """
     found: list[datetime] = []
     follower: HistoryEntry | None = None

@@ -294,7 +294,7 @@ class SimulatedAttachment:
     """The streams of a simulated container's own process, which are silent; `Streams` of :mod:`.port`."""
 
     def __init__(self, process: SimulatedProcess, *, detaches: bool) -> None:
-        """Last as long as the process, or until the input ends if that `detaches`."""
+        """End with the process, or with the input if that `detaches`."""
         self._process = process
         self._detaches = detaches
         self._detached = asyncio.Event()

@@ -94,7 +94,7 @@ class SpdyClient:
 
     @property
     def stdin(self) -> Pipe:
-        """What it sends as input."""
+        """The client's input."""
         stream = self._streams.get("stdin")
         return self._no_stdin if stream is None else stream.input
 
