@@ -17,8 +17,8 @@ an exit in less than 30 ms."""
 READ_SECONDS = 0.005
 """Between later reads."""
 LONGEST_PAUSE_SECONDS = 0.05
-"""If a read takes longer than the pause after it, that becomes as long, up to this: reads without a pause would keep a
-busy runtime from what they wait for."""
+"""If a read takes longer than the pause after it, the pause becomes as long as the read, up to this: reads without a
+pause would keep a busy runtime from ending its work."""
 GIVE_UP_SECONDS = 1.0
 """How long the runtime may take to report the exit; after that the relist finds it, which is not to rest then."""
 

@@ -62,7 +62,7 @@ SIGNALS_BYTES: Final = 512 * 1024
 _NO_INPUT: Final = "its input cannot be decoded, so it never began"
 _FOREIGN: Final = "it is on this node's task queue, and no workflow of this node's"
 _THE_SERVER: Final = "history-service"
-"""Who has terminated a run that has passed a limit of the server, such as its history's length or size."""
+"""The server's identity when it terminates a run that has passed a limit, such as its history's length or size."""
 _RPC: Final = timedelta(seconds=5)
 _RETRY_SECONDS: Final = 1.0
 

@@ -1,4 +1,4 @@
-"""Which pods of this node run now without a workflow, for commands that read pods.
+"""The pods of this node that run now without a workflow, for commands that read pods.
 
 `syncpod.agent.housekeeping.orphans` looks for the same each minute, in the runtime's own list, and decides what becomes
 of them. A command is answered at once, from the agent's newest listings, and only what it would miss is asked of the

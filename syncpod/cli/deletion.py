@@ -65,7 +65,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be deleted: these things, or all that are selected."""
+    """The things to delete: these, or all that are selected."""
 
     things: Sequence[Thing] = ()
     selection: Selection | None = None

@@ -1,4 +1,4 @@
-"""What an API server's Pod means for the node that it is bound to. Values in, values out.
+"""The meaning of an API server's Pod for the node that it is bound to. Values in, values out.
 
 Mirrors pkg/kubelet/config/apiserver.go and kubelet.go, v1.36, syncLoopIteration, filterOutInactivePods. A pod of the
 cluster is the same for the node until its labels, annotations, spec or generation change: other changes, the node's own
@@ -52,11 +52,11 @@ class BoundPod:
     refusal: Refusal | None
     """Why the node cannot take it; None if it can."""
     warnings: tuple[str, ...]
-    """What of it the node leaves out, a sentence for each field."""
+    """The fields that the node leaves out, a sentence for each."""
     refs: frozenset[ObjectRef]
     """The objects of the cluster that it refers to, and what the cluster gives it by itself."""
     needs: tuple[Need, ...]
-    """What the cluster gives it by itself."""
+    """The objects that the cluster makes for this pod alone."""
     grace: int | None
     """Seconds that it has left to end, as its deletion says; None = it is not deleted."""
 
@@ -122,7 +122,7 @@ def concern(given: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 class _Made(NamedTuple):
-    """What depends on a Pod's document alone: see `BoundPod`."""
+    """The part of a `BoundPod` that depends on the Pod's document alone."""
 
     document: Mapping[str, Any] | None = None
     refusal: Refusal | None = None

@@ -36,7 +36,7 @@ _USAGES: Final = {
     CLIENT_SIGNER: ("digital signature", "client auth"),
     SERVING_SIGNER: ("digital signature", "server auth"),
 }
-"""What a signer grants for a key of ECDSA, which enciphers no other key."""
+"""The usages that a signer grants for an ECDSA key, which cannot encipher another key."""
 _RSA_BITS: Final = {"RSA3072": 3072, "RSA4096": 4096}
 _CURVES: Final[Mapping[str, ec.EllipticCurve]] = {
     "ECDSAP256": ec.SECP256R1(),

@@ -27,7 +27,7 @@ _CONDITIONS: Final = ("Resizing", "FileSystemResizePending", "ControllerResizeEr
 
 @dataclass(frozen=True)
 class Growth:
-    """What a node has to do for a volume that is larger at the cluster than on the node."""
+    """The work of a node for a volume that is larger at the cluster than on the node."""
 
     step: Literal["grow", "wait", "done"]
     size: str
@@ -35,7 +35,7 @@ class Growth:
     is_told: bool = False
     """The claim's status has that size already, from another node: it is not written."""
     has_states: bool = False
-    """Whoever grows it keeps its states in the claim (allocatedResourceStatuses), and so does the node."""
+    """The cluster's resizer and the node both keep the state of the growth in the claim (allocatedResourceStatuses)."""
     is_too_late: bool = False
     """The claim wants another size by now: growing that fails once more is given up."""
 

@@ -77,7 +77,7 @@ class WantedToken:
 
 @dataclass(frozen=True)
 class DriverTraits:
-    """What a CSIDriver says of its driver; the defaults are those of a driver without one."""
+    """The content of a CSIDriver; the defaults are those of a driver that has none."""
 
     is_known: bool = False
     """The cluster has a CSIDriver of it."""
@@ -220,7 +220,7 @@ def is_given_to_group(volume: CsiVolume, traits: DriverTraits) -> bool:
 
 @dataclass(frozen=True)
 class RegisteredDriver:
-    """What a node tells of a driver that has registered there."""
+    """A node's report of a driver that has registered there."""
 
     name: str
     node_id: str

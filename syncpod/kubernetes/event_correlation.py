@@ -31,7 +31,7 @@ _Value = TypeVar("_Value")
 
 
 class Recent(Generic[_Key, _Value]):
-    """What was used last, at most a fixed number of entries."""
+    """The entries that were used last, at most a fixed number."""
 
     def __init__(self, kept: int, make: Callable[[], _Value]) -> None:
         """Keep so many entries; `make` makes one for a key that has none."""

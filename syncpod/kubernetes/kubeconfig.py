@@ -51,7 +51,7 @@ class Credential:
 
 @dataclass(frozen=True)
 class Kubeconfig:
-    """Where an API server is, and how to identify to it."""
+    """An API server's address, and the credentials for it."""
 
     path: Path
     server: str

@@ -1,4 +1,4 @@
-"""What a Node tells of its runtime: its images, its handlers, and what they can do. Values in, values out.
+"""The runtime's part of a Node's status: images, handlers, and the features of these. Values in, values out.
 
 Mirrors pkg/kubelet/nodestatus/setters.go, v1.36, Images, RuntimeHandlers, NodeFeatures.
 """
@@ -17,8 +17,8 @@ DECLARED: Final = (
     "InPlacePodVerticalScalingInitContainers",
     "RestartAllContainersOnContainerExits",
 )
-"""What a control plane of 1.36 asks of a node before it lets a pod use it, of what the kubelet declares there. The
-fourth, `ExtendWebSocketsToKubelet`, is not true here: no CRI runtime speaks the protocol."""
+"""Features that a control plane of 1.36 permits a pod only if its node declares them. The kubelet has a fourth one,
+`ExtendWebSocketsToKubelet`, which is not true here: no CRI runtime speaks the protocol."""
 
 
 @dataclass(frozen=True)

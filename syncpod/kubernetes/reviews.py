@@ -1,4 +1,4 @@
-"""Who somebody is and what they may do at a node, as an API server is asked: TokenReview and SubjectAccessReview.
+"""The reviews that ask an API server who a client is and what it may do at a node: TokenReview and SubjectAccessReview.
 
 Values in, values out. Mirrors pkg/kubelet/server/auth.go, v1.36, with the node's fine-grained resources
 (KubeletFineGrainedAuthz). Difference: to run a command in a container, to attach to one and to forward a port takes the
@@ -48,7 +48,7 @@ class User:
 
 @dataclass(frozen=True)
 class Access:
-    """What somebody wants of a node: one of its subresources is enough."""
+    """An access to a node that a client asks for: permission for one of its subresources is enough."""
 
     verb: str
     subresources: tuple[str, ...]

@@ -40,7 +40,7 @@ ROOM: Final = Room(
 )
 _FIRST_SECONDS: Final = 10.0
 _LAST_SECONDS: Final = 60.0
-"""How long who asked may take to receive the last of an answer: then it leaves."""
+"""How long a client may take to receive the end of an answer before the connection is closed."""
 
 Carry = Callable[[Multiplex, Forward], Awaitable[Ended]]
 """Passes a connection on to a port of a pod, until it ends."""

@@ -41,7 +41,7 @@ log_of_fleet = logging.getLogger(ANOTHER_SERVER)
 
 WORKER_STOPPED: Final = "the node's worker was stopped in order: `syncpod up` on the node starts it"
 LEFT: Final = "the node has left the fleet"
-"""What a fleet is told by a node that goes away in order."""
+"""The message of a node to its fleet when it goes away in order."""
 LOOK_SECONDS: Final = 2.0
 """The time between two looks whether the node has joined or left a fleet."""
 SLOTS: Final = 8 + 2 * MOST

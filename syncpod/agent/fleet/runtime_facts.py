@@ -1,4 +1,4 @@
-"""What a node's fleet must know of an embedded runtime: the images with files of their own, and the limits it refuses.
+"""The facts about an embedded runtime that a fleet needs: images with files of their own, and limits that it refuses.
 
 That runtime has no registry: any other image is only a name that stands for the machine's programs. So the fleet can
 warn of a template whose image a node does not have. Without access to cgroups it enforces no limits, and the fleet
@@ -19,7 +19,7 @@ from syncpod.translation.features import runs_processes
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
-"""How long what was found is good for."""
+"""How long these facts are taken as current."""
 MOST_BYTES: Final = 4096
 """The most bytes of all names: a report of a node has at most 16 KiB."""
 

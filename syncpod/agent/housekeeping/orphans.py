@@ -162,7 +162,7 @@ class Orphans:
         return tuple(pod for uid, pod in pods.items() if uid in alone or pod.cluster != self._node.cluster)
 
     async def _judged(self, pod: PodInRuntime, coverage: Coverage) -> Judgement:
-        """Judge a pod by what the server now says of its workflow. Raises RPCError."""
+        """Judge a pod by the server's present answer about its workflow. Raises RPCError."""
         ended = await asyncio.to_thread(tombstone_at, self._node, pod.uid, pod.incarnation)
         if ended is not None and not pod.is_alive:
             return NOT_AN_ORPHAN  # its workflow has left it to the node, which removes it (`removals`)

@@ -1,4 +1,4 @@
-"""Who a request is of, and whether they may have what they ask for: as the API server says.
+"""Who sent a request, and whether the API server permits it.
 
 Mirrors pkg/kubelet/server/server.go, v1.36, InstallAuthFilter, and app/auth.go with the defaults of its settings: no
 anonymous requests; a token's owner is kept for two minutes, a permission for five minutes, and a denial for 30 s.
@@ -48,7 +48,7 @@ _AT_ONCE: Final = 16
 
 
 ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
-"""Who shows neither a certificate nor a token that is reviewed."""
+"""A client that shows neither a certificate nor a token that the API server knows."""
 
 
 @dataclass(frozen=True)

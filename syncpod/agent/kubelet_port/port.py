@@ -58,7 +58,7 @@ class Door:
 
 
 _READABLE: Final = ("/healthz", "/healthz/ping", "/pods", "/stats/summary")
-"""What anybody reads at the port for reading, with ``/metrics`` and all beneath."""
+"""The paths that anybody may read at the read-only port, with ``/metrics`` and all beneath it."""
 
 
 class KubeletPort:

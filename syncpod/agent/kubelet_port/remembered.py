@@ -24,7 +24,7 @@ class Remembered(Generic[K, V]):
     async def answer(self, question: K, ask: Callable[[], Awaitable[V]], seconds: Callable[[V], float]) -> V:
         """Return the answer that holds, or ask, and keep the new one for so many seconds.
 
-        Who comes while it is asked waits for the same answer. Raises what `ask` raises, which is not kept.
+        A caller that comes meanwhile waits for the same answer. Raises what `ask` raises, which is not kept.
         """
         until, known = self._answers.get(question, (0.0, None))
         if known is not None and self._clock() < until:

@@ -1,4 +1,4 @@
-"""What storage drivers are asked for volumes that pods have: to publish them again, and to grow them.
+"""The calls to storage drivers for volumes that pods have already: to publish them again, and to grow them.
 
 Mirrors volumemanager/reconciler (remount, volumeNeedsExpansion) and node_expander.go (expandOnPlugin), v1.36.
 Differences: what fails is tried again with the next look, not earlier; a volume that grows before its pod begins grows
@@ -60,7 +60,7 @@ class ClaimUpkeep:
         await self._grow(found, need, place)
 
     async def look(self, found: BoundVolume, need: ClaimNeed, place: ClaimedPlace) -> None:
-        """Do what is due for a volume that a pod uses. What fails is told by the log and the pod's events.
+        """Do what is due for a volume that a pod uses. The log and the pod's events show each failure.
 
         Raises ApiError, Unreachable, OSError.
         """

@@ -115,7 +115,7 @@ class CsiVolumes:
     async def again(self, volume: CsiVolume, need: ClaimNeed, place: ClaimedPlace) -> None:
         """Ask a driver that wants it so to publish a volume once more (requiresRepublish).
 
-        What the pod sees of it stays, also if that fails. Raises NotUsable, ApiError, Unreachable, OSError.
+        The pod's view of it stays, even if the call fails. Raises NotUsable, ApiError, Unreachable, OSError.
         """
         traits = await self._traits(volume)
         if not traits.is_asked_again:

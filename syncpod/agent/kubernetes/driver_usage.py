@@ -1,4 +1,4 @@
-"""How full the volumes of storage drivers are, as the drivers say, asked at most once a minute and only on request.
+"""The usage of storage drivers' volumes, as the drivers report it, asked for at most once a minute and only on request.
 
 Mirrors pkg/volume/csi/csi_metrics.go, v1.37: a driver with GET_VOLUME_STATS is asked for each pod's volume; one that
 refuses, or does not answer, is told nothing of. A volume's condition is not asked for, as in a kubelet, whose gate

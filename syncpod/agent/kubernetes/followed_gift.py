@@ -1,4 +1,4 @@
-"""What the four followers of things that the cluster gives one pod share: claims, tokens, trust bundles, certificates.
+"""The common part of the four followers of a pod's own objects: claims, tokens, trust bundles, certificates.
 
 The node's store has such a thing, or there is a reason why not, which the log has once, and the pod's events have too.
 """

@@ -38,7 +38,7 @@ LOOK_SECONDS: Final = 5.0
 """Between two searches for objects that no pod refers to any more."""
 
 _BY_NEED: Final = ("token", "claim", "inline", "bundle", "certificate")
-"""The origins of what the cluster gives a pod by itself."""
+"""The origins of the objects that the cluster makes for one pod."""
 
 Uses = Callable[[], Awaitable[Iterable[ObjectRef]]]
 """Returns the objects that pods refer to of which something may still run here. Raises OSError."""

@@ -1,6 +1,6 @@
 """Tells the API server what happens to the node's pods: their workflows' events, as ``syncpod events`` has them.
 
-What was written is noted on disk, so that a new worker goes on where the one before it has stopped.
+The events that were written are noted on disk, so that a new worker goes on where the last one stopped.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _AGAIN: Final = timedelta(minutes=1)
 """How much later a workflow task that failed, or ran out of its time, may decide the same again."""
 _Key = tuple[str, ...]
-"""What makes a pod's events the same one: type, reason, container and message."""
+"""The key of an event: two of a pod's are the same one if type, reason, container and message are."""
 
 
 class PublishedEvents(Protocol):
@@ -65,13 +65,13 @@ class PublishedEvents(Protocol):
 
 @dataclass
 class _Told:
-    """An event of a pod that was told when it happened."""
+    """An event that was written as soon as it happened, before the pod's workflow recorded it."""
 
     first: datetime
     times: int = 0
-    """How often it was told."""
+    """How often it was written."""
     waiting: int = 0
-    """How often its workflow has yet to have it."""
+    """How many of these its workflow is still expected to record."""
 
 
 class PodEvents:

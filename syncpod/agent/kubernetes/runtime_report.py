@@ -18,7 +18,7 @@ KEPT_SECONDS: Final = 30.0
 
 
 class RuntimeReport:
-    """What one node's runtime says of itself."""
+    """The facts that a node's runtime reports about itself."""
 
     def __init__(self, cri: CriRuntime) -> None:
         """Ask `cri`."""

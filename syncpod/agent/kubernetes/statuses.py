@@ -52,7 +52,7 @@ class PublishedStatus(Protocol):
 
 
 class _Answer(NamedTuple):
-    """What the API server answered of a pod, and the number of the list that had begun last by then."""
+    """The API server's answer about a pod, and the number of the list that had begun last by then."""
 
     pod: Mapping[str, Any]
     lists: int
@@ -78,7 +78,7 @@ class StatusWriter:
         self._refused: dict[str, Refusal] = {}
         self._lists = lists or Lists()
         self._written: dict[ObjectKey, _Answer] = {}
-        """What the API server answered to the last write; it may be newer than what the watch has brought."""
+        """The API server's answer to the last write; it may be newer than the watch's last event."""
         self._sent: dict[ObjectKey, Mapping[str, Any]] = {}
         """The status that the last write sent. A server may leave out a part of it, and is not asked again for that."""
         self._went_on: dict[ObjectKey, str] = {}

@@ -61,7 +61,7 @@ class Listing(NamedTuple):
     problems: tuple[str, ...]
     """The source's problems, one sentence each."""
     named: frozenset[PodKey] = frozenset()
-    """Pods whose UIDs do not change with what the source says of them."""
+    """Pods whose UIDs stay the same when the source changes them."""
     again: frozenset[PodKey] = frozenset()
     """Pods that the source did not have for a while since the last listing: what runs of them ends first."""
 
@@ -203,7 +203,7 @@ class DesiredPods:
         self._look(pod)
 
     def _compare(self, pod: _Pod, meta: ObjectMeta) -> None:
-        """Compare what a workflow has with what it should have from an earlier life of the worker."""
+        """Compare a workflow's document with the one that an earlier life of the worker gave it."""
         if not pod.is_assumed or pod.told is None or meta.uid != _uid(pod.told):
             return
         pod.is_assumed = False

@@ -150,7 +150,7 @@ async def _changes(
         return
     with contextlib.closing(watch):
         # The watch is set up before the first read, so that every later change is noticed. Whether the path still
-        # leads to what is watched is asked after each read, which need not wait for that.
+        # leads to the watched directory is asked after each read, which need not wait for that.
         change, due = Change.NONE, time.monotonic()
         while change is not Change.OVER:
             is_due = change is Change.NONE or time.monotonic() >= due

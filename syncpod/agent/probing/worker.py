@@ -43,7 +43,7 @@ _NONE: Final = Failures()
 
 @dataclass(frozen=True)
 class Report:
-    """What a probe worker reports about one instance."""
+    """The reports of a probe worker about one instance."""
 
     result: ProbeResult
     """The result; `unknown` if the probe cannot be run, or if it has failed and that does not change the result yet."""

@@ -16,7 +16,7 @@ from syncpod.pod.static import HASH_ANNOTATION
 from syncpod.temporal.workflow_watch import Published
 
 ORIGIN_ANNOTATIONS: Final = frozenset((SOURCE_ANNOTATION, SEEN_ANNOTATION, HASH_ANNOTATION))
-"""What the node itself notes of a pod's origin."""
+"""The node's own note of a pod's origin."""
 
 Wire = Mapping[str, Any]
 """A Pod as JSON has it."""

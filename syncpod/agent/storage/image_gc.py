@@ -240,7 +240,7 @@ class _Removal:
         self.freed = 0
         """Bytes of images removed."""
         self.gone: set[str] = set()
-        """The ids of what was removed."""
+        """The ids of the removed images."""
         self.failures: list[str] = []
 
     async def remove(self, images: Iterable[UnusedImage], *, reason: str, enough: int | None = None) -> None:

@@ -36,7 +36,7 @@ _LATE_POLLS = 24
 """How many polls may get no answer in time, which says nothing of the queue: two minutes, twice what a task may lie
 there."""
 _LATE = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
-"""How the SDK says that a poll's time was up: the second is its own clock's."""
+"""The SDK's texts for a poll that timed out: the second one is that of its own clock."""
 _RECENT = 500
 """The number of a run's last events that are read: as many may have come in since its last task."""
 _POLLERS = 4

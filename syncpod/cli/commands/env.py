@@ -18,7 +18,7 @@ _OF_A_WORKER: Final = (
     "TEMPORAL_CODEC_ENDPOINT", "TEMPORAL_CODEC_AUTH", "TEMPORAL_CLI_AUTH", "TEMPORAL_CLI_CODEC_ENDPOINT",
     "TEMPORAL_CLI_CODEC_AUTH",
 )  # fmt: skip
-"""What leads to a worker's codec server, and leads nowhere once it has ended."""
+"""Variables that lead to a worker's codec server, and lead nowhere once it has ended."""
 
 
 def env(

@@ -12,7 +12,7 @@ from syncpod.cli.failure import BadInput
 
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
-"""What Go's strconv.ParseBool takes."""
+"""The words that Go's strconv.ParseBool takes."""
 
 
 def option_of(command: Any, word: str) -> Any:

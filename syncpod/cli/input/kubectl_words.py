@@ -16,7 +16,7 @@ from syncpod.cli.failure import BadInput
 running: Final[ContextVar[str]] = ContextVar("running", default="")
 """The name of the command that runs, without those of the groups that it is in: `delete`."""
 MANIFEST_SUFFIXES: Final = (".yaml", ".yml", ".json")
-"""How the files end that a directory of manifests has."""
+"""The suffixes of manifests in a directory."""
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "rollout": "a pod has no rollouts: `syncpod restart POD` restarts its containers, `syncpod history POD` shows what "

@@ -36,9 +36,9 @@ class Field:
     refused: str = ""
     """Why any other value is refused, and the way on."""
     warned: str = ""
-    """What a node of ours does with any other value."""
+    """The node's answer to any other value."""
     opens: str = ""
-    """What strangers may do with any other value than those, of which a warning tells."""
+    """A warning's text: what strangers may do with any value other than those."""
     derived: bool = False
     """Whether a setting is derived from it and others, by `syncpod.cli.kubelet.node_start`."""
 

@@ -40,7 +40,7 @@ class KubeletInputInvalid(ValueError):
 
 @dataclass(frozen=True)
 class Given:
-    """What was given: by path for a field of the configuration, by ``--flag`` for a flag that has no field."""
+    """The given values: by path for a field of the configuration, by ``--flag`` for a flag that has no field."""
 
     values: Mapping[str, Any]
     names: Mapping[str, str]

@@ -14,7 +14,7 @@ PODS_API: Final = "pods-api"
 def link_sockets(root: Path, state_dir: Path, names: Iterable[str]) -> Iterator[str]:
     """Make, for each directory of sockets, a link below `root` to the node's; return a warning where that cannot be.
 
-    What somebody else has there stays, such as the directory of a kubelet that was here before.
+    Files of others stay, such as the directory of an earlier kubelet.
     """
     for name in names:
         link, place = root / name, state_dir / name

@@ -30,7 +30,7 @@ ENVIRONMENT_FILE: Final = "units.env"
 """In the state directory: the part of the environment at their installation that the units are given."""
 _OURS: Final = ("TEMPORAL_", "OTEL_", "SYNCPOD_")
 _OF_UNITS: Final = (*BY_VARIABLE, STATE_DIR, "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
-"""What the units or the node's kept settings say."""
+"""The settings in the units, or those that the node has kept."""
 _OF_THE_USER: Final = (
     *("PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"),
     *(name for each in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (each, each.upper())),

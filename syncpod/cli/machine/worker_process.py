@@ -169,7 +169,7 @@ def _put_back(state_dir: Path, before: StartedWorker | None) -> None:
 
 
 _REFUSAL: Final = "syncpod worker: "
-"""What the worker's own sentence begins with where it cannot serve."""
+"""The beginning of the sentence with which a worker says that it cannot serve."""
 _ENTRY: Final = re.compile(r"\d{4}-\d\d-\d\d \S+ (?P<level>[A-Z]+) \S+: (?P<text>.*)")
 _EXCEPTION: Final = re.compile(r"[\w.]*[A-Z]\w+: .+")
 """The last line of a traceback."""

@@ -1,4 +1,4 @@
-"""What a fleet has, as it is deleted: its workloads, the pods on its nodes, and its ConfigMaps and Secrets."""
+"""The things of a fleet that can be deleted: its workloads, the pods on its nodes, and its ConfigMaps and Secrets."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ async def lives(client: Client, node: str) -> bool:
 async def unserved_queue(client: Client) -> str:
     """Return the task queue of this machine's node if its worker has ended, and no other has polled it.
 
-    Whoever asks a workflow of that queue would wait in vain. "" = somebody may answer. It costs nothing while the
+    A question to a workflow of that queue would wait in vain. "" = somebody may answer. It costs nothing while the
     worker's process is there. Raises RPCError.
     """
     try:

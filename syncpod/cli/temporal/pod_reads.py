@@ -31,7 +31,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class PublishedAnswer:
-    """What this machine's worker answers of one workflow."""
+    """The answer of this machine's worker about one workflow."""
 
     run_id: str
     """The run that has published it."""

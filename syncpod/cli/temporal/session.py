@@ -34,7 +34,7 @@ _Result = TypeVar("_Result")
 
 _ADDRESS: Final = "TEMPORAL_ADDRESS"
 _UNKNOWN_ENCODING: Final = "Unknown payload encoding"
-"""How the SDK's KeyError begins for a payload that no converter of ours reads."""
+"""The beginning of the SDK's KeyError for a payload that none of our converters reads."""
 _NAMED: Final = (
     f" ({_ADDRESS} names this one, perhaps from an earlier `syncpod env`: `unset {_ADDRESS}`, and `syncpod up` starts "
     "a server of its own)"

@@ -37,7 +37,7 @@ async def failed_tries(client: Client, workflow_id: str) -> int:
 async def taken_by_another(client: Client, workflow_id: str) -> str:
     """Return a sentence if the open workflow under an id of the fleet's is not the fleet's; or "".
 
-    Whoever reaches the server can start one there, of a type or on a task queue that the fleet's worker does not serve.
+    Every client of the server can start one there, of a type or on a task queue that the fleet's worker does not serve.
     Raises RPCError.
     """
     expected = next((kind for prefix, kind in _KINDS.items() if workflow_id.startswith(prefix)), None)

@@ -19,7 +19,7 @@ POD_HEADER: Final = ("NAME", "READY", "STATUS", "RESTARTS", "AGE")
 POD_WIDE: Final = ("IP", "NODE", "OWNER")
 WORKLOAD_WIDE: Final = ("ROLLOUT",)
 _SAID: Final = ("labels", "annotations")
-"""What a pod's document takes from the metadata in the node's list."""
+"""The fields of a pod's document that come from the metadata in the node's list."""
 
 
 def node_status(node: FleetNodeSummary) -> str:

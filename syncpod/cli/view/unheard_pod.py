@@ -32,7 +32,7 @@ class UnheardPod:
     copy: WorkloadPod | None
     """The pod as its workload knows it; None = it has no workload, or that does not know it."""
     silent: str = ""
-    """How the node has not answered, in a clause, before it counted as Unknown; "" = it is Unknown."""
+    """A clause that says how the node failed to answer before it counted as Unknown; "" = it is Unknown."""
 
     def status(self, now: datetime) -> str:
         """Return what is known of it now, in a clause."""

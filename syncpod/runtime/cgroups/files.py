@@ -1,4 +1,4 @@
-"""What both versions of cgroups share: reading and writing their files."""
+"""The common part of both versions of cgroups: reading and writing their files."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _INDEXES: Final = (
 _NAME: Final = "io.containerd.image.name"
 _REF_NAME: Final = "org.opencontainers.image.ref.name"
 DAMAGE: Final = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
-"""What reading a damaged archive raises, besides an OSError without errno if a check of bzip2 or gzip fails."""
+"""The errors of reading a damaged archive, besides an OSError without errno if a check of bzip2 or gzip fails."""
 
 
 class ArchiveInvalid(ValueError):

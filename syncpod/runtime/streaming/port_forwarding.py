@@ -38,7 +38,7 @@ class ForwardedStream(Protocol):
 
     @property
     def input(self) -> Pipe:
-        """What the client sends."""
+        """The client's data."""
 
     @property
     def reset(self) -> asyncio.Event:
