@@ -35,7 +35,7 @@ class AgentPort(Protocol):
         """Return why a node whose machine shuts down admits no pod, the reason and the message; None if it does not."""
 
     def event_happens(self, ref: PodRef, event: StepEvent) -> None:
-        """Take an event that happens now, long before the step's result has it: a cluster is told of it at once."""
+        """Take an event that happens now, so that a cluster learns it long before the step's result has it."""
 
     def pod_adopted(self, ref: PodRef) -> None:
         """Note that a workflow that knew nothing of a pod yet has adopted what runs of it."""

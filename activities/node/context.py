@@ -68,7 +68,7 @@ class Node:
     """Pod UID and name of each container that is being started with a postStart hook: until that has ended, the agent
     does not probe it."""
     announcements: Announcements = field(default_factory=Announcements)
-    """What the runtime announces of single containers."""
+    """The runtime's announcements about single containers."""
     running: set[RunningStep] = field(default_factory=set)
     """The attempts of steps that are under way."""
     unlimited: str = ""

@@ -105,7 +105,7 @@ class Agent:
             may_rest=self._misses_nothing,
         )
         self.announcements = Announcements()
-        """What the runtime announces of single containers, for steps that wait for their end."""
+        """The runtime's announcements about single containers, for steps that wait for their end."""
         self._events = self._container_events(cri)
         self._exits = ExitFollower(self.pleg)
         self.pidfds = PidfdWatcher(
@@ -118,7 +118,7 @@ class Agent:
         """The attempts of steps that are under way. Steps add and remove themselves."""
         self.readiness = RuntimeReadiness(cri.status, self.pleg.wake)
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
-        """Who waits for a missing object. Steps add themselves; the volume refresh signals and removes them."""
+        """The containers and steps that wait for a missing object. Steps add them; the volume refresh removes them."""
         self._volumes = self._volume_refresh(context)
         takeover = Takeover(client, task_queue, life.identity)
         self._boot = Boot(reader, self.readiness, takeover, self.pleg, self.prober)

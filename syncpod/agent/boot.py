@@ -27,7 +27,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Boot:
-    """Sends each workflow that runs on, or anew, what the runtime has of its pod."""
+    """Tells each pod's workflow what the runtime has: at the worker's start, and after a stuck run was replaced."""
 
     def __init__(
         self, reader: PodReader, readiness: RuntimeReadiness, takeover: Takeover, pleg: Pleg, prober: Prober
@@ -54,9 +54,10 @@ class Boot:
         await self._wait_for(taking)
 
     async def _follow(self, shutdown: NodeShutdown) -> None:
-        """Have the machine's shutdown wait, before anybody is told that the node is healthy; a bus may take its time.
+        """Have a shutdown of the machine wait for pods before anybody learns that the node is healthy.
 
-        It is followed while the node boots: whoever finds the node ready may shut its machine down.
+        Anybody who finds the node ready may shut its machine down. The machine's bus may take its time, so the rest of
+        the boot goes on after a while.
         """
         self._tasks.begin(keep_running("shutdown", shutdown.run), "shutdown")
         with contextlib.suppress(TimeoutError):
@@ -72,7 +73,7 @@ class Boot:
         self._tasks.begin(keep_running(f"the boot of {pod.workflow_id}", tell), f"boot {pod.workflow_id}")
 
     async def _wait_for(self, taking: Iterable[asyncio.Task[bool]]) -> None:
-        """Wait a while for the takeover, but not until the pods are told: some can be asked only once we poll."""
+        """Wait a while for the takeover, but not for the signals: some workflows can be asked only after we poll."""
         if tasks := tuple(taking):
             _, late = await asyncio.wait(tasks, timeout=BOOT_PATIENCE_SECONDS)
             log.info("took over %d of %d pods", len(tasks) - len(late), len(tasks))

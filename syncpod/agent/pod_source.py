@@ -27,7 +27,7 @@ from syncpod.temporal.pod_search_attributes import attribute
 from syncpod.translation.context import NodeContext
 
 _FEW: Final = 50
-"""At most so many pods that are listed as open, and of which nothing is known in that run, are asked for once more."""
+"""If the worker does not know the runs of at most so many open pods, it asks the server about each once more."""
 _LOOKS: Final = 10
 _LOOK_SECONDS: Final = 0.1
 """The number of further looks, and the time before each, whether a pod that has just begun has published something."""
@@ -105,7 +105,7 @@ class NodePods:
         ]
 
     async def lone_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
-        """Return those that run without a workflow. Of named pods the server is asked only about those that run here.
+        """Return those that run without a workflow. The server is asked only about those named pods that run here.
 
         Raises CannotSay.
         """
@@ -135,7 +135,7 @@ class NodePods:
         return ("the worker of this node has just begun, and has not come to all pods yet",)
 
     def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
-        """Return the pods of which this worker knows something."""
+        """Return the pods that this worker knows."""
         if namespace is not None and names:
             ids: Collection[str] = [pod_workflow_id(namespace, name) for name in names]
         else:
@@ -158,7 +158,7 @@ class NodePods:
             raise CannotSay from unknown
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
-        """Return what the steps do that are under way, one object for each."""
+        """Return an object for each step under way, which says what it does."""
         return steps_of(self._running)
 
     async def settle_journal(self) -> None:
@@ -176,10 +176,10 @@ class NodePods:
     async def _open(
         self, namespace: str | None, names: Collection[str], *, recorded: bool
     ) -> tuple[list[str], list[WorkflowExecution]]:
-        """Return the workflows of the open pods, and those of which only the server knows something.
+        """Return the workflows of the open pods that this worker knows, and the others as the server has recorded them.
 
-        There are such only if that suffices (`recorded`), and if this node has yet to come to many of its pods. Raises
-        OpenPodsUnknown.
+        There are others only if such records suffice (`recorded`) and the worker has yet to come to many of its pods.
+        Raises OpenPodsUnknown.
         """
         if self._open_pods is None:
             raise OpenPodsUnknown
@@ -207,7 +207,7 @@ class NodePods:
     async def _without_workflow(
         self, namespace: str | None, names: Collection[str], known: Collection[str]
     ) -> list[Unattended]:
-        """Return those of the pods that are asked for that run without a workflow. Raises OpenPodsUnknown."""
+        """Return the requested pods that run without a workflow. Raises OpenPodsUnknown."""
         if self._unattended is None:
             return []
         return await self._unattended.among(namespace, names, known)

@@ -57,7 +57,7 @@ class StepPort:
         self.tell_cluster: Callable[[PodRef, StepEvent], None] = _nobody_to_tell
         """Tells the node's cluster of an event. The node's part in the cluster sets it."""
 
-    # --- what steps report --------------------------------------------------------------------------------------------
+    # --- reports ------------------------------------------------------------------------------------------------------
 
     def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
         """Note that an attempt of a step begins; `kills` if it ends everything that runs of the pod."""
@@ -70,7 +70,7 @@ class StepPort:
         self._pleg.step_acts(uid)
 
     def event_happens(self, ref: PodRef, event: StepEvent) -> None:
-        """Have the cluster be told at once of an event that a step's result will have."""
+        """Tell the cluster at once about an event; the step's result will have it much later."""
         self.tell_cluster(ref, event)
 
     def listing_returned(self, listing: ObservedPod) -> None:
@@ -94,7 +94,7 @@ class StepPort:
         """Have the node's journal keep the ends of instances, before their logs are removed."""
         await self._journal.keep(ref, instances)
 
-    # --- what steps ask -----------------------------------------------------------------------------------------------
+    # --- questions ----------------------------------------------------------------------------------------------------
 
     def admission_refusal(self, pod: Pod) -> str:
         """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
@@ -104,7 +104,7 @@ class StepPort:
         """Return why a node whose machine shuts down admits no pod: the kubelet's reason and message."""
         return self.shutdown.refusal() if self.shutdown is not None else None
 
-    # --- what workflows are told because of a step --------------------------------------------------------------------
+    # --- signals that follow from a step ------------------------------------------------------------------------------
 
     def pod_adopted(self, ref: PodRef) -> None:
         """Send all probe results again: a new workflow has taken over the pod's containers, and has no results yet."""

@@ -47,7 +47,7 @@ class TaskWatch:
         return self._ended_runs.has_ended(workflow_id, run_id)
 
     def pod_gone(self, ref: PodRef) -> None:
-        """Forget a pod of which nothing is left here: its workflow was terminated, and so has published no end.
+        """Forget a pod that is gone from this node. Its workflow was terminated, so it has published no end.
 
         Called in the worker's event loop.
         """

@@ -94,7 +94,7 @@ def note_earlier(namespace: str, name: str) -> None:
 def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the pods of a namespace (None = all) that run without a workflow on this machine's node.
 
-    With `names`, only these. Its worker lists them now. If that has ended, what runs in the runtime is returned: the
+    With `names`, only these. Its worker lists them now. If that has ended, the pods in its runtime are returned; the
     caller knows which of these have workflows. [] if neither says it, or if commands are sent to another server than
     the worker's. Blocks.
     """

@@ -26,7 +26,7 @@ _METADATA: Final = "__temporal_workflow_metadata"
 
 
 class NodeHooks(Protocol):
-    """What the node's agent implements. Without hooks (command line, replayer) nothing is called."""
+    """The agent's side of steps and back-offs. Without hooks (command line, replayer) nothing is called."""
 
     def arm_backoff(self, workflow_id: str, subject: str, restart: int, delay_seconds: float | None) -> None:
         """Signal the end of a back-off after the delay; None cancels that. Called from threads of workflow tasks."""

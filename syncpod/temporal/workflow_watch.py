@@ -88,7 +88,7 @@ class Published(Life, PodReads, NodeReads, Records, EndsLives, Protocol):
 
 
 class WorkflowWatch(Protocol):
-    """What the node's agent implements. Called from the threads of workflow tasks."""
+    """The agent's side of workflow tasks, whose threads call it."""
 
     def pods(self) -> Sequence[Published]:
         """Return the newest state of each pod that this worker has seen."""

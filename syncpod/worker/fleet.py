@@ -1,4 +1,4 @@
-"""The process of a fleet's worker: it begins anew when the server was away, and ends when it is asked to."""
+"""The process of a fleet's worker: it begins anew after the server was away, and ends on a signal."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Activity = Callable[..., Any]
 
 @dataclass(frozen=True)
 class ServedByNode:
-    """What the worker of one node serves."""
+    """The workflows and activities of a node's worker, and its task queue."""
 
     task_queue: Callable[[str], str]
     """Returns the task queue of a node, by the node's name."""
@@ -32,7 +32,7 @@ class ServedByNode:
 
 @dataclass(frozen=True)
 class ServedByFleet:
-    """What each worker of a fleet serves."""
+    """The workflows and activities of each worker of a fleet, and their task queue."""
 
     task_queue: str
     workflows: Sequence[type]

@@ -98,7 +98,7 @@ def add_housekeeping_tasks(
 
 
 async def _refresh(orphans: Orphans, reporter: NodeReporter) -> None:
-    """Look for orphans now, and write the report. While the server or the runtime is away, what is known is written."""
+    """Look for orphans now, and write the report, with those of the last look if server or runtime are away."""
     with contextlib.suppress(RPCError, CriError, OSError):
         await orphans.round()
     await reporter.write()

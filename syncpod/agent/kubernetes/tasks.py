@@ -228,7 +228,7 @@ class _KubernetesLink:
         )
 
     def _usage(self, drivers: CsiDrivers) -> Sequence[Callable[[], Awaitable[None]]]:
-        """Return what asks drivers how full their volumes are, if somebody reads that."""
+        """Return the task that asks drivers how full their volumes are, if somebody reads that."""
         node = self._node
         return () if node.readings is None else (DriverUsage(node.readings, drivers, node.store, node.context).run,)
 

@@ -146,7 +146,7 @@ async def apply_all(
 ) -> list[Applied]:
     """Apply pods, a few at a time, and print the results in order; one that fails stops no other.
 
-    A worker has served the nodes `served`; of another one, that is asked of the server if it does not answer.
+    A worker has served the nodes `served`; if another node does not answer, the server is asked whether one has.
     `patience` limits the wait for each answer, if it is shorter than the usual limit.
     """
     import asyncio

@@ -33,12 +33,12 @@ class Unanswered(Exception):
 
 
 class Foresight:
-    """Asks nodes about the pods of some manifests one after another; each counts where a later one is asked about."""
+    """Asks nodes about the pods of some manifests, one after another; each pod counts in the later questions."""
 
     def __init__(self, client: Client, patience: float = BUSY_PATIENCE_SECONDS, served: Collection[str] = ()) -> None:
         """Wait at most `patience` seconds for each answer of a busy node, and less for one that is away.
 
-        A worker has served the nodes `served`; of another one that is asked of the server.
+        A worker has served the nodes `served`; the server is asked whether one has served another node.
         """
         self._client, self._patience, self.served = client, patience, set(served)
         self._before: dict[str, list[ComesBefore]] = {}
@@ -46,13 +46,13 @@ class Foresight:
     async def reasons(self, pod: Pod, node: str) -> list[str]:
         """Return why a node would not run a pod beside those before it, a sentence for each reason; [] if it would.
 
-        A pod that it would run, or of which it says nothing, counts from now on. Raises Unanswered.
+        The pod counts from now on, unless the node would not run it. Raises Unanswered.
         """
         before = self._before.setdefault(node, [])
         found: list[str] = []
-        if node not in self.served and await never_served(self._client, (node,)):
-            raise Unanswered(f"no worker has ever polled for node {node}")
         try:
+            if node not in self.served and await never_served(self._client, (node,)):
+                raise Unanswered(f"no worker has ever polled for node {node}")
             found = await _foreseen(self._client, pod, node, before, self._patience)
         finally:
             if not found:
