@@ -63,6 +63,15 @@ async def test_wait_ends_when_the_pod_meets_the_goal(syncpod: Command, on: tuple
     assert (shown["kind"], shown["metadata"]["name"]) == ("Pod", one)
 
 
+async def test_a_pod_that_meets_the_goal_is_read_once(
+    syncpod: Command, on: tuple[str, str], waits_begun: list[str]
+) -> None:
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    assert (await syncpod("wait", name, READY)).out == f"pod/{name} condition met\n"
+    assert waits_begun == []
+
+
 async def test_a_timed_out_wait_reports_what_is_missing(syncpod: Command, on: tuple[str, str]) -> None:
     good, never = fresh_name(), fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(good)))

@@ -172,6 +172,8 @@ async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadli
         return fetched is not None and (isinstance(wanted, Created) or wanted.is_met(fetched.wire))
 
     try:
+        if is_met(first):
+            return first
         fetched, came = await until_seen(client, namespace, name, is_met, deadline)
     except ValueError as wrong:
         raise BadInput(f"--for: {wrong}") from None
