@@ -311,8 +311,8 @@ async def test_a_compressed_body_is_not_unpacked(n1: Node, monkeypatch: pytest.M
     sizes = recorded(monkeypatch)
     for pair in ("", n1.master):
         reader, writer = await n1.connect(pair)
-        head = f"POST /healthz HTTP/1.1\r\nHost: n1\r\nContent-Encoding: gzip\r\nContent-Length: {len(BODY)}\r\n\r\n"
-        writer.write(head.encode() + BODY)
+        head = f"POST /healthz HTTP/1.1\r\nHost: n1\r\nContent-Encoding: gzip\r\nContent-Length: {len(BODY)}"
+        writer.write(f"{head}\r\nConnection: close\r\n\r\n".encode() + BODY)
         assert (await read_answer(reader)).code == (405 if pair else 401)
         with contextlib.suppress(ConnectionError):
             await reader.read()
