@@ -21,6 +21,8 @@ from syncpod.go_durations import GoDurationTooLong, go_duration, parse_go_durati
 
 WHEN_LOST: Final = "syncpod.dev/when-lost"
 
+Action = Literal["wait", "replace-after", "stop-after"]
+
 _SHORTEST: Final = timedelta(seconds=10)
 _LONGEST: Final = timedelta(days=30)
 _SPAN: Final = "between 10s and 720h"
@@ -31,7 +33,7 @@ _VALID: Final = "must be wait, replace-after=DURATION or stop-after=DURATION, su
 class WhenLost:
     """The fate of a pod whose node is lost."""
 
-    action: Literal["wait", "replace-after", "stop-after"] = "wait"
+    action: Action = "wait"
     after: timedelta = timedelta(0)
 
     def __str__(self) -> str:

@@ -6,24 +6,25 @@ by its path. `revisionHistoryLimit` is the number of earlier templates that are 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field
+from typing_extensions import override
 
+from syncpod.fleet.pod_names import LARGEST_NUMBER
 from syncpod.fleet.selectors import selects
 from syncpod.fleet.sizes import SizeOrPercent, check_size
 from syncpod.fleet.when_lost import WHEN_LOST, WhenLost, when_lost
-from syncpod.fleet.workload_traits import KINDS, is_per_node, one_of
+from syncpod.fleet.workload_traits import KINDS, one_of
 from syncpod.pod import LabelSelector, ObjectMeta, Pod, PodInvalid, PodSpec, Problem, admit, readmit
 from syncpod.pod.admission import without_cluster
 from syncpod.pod.parse import parse_with_template
 from syncpod.pod.support import is_of_placement
 from syncpod.pod.validation.metadata import check_object_metadata, check_selector
 from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, IntOrString, Model
-
-LARGEST_NUMBER: Final = 9_999_999
-"""The largest number of a pod: pods are named after their workload and a number, as in ``web-7``."""
 
 MOST_REPLICAS: Final = 2_000
 """The most replicas. Twice as many pods fit into the workload's snapshot, so all can be replaced at once."""
@@ -135,11 +136,12 @@ def admit_workload(document: Any) -> AdmittedWorkload:
     kind = str(document.get("kind")) if isinstance(document, Mapping) else ""
     if kind not in KINDS:
         raise PodInvalid([Problem("kind", f"must be {one_of(tuple(KINDS))}")])
-    if not KINDS[kind].has_template:
-        return _admit_pod(document)
-    reader = _READERS[kind]
+    return _READERS[kind].admit(document)
+
+
+def _admit_templated(reader: _TemplatedReader, document: Mapping[str, Any]) -> AdmittedWorkload:
     workload, warnings = _without_cluster(reader.with_defaults(parse_with_template(reader.model, document)))
-    problems = list(_check(workload))
+    problems = [*_check(workload), *reader.check(workload.spec)]
     template = workload.spec.template
     try:
         admitted = admit(_example(workload))
@@ -170,17 +172,12 @@ def _admit_pod(document: Mapping[str, Any]) -> AdmittedWorkload:
 
 def template_of(workload: Workload) -> PodTemplate:
     """Return the template of the workload's pods. For a Pod that is the Pod itself, without its name."""
-    if not isinstance(workload, Pod):
-        return workload.spec.template
-    metadata = workload.metadata.model_copy(update={"name": "", "namespace": ""})
-    return PodTemplate(metadata=metadata, spec=workload.spec)
+    return _READERS[workload.kind].template(workload)
 
 
 def readmit_workload(document: Mapping[str, Any]) -> Workload:
     """Read a workload that has already been admitted, perhaps by an earlier version with other rules."""
-    reader = _READERS.get(str(document.get("kind")))
-    workload: Workload = reader.model.model_validate(document) if reader is not None else readmit(document).pod
-    return workload
+    return _READERS[str(document.get("kind"))].readmit(document)
 
 
 def lost_rule(workload: Workload) -> WhenLost:
@@ -250,7 +247,7 @@ def _example(workload: _Grouped) -> Pod:
     """Return a pod of the template, with the longest name that a pod of it may get."""
     template, named = workload.spec.template, {"name": "example", "namespace": ""}
     if not any(check_object_metadata(workload.metadata, "")):
-        longest = f"{workload.metadata.name}-{LARGEST_NUMBER}"
+        longest = KINDS[workload.kind].names.name(workload.metadata.name, LARGEST_NUMBER)
         named = {"name": longest, "namespace": workload.metadata.namespace}
     return Pod(metadata=template.metadata.model_copy(update=named), spec=template.spec)
 
@@ -282,7 +279,6 @@ def _check(workload: _Grouped) -> Iterator[Problem]:
         yield Problem("spec.template.spec.restartPolicy", "must be Always")
     if pods.active_deadline_seconds is not None:
         yield Problem("spec.template.spec.activeDeadlineSeconds", f"must not be set in a {workload.kind}")
-    yield from _READERS[workload.kind].check(workload.spec)
 
 
 def _check_when_lost(annotations: Mapping[str, str], path: str, kind: str) -> Iterator[Problem]:
@@ -291,8 +287,10 @@ def _check_when_lost(annotations: Mapping[str, str], path: str, kind: str) -> It
     except ValueError as wrong:
         yield Problem(path, str(wrong))
         return
-    if is_per_node(kind) and rule.action == "replace-after":
-        yield Problem(path, f"must be wait or stop-after=DURATION in a {kind}, whose pods belong to their nodes")
+    traits = KINDS[kind]
+    if rule.action not in traits.lost_rules:
+        rules = one_of(tuple(each if each == "wait" else f"{each}=DURATION" for each in traits.lost_rules))
+        yield Problem(path, f"must be {rules} in a {kind}, {traits.lost_why}")
 
 
 def _check_selector(selector: LabelSelector | None, template: PodTemplate, kind: str) -> Iterator[Problem]:
@@ -359,8 +357,25 @@ def _is_none(size: SizeOrPercent | None) -> bool:
     return size in (None, 0, "0%")
 
 
-class _Reader(NamedTuple):
-    """How the document of a kind with a template is read."""
+class _Reader(ABC):
+    """How the document of a kind is read."""
+
+    @abstractmethod
+    def admit(self, document: Mapping[str, Any]) -> AdmittedWorkload:
+        """Admit a document as a person wrote it. Raises PodInvalid."""
+
+    @abstractmethod
+    def readmit(self, document: Mapping[str, Any]) -> Workload:
+        """Read a document that has been admitted."""
+
+    @abstractmethod
+    def template(self, workload: Any) -> PodTemplate:
+        """Return the template of the workload's pods."""
+
+
+@dataclass(frozen=True)
+class _TemplatedReader(_Reader):
+    """Reads a kind with a template."""
 
     model: Any
     """Its model, a subclass of `Model`."""
@@ -368,8 +383,39 @@ class _Reader(NamedTuple):
     check: Callable[[Any], Iterator[Problem]]
     """Yields what is wrong with its spec, apart from what all kinds have."""
 
+    @override
+    def admit(self, document: Mapping[str, Any]) -> AdmittedWorkload:
+        return _admit_templated(self, document)
+
+    @override
+    def readmit(self, document: Mapping[str, Any]) -> Workload:
+        workload: Workload = self.model.model_validate(document)
+        return workload
+
+    @override
+    def template(self, workload: _Grouped) -> PodTemplate:
+        return workload.spec.template
+
+
+class _PodReader(_Reader):
+    """Reads a Pod, which is its own template."""
+
+    @override
+    def admit(self, document: Mapping[str, Any]) -> AdmittedWorkload:
+        return _admit_pod(document)
+
+    @override
+    def readmit(self, document: Mapping[str, Any]) -> Workload:
+        return readmit(document).pod
+
+    @override
+    def template(self, workload: Pod) -> PodTemplate:
+        metadata = workload.metadata.model_copy(update={"name": "", "namespace": ""})
+        return PodTemplate(metadata=metadata, spec=workload.spec)
+
 
 _READERS: Final[Mapping[str, _Reader]] = {
-    "Deployment": _Reader(Deployment, _with_deployment_defaults, _check_deployment),
-    "DaemonSet": _Reader(DaemonSet, _with_daemon_defaults, _check_daemons),
+    "Deployment": _TemplatedReader(Deployment, _with_deployment_defaults, _check_deployment),
+    "DaemonSet": _TemplatedReader(DaemonSet, _with_daemon_defaults, _check_daemons),
+    "Pod": _PodReader(),
 }

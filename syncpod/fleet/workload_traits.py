@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from syncpod.fleet.pod_names import NUMBERED, ONE_NAME, PodNames
+from syncpod.fleet.when_lost import Action
+
 
 @dataclass(frozen=True)
 class Traits:
@@ -24,6 +27,14 @@ class Traits:
     """The label of its pods that has the revision of their template; "" = it has no template, and is its own pod."""
     is_per_node: bool = False
     """It has one pod on each node that it runs on, and each pod belongs to its node."""
+    names: PodNames = NUMBERED
+    """How its pods are named."""
+    lost_rules: tuple[Action, ...] = ("wait", "replace-after", "stop-after")
+    """The rules that it can have for its pods on a lost node. Under `replace-after` a pod may run twice."""
+    lost_why: str = ""
+    """Why it can have no others, as a clause about the kind."""
+    replicas: int | None = None
+    """How many pods it has; None = as its document says, or its nodes."""
     is_pausable: bool = False
     """Its rollouts can be paused."""
     title: str = ""
@@ -46,7 +57,10 @@ class Traits:
 
     @property
     def has_template(self) -> bool:
-        """Whether its pods are made from a template, are numbered, and have revisions."""
+        """Whether its pods are made from a template, and have its revisions.
+
+        Otherwise its document is the pod, and a change of it is made in the pods that there are.
+        """
         return self.revision_label != ""
 
 
@@ -64,6 +78,8 @@ _DAEMON_SET: Final = Traits(
     "apps",
     revision_label="controller-revision-hash",
     is_per_node=True,
+    lost_rules=("wait", "stop-after"),
+    lost_why="whose pods belong to their nodes",
     title="daemon set",
     pods="pods",
     columns=(
@@ -81,7 +97,7 @@ _DAEMON_SET: Final = Traits(
         ("numberAvailable", "available"),
     ),
 )
-_POD: Final = Traits("Pod", ("pod", "pods", "po"), title="pod")
+_POD: Final = Traits("Pod", ("pod", "pods", "po"), names=ONE_NAME, replicas=1, title="pod")
 
 KINDS: Final[Mapping[str, Traits]] = {each.name: each for each in (_DEPLOYMENT, _DAEMON_SET, _POD)}
 """Every kind of workload, by its name."""

@@ -1,6 +1,6 @@
 """The tables of the signals, updates and queries that a fleet's workflows take.
 
-The effects are in `workflows.fleet`: `node_changes`, `workload_changes` and `object`.
+The effects are in `workflows.fleet`: `node_changes`, `workload_updates`, `workload_news` and `object`.
 """
 
 from __future__ import annotations

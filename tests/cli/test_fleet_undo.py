@@ -11,7 +11,7 @@ from temporalio.client import Client
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet_answers, fleet_workloads
 from syncpod.messages.workload import Undo, WorkloadView
-from workflows.fleet import workload_changes, workload_report
+from workflows.fleet import workload_report, workload_updates
 from workflows.fleet.workload_state import WorkloadState
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ class Workload:
                 "metadata": {"name": "web"},
                 "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template},
             }
-            workload_changes.apply(self.state, OWNER, document, NOW)
+            workload_updates.apply(self.state, OWNER, document, NOW)
 
     async def look(self, *_: Any) -> WorkloadView | None:
         return workload_report.view(self.state, None) if self.state.document else None
@@ -42,7 +42,7 @@ class Workload:
     async def update(self, _client: Client, _handle: Any, name: str, body: dict[str, Any]) -> Any:
         assert name == "undo"
         for _ in range(2):
-            done = workload_changes.undo(self.state, OWNER, Undo.model_validate(body, extra="forbid"), NOW)
+            done = workload_updates.undo(self.state, OWNER, Undo.model_validate(body, extra="forbid"), NOW)
         return done.model_dump(mode="json", by_alias=True)
 
     def get_workflow_handle(self, _id: str) -> None:

@@ -2,16 +2,88 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+import syncpod.cli
 from syncpod.fleet import workload_documents, workload_kinds
+from syncpod.fleet.pod_names import Numbered
+from syncpod.fleet.when_lost import Action
+from syncpod.fleet.workload_documents import admit_workload, template_of
+from syncpod.fleet.workload_kinds import pod_of
+from syncpod.fleet.workload_pods import is_name_for, number_of
 from syncpod.fleet.workload_traits import KINDS, TEMPLATED, is_per_node
 from syncpod.messages.workload import WorkloadSummary, WorkloadView
+from syncpod.pod import PodInvalid
+from tests.fleet.test_workload_documents import changed
 
 
-def test_each_kind_has_an_object_that_decides_and_each_with_a_template_a_reader() -> None:
+def test_each_kind_has_an_object_that_decides_and_one_that_reads_its_documents() -> None:
     assert {*workload_kinds._KINDS} == {*KINDS}
-    assert {*workload_documents._READERS} == {*TEMPLATED}
-    assert all(name == each.model.model_fields["kind"].annotation.__args__[0]
-               for name, each in workload_documents._READERS.items())  # fmt: skip
+    assert {*workload_documents._READERS} == {*KINDS}
+    for name in TEMPLATED:
+        reader = workload_documents._READERS[name]
+        assert isinstance(reader, workload_documents._TemplatedReader)
+        assert name == reader.model.model_fields["kind"].annotation.__args__[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_pod_of_a_kind_has_a_name_that_its_workload_knows_again(kind: str) -> None:
+    workload = admit_workload(changed(kind) if kind != "Pod" else single()).workload
+    names = KINDS[kind].names
+    number = names.next_number(0, lambda _: False)
+    made = pod_of(workload, template_of(workload), number)
+    assert number_of(workload, made.metadata.name) == (0 if names.is_shared else number)
+    assert is_name_for(f"workload/{kind}/default/web", "default", made.metadata.name)
+
+
+def single() -> dict[str, object]:
+    """A Pod that is called web."""
+    spec = {"containers": [{"name": "main", "image": "registry.local/web:1"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+
+
+class Ordinals(Numbered):
+    """The names of a StatefulSet: ``web-0``, ``web-1``, of which each is given again."""
+
+    is_passed_over = False
+
+    @override
+    def number(self, workload: str, name: str) -> int | None:
+        return 0 if name == f"{workload}-0" else super().number(workload, name)
+
+    @override
+    def next_number(self, last: int, is_taken: Callable[[int], bool]) -> int:
+        return next(number for number in range(last + 2) if not is_taken(number))
+
+
+def ordinals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the pods of Deployments an identity, as those of a StatefulSet."""
+    rules: tuple[Action, ...] = ("wait", "stop-after")
+    why = "of whose pods none may run twice"
+    other = replace(KINDS["Deployment"], names=Ordinals(), lost_rules=rules, lost_why=why)
+    monkeypatch.setitem(KINDS, "Deployment", other)
+
+
+def test_the_row_of_a_kind_decides_how_its_pods_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    ordinals(monkeypatch)
+    deployment = admit_workload(changed()).workload
+    assert [number_of(deployment, name) for name in ("web-0", "web-1", "web-01", "web")] == [0, 1, None, None]
+    assert pod_of(deployment, template_of(deployment), 0).metadata.name == "web-0"
+    assert is_name_for("workload/Deployment/default/web", "default", "web-0")
+
+
+def test_the_row_of_a_kind_decides_which_rules_it_has_for_a_lost_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = changed(metadata__annotations={"syncpod.dev/when-lost": "replace-after=5m"})
+    admit_workload(document)
+    ordinals(monkeypatch)
+    with pytest.raises(PodInvalid, match="wait or stop-after=DURATION in a Deployment, of whose pods none may run tw"):
+        admit_workload(document)
 
 
 def test_the_counts_that_a_kind_shows_are_those_of_a_workload() -> None:
@@ -22,3 +94,18 @@ def test_the_counts_that_a_kind_shows_are_those_of_a_workload() -> None:
 
 def test_what_is_no_kind_of_workload_is_on_no_node() -> None:
     assert [kind for kind in ("", "Job", *KINDS) if is_per_node(kind)] == ["DaemonSet"]
+
+
+def test_a_text_of_the_command_that_lists_the_kinds_of_a_fleet_lists_all() -> None:
+    found = [[kind for kind in TEMPLATED if kind.lower() in text.lower()] for text in texts()]
+    listing = [kinds for kinds in found if len(kinds) > 1]
+    assert len(listing) >= 3, "none is found any more"
+    assert all(kinds == [*TEMPLATED] for kinds in listing)
+
+
+def texts() -> Iterator[str]:
+    """Every text in the modules of the command."""
+    for path in Path(next(iter(syncpod.cli.__path__))).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value

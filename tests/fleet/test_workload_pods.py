@@ -8,15 +8,8 @@ from syncpod.fleet.daemons import DaemonRolloutSpec
 from syncpod.fleet.rollout import RolloutSpec
 from syncpod.fleet.when_lost import WhenLost
 from syncpod.fleet.workload_documents import DaemonSet, Deployment, admit_workload, template_of
-from syncpod.fleet.workload_pods import (
-    daemon_rollout_spec_of,
-    owner_of,
-    pod_of,
-    revision_of,
-    rollout_spec_of,
-    workload_id,
-    workload_in,
-)
+from syncpod.fleet.workload_kinds import daemon_rollout_spec_of, pod_of, rollout_spec_of
+from syncpod.fleet.workload_pods import owner_of, revision_of, workload_id, workload_in
 from syncpod.pod import admit
 from syncpod.pod.wire import to_wire
 from tests.fleet.test_workload_documents import changed

@@ -8,19 +8,27 @@ from typing import Any
 
 import pytest
 
+from syncpod.fleet.pod_names import LARGEST_NUMBER
 from syncpod.fleet.rollout import Creation, RolloutState, WorkloadDecision
-from syncpod.fleet.workload_documents import LARGEST_NUMBER, admit_workload
+from syncpod.fleet.workload_documents import admit_workload
 from syncpod.fleet.workload_pods import number_of
 from syncpod.messages.fleet import OWNER_ANNOTATION, Intent, PlacedPod, PodReport, PodsChanged
 from syncpod.messages.node import LIST_LIMIT
 from syncpod.pod import admit, pod_to_wire
 from tests.fleet.test_workload_documents import changed
-from workflows.fleet import node_changes, node_report, workload_changes, workload_report
+from workflows.fleet import (
+    node_changes,
+    node_report,
+    workload_news,
+    workload_report,
+    workload_rollout,
+    workload_updates,
+)
 from workflows.fleet.claimed_pods import Claims
 from workflows.fleet.node_changes import ENDING_LIMIT, LAST_GENERATION, PLACED_LIMIT
 from workflows.fleet.node_state import FleetNodeState, Placed
-from workflows.fleet.workload_changes import ADOPTED_LIMIT, PODS_LIMIT
-from workflows.fleet.workload_state import KnownPod, WorkloadState
+from workflows.fleet.workload_news import ADOPTED_LIMIT
+from workflows.fleet.workload_state import PODS_LIMIT, KnownPod, WorkloadState
 from workflows.rejections import Rejected
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -132,7 +140,7 @@ def test_no_generation_is_too_large_to_be_written(generation: int) -> None:
 
 def workload(**state: Any) -> WorkloadState:
     found = WorkloadState(is_known=True, **state)
-    workload_changes.apply(found, OWNER, changed(spec__replicas=1), NOW)
+    workload_updates.apply(found, OWNER, changed(spec__replicas=1), NOW)
     return found
 
 
@@ -143,15 +151,15 @@ def news(*names: str) -> PodsChanged:
 @pytest.mark.parametrize("number", ["9" * 5000, "9" * 300, str(LARGEST_NUMBER + 1), "0", "007", "", "-1", "１"])
 def test_a_claimed_pod_with_an_impossible_number_is_not_adopted(number: str) -> None:
     state = workload(numbered=4)
-    workload_changes.pods_reported(state, news(f"web-{number}"), NOW)
+    workload_news.pods_reported(state, news(f"web-{number}"), NOW)
     assert (state.pods, state.numbered) == ({}, 4)
 
 
 def test_a_claimed_pod_with_the_largest_number_leaves_valid_names_for_others() -> None:
     state = workload(numbered=4)
-    workload_changes.pods_reported(state, news(f"web-{LARGEST_NUMBER}", "web-1"), NOW)
+    workload_news.pods_reported(state, news(f"web-{LARGEST_NUMBER}", "web-1"), NOW)
     create = (Creation("r"), Creation("r"))
-    workload_changes.carry_out(state, WorkloadDecision(state=RolloutState(), create=create), NOW)
+    workload_rollout.carry_out(state, WorkloadDecision(state=RolloutState(), create=create), NOW)
     assert [*state.pods] == [f"web-{LARGEST_NUMBER}", "web-1", "web-2", "web-3"]
     assert workload_report.view(state, None).pods
 
@@ -160,15 +168,15 @@ def test_a_workload_has_no_more_pods_of_a_node_than_a_node_may_have_and_no_more_
     state = workload()
     for turn in range(2):
         names = [f"web-{1 + turn * ADOPTED_LIMIT + number}" for number in range(ADOPTED_LIMIT)]
-        workload_changes.pods_reported(state, news(*names), NOW)
-        workload_changes.withdraw_all(state)
+        workload_news.pods_reported(state, news(*names), NOW)
+        workload_rollout.withdraw_all(state)
     assert len(state.pods) == ADOPTED_LIMIT == PLACED_LIMIT
     assert (state.events[-1].reason, "n has more" in state.events[-1].message) == ("NotAdopted", True)
     for number in range(PODS_LIMIT - ADOPTED_LIMIT):
         name = f"web-{LARGEST_NUMBER - number}"
         state.pods[name] = KnownPod(number=LARGEST_NUMBER - number, revision="r", created=NOW, node="m")
-    workload_changes.pods_reported(state, news("web-5000").model_copy(update={"node": "o"}), NOW)
-    workload_changes.carry_out(state, WorkloadDecision(state=RolloutState(), create=(Creation("r"),)), NOW)
+    workload_news.pods_reported(state, news("web-5000").model_copy(update={"node": "o"}), NOW)
+    workload_rollout.carry_out(state, WorkloadDecision(state=RolloutState(), create=(Creation("r"),)), NOW)
     assert len(state.pods) == PODS_LIMIT
 
 
@@ -183,9 +191,9 @@ def test_an_owner_keeps_little_of_what_a_node_writes_into_its_reports(letter: st
     (said,) = told.pods
     state = workload()
     said = said.model_copy(update={"report": wordy})
-    workload_changes.pods_reported(state, told.model_copy(update={"pods": (said,)}), NOW)
+    workload_news.pods_reported(state, told.model_copy(update={"pods": (said,)}), NOW)
     sizes = [len(json.dumps(state.pods["web-1"].model_dump(mode="json", exclude_defaults=True)))]
-    workload_changes.withdraw_all(state)
+    workload_rollout.withdraw_all(state)
     sizes.append(len(json.dumps(state.pods["web-1"].model_dump(mode="json", exclude_defaults=True))))
     assert sizes[0] < 1000 and sizes[1] < 500 and state.pods["web-1"].leaving
 

@@ -17,7 +17,7 @@ from workflows.fleet import duplicate_nodes, node_changes, node_report
 from workflows.fleet.lives import CLOSE_SECONDS, FORGOTTEN_AFTER, LIVES, NEW_FOR
 from workflows.fleet.node import next_input
 from workflows.fleet.node_state import FleetNodeState, Placed
-from workflows.fleet.workload_changes import with_cordon
+from workflows.fleet.workload_news import with_cordon
 from workflows.rejections import Rejected
 
 SECOND = timedelta(seconds=1)

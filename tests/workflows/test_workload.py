@@ -68,7 +68,7 @@ from tests.workflows.runs import Noting
 from tests.workflows.scripted import DIGEST
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.workload import WorkloadWorkflow
-from workflows.fleet.workload_changes import PLACED_AT_ONCE
+from workflows.fleet.workload_placement import PLACED_AT_ONCE
 
 PATIENCE = 60.0
 BAD = "registry.local/bad:1"

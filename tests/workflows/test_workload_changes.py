@@ -15,7 +15,14 @@ from syncpod.messages.fleet import OWNER_ANNOTATION, Intent, PlacedPod, PodRepor
 from syncpod.messages.node import PodKey
 from syncpod.messages.workload import OwnPods, Pause, RolloutRestart, Surveyed, Undo
 from syncpod.pod import pod_to_wire
-from workflows.fleet import node_changes, workload_changes, workload_report
+from workflows.fleet import (
+    node_changes,
+    workload_news,
+    workload_placement,
+    workload_report,
+    workload_rollout,
+    workload_updates,
+)
 from workflows.fleet.claimed_pods import Claims
 from workflows.fleet.node_state import FleetNodeState
 from workflows.fleet.workload_state import WorkloadState
@@ -41,7 +48,7 @@ def document(kind: str = "Deployment", replicas: int = 2, image: str = "registry
 def applied(kind: str = "Deployment", replicas: int = 2) -> WorkloadState:
     """Return the state of a workload that has been applied to a fleet without nodes."""
     state = WorkloadState()
-    workload_changes.apply(state, OWNER.format(kind=kind), document(kind, replicas), NOW)
+    workload_updates.apply(state, OWNER.format(kind=kind), document(kind, replicas), NOW)
     return state
 
 
@@ -54,7 +61,7 @@ def report(
             namespace="default",
             name=name,
             state="taken",
-            revision=workload_changes.asked_for(state),
+            revision=state.asked_for(),
             report=PodReport(namespace="default", name=name, status=status, phase="Running", ready=status == "Running"),
         )
         for name in names
@@ -66,15 +73,15 @@ def known(state: WorkloadState, *news: PodsChanged) -> None:
     """Have a survey find these reports."""
     revisions = [{pod.name: pod.revision for pod in each.pods} for each in news]
     own = [OwnPods(news=each, revisions=names) for each, names in zip(news, revisions, strict=True)]
-    workload_changes.surveyed(state, Surveyed(own=tuple(own)), NOW)
+    workload_news.surveyed(state, Surveyed(own=tuple(own)), NOW)
 
 
 def decide(state: WorkloadState) -> None:
     """Decide, and place each new pod on n1, until nothing is left to decide."""
     for _ in range(8):
-        decided = workload_changes.decision(state, None, NOW)
-        workload_changes.carry_out(state, decided, NOW)
-        for name in workload_changes.unplaced(state):
+        decided = workload_rollout.decision(state, None, NOW)
+        workload_rollout.carry_out(state, decided, NOW)
+        for name in workload_placement.unplaced(state):
             state.pods[name].node = "n1"
 
 
@@ -89,11 +96,11 @@ def test_of_two_pods_of_one_name_one_is_withdrawn() -> None:
     known(state, report(state, "n1", "web-7"))
     decide(state)
     assert staying(state) == [("web-7", "n1"), ("web-8", "n1")]
-    workload_changes.pods_reported(state, report(state, "n1", "web-7", "web-8"), NOW)
-    workload_changes.pods_reported(state, report(state, "n2", "web-8"), NOW + timedelta(seconds=60))
+    workload_news.pods_reported(state, report(state, "n1", "web-7", "web-8"), NOW)
+    workload_news.pods_reported(state, report(state, "n2", "web-8"), NOW + timedelta(seconds=60))
     decide(state)
     assert staying(state) == [("web-7", "n1"), ("web-8", "n2")], "n1 has two of them, so its copy goes"
-    assert {node: [key.name for key in keys] for node, keys in workload_changes.to_withdraw(state, ()).items()} == {
+    assert {node: [key.name for key in keys] for node, keys in workload_placement.to_withdraw(state, ()).items()} == {
         "n1": ["web-8"]
     }
     events = {each.reason: each.message for each in state.events}
@@ -104,12 +111,12 @@ def test_of_two_pods_of_one_name_one_is_withdrawn() -> None:
 def test_what_is_left_of_a_workload_that_is_being_deleted_is_counted() -> None:
     state = applied(replicas=3)
     known(state, report(state, "n1", "web-1", "web-2"), report(state, "n2", "web-3"))
-    decided = workload_changes.decision(state, None, NOW)
-    workload_changes.delete(state, NOW)
-    workload_changes.withdraw_all(state)
+    decided = workload_rollout.decision(state, None, NOW)
+    workload_updates.delete(state, NOW)
+    workload_rollout.withdraw_all(state)
     gone = PodsChanged(node="n1", presence="Ready", gone=(PodKey(namespace="default", name="web-1"),))
-    workload_changes.pods_reported(state, gone, NOW)
-    workload_changes.pods_reported(state, report(state, "n2", "web-3", presence="Unknown"), NOW)
+    workload_news.pods_reported(state, gone, NOW)
+    workload_news.pods_reported(state, report(state, "n2", "web-3", presence="Unknown"), NOW)
     said = workload_report.summary(state, decided)
     assert (said.replicas, said.ready, said.available) == (2, 1, 1), "web-2, and web-3 of which nothing is known"
 
@@ -118,12 +125,12 @@ def test_of_two_pods_of_one_name_the_one_in_trouble_is_withdrawn() -> None:
     state = applied(replicas=1)
     known(state, report(state, "n1", "web-8"))
     decide(state)
-    workload_changes.pods_reported(state, report(state, "n2", "web-8", status="CrashLoopBackOff"), NOW)
+    workload_news.pods_reported(state, report(state, "n2", "web-8", status="CrashLoopBackOff"), NOW)
     decide(state)
     assert staying(state) == [("web-8", "n1")]
-    assert list(workload_changes.to_withdraw(state, ())) == ["n2"]
-    gone = report(state, "n2").model_copy(update={"gone": (workload_changes.to_withdraw(state, ())["n2"][0],)})
-    workload_changes.pods_reported(state, gone, NOW)
+    assert list(workload_placement.to_withdraw(state, ())) == ["n2"]
+    gone = report(state, "n2").model_copy(update={"gone": (workload_placement.to_withdraw(state, ())["n2"][0],)})
+    workload_news.pods_reported(state, gone, NOW)
     assert [pod.node for pod in state.pods.values()] == ["n1"]
 
 
@@ -134,10 +141,10 @@ def test_a_pod_that_a_stolen_node_claims_never_takes_the_place_of_one_that_is_re
     state = applied()
     known(state, report(state, "n1", "web-1", "web-2"))
     decide(state)
-    workload_changes.pods_reported(state, report(state, "n1", "web-2", status=honest), NOW)
+    workload_news.pods_reported(state, report(state, "n1", "web-2", status=honest), NOW)
     said = report(state, "thief", name)
     claimed = said.model_copy(update={"pods": tuple(pod.model_copy(update={"recalled": True}) for pod in said.pods)})
-    workload_changes.pods_reported(state, claimed, NOW + timedelta(days=1))
+    workload_news.pods_reported(state, claimed, NOW + timedelta(days=1))
     decide(state)
     second = ("web-2", "n1") if honest == "Running" else (name, "thief")
     assert staying(state) == [("web-1", "n1"), second], "a pod that is not ready counts for less than any that is"
@@ -148,7 +155,7 @@ def test_two_pods_of_one_name_stay_while_the_node_of_one_is_away() -> None:
     known(state, report(state, "n1", "web-8"), report(state, "n2", "web-8", presence="Joining"))
     decide(state)
     assert staying(state) == [("web-8", "n1"), ("web-8", "n2")]
-    workload_changes.pods_reported(state, report(state, "n2", "web-8"), NOW)
+    workload_news.pods_reported(state, report(state, "n2", "web-8"), NOW)
     assert len(staying(state)) == 1
 
 
@@ -158,12 +165,12 @@ def test_the_only_healthy_copy_stays_when_its_node_is_invited_again() -> None:
     known(state, report(state, "n1", "web-1"))
     decide(state)
     gone = PodsChanged(node="n1", presence="Unknown", gone=(PodKey(namespace="default", name="web-1"),))
-    workload_changes.pods_reported(state, gone, NOW)
-    workload_changes.carry_out(state, workload_changes.decision(state, None, NOW), NOW)
+    workload_news.pods_reported(state, gone, NOW)
+    workload_rollout.carry_out(state, workload_rollout.decision(state, None, NOW), NOW)
     state.pods["web-2"].node = "n2"
-    workload_changes.pods_reported(state, report(state, "n2", "web-2", status="CrashLoopBackOff"), NOW)
+    workload_news.pods_reported(state, report(state, "n2", "web-2", status="CrashLoopBackOff"), NOW)
     for presence in ("Joining", "Unknown", "Ready"):
-        workload_changes.pods_reported(state, report(state, "n1", "web-1", presence=presence), NOW)
+        workload_news.pods_reported(state, report(state, "n1", "web-1", presence=presence), NOW)
         decide(state)
     assert staying(state) == [("web-1", "n1")]
 
@@ -172,7 +179,7 @@ def test_only_a_claimed_pod_that_is_as_its_owner_would_make_it_is_proven() -> No
     state, owner = applied(), OWNER.format(kind="Deployment")
     node = FleetNodeState(fleet="f", name="n1", presence="Ready")
     known(state, report(state, "n1", "web-1", "web-2"))
-    honest, forged = (pod_to_wire(workload_changes.pod_to_run(state, name)) for name in ("web-1", "web-2"))
+    honest, forged = (pod_to_wire(workload_placement.pod_to_run(state, name)) for name in ("web-1", "web-2"))
     for document in (honest, forged):
         document["metadata"]["annotations"] = {OWNER_ANNOTATION: owner}
     told = copy.deepcopy(forged)
@@ -180,8 +187,8 @@ def test_only_a_claimed_pod_that_is_as_its_owner_would_make_it_is_proven() -> No
     claims = Claims()
     claims.add([honest, told])
     node_changes.recalled(node, Intent(generation=7), claims, NOW, replaces=False)
-    workload_changes.pods_reported(state, node.news(owner, ("default/web-1", "default/web-2")), NOW)
-    assert workload_changes.to_prove(state) == {"n1": ["web-1", "web-2"]}
+    workload_news.pods_reported(state, node.news(owner, ("default/web-1", "default/web-2")), NOW)
+    assert workload_placement.to_prove(state) == {"n1": ["web-1", "web-2"]}
     generation = node.generation
     for _ in range(2):
         asked = {"owner": owner, "pods": [honest, forged], "adopted": True}
@@ -192,15 +199,15 @@ def test_only_a_claimed_pod_that_is_as_its_owner_would_make_it_is_proven() -> No
         }
         assert node.placed["default/web-2"].document == told
         assert node.generation == generation + 1, "its list is sent anew, once"
-    workload_changes.proof_sent(state, ["web-1", "web-2"])
+    workload_placement.proof_sent(state, ["web-1", "web-2"])
     for _ in range(2):
-        workload_changes.pods_reported(state, node.news(owner, ("default/web-1", "default/web-2")), NOW)
+        workload_news.pods_reported(state, node.news(owner, ("default/web-1", "default/web-2")), NOW)
         assert (state.pods["web-1"].recalled, state.pods["web-2"].recalled) == (False, True)
-        assert not workload_changes.to_prove(state), "it would not help to ask again"
+        assert not workload_placement.to_prove(state), "it would not help to ask again"
     claims.add([honest])
     node_changes.recalled(node, Intent(generation=9), claims, NOW, replaces=True)
-    workload_changes.pods_reported(state, node.news(owner, ("default/web-1",)), NOW)
-    assert workload_changes.to_prove(state) == {"n1": ["web-1"]}, "the fleet's database was restored since"
+    workload_news.pods_reported(state, node.news(owner, ("default/web-1",)), NOW)
+    assert workload_placement.to_prove(state) == {"n1": ["web-1"]}, "the fleet's database was restored since"
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
@@ -211,27 +218,27 @@ def test_a_template_that_is_wanted_again_after_a_rollback_is_rolled_out_at_once(
 
     def run() -> None:
         for _ in range(8):
-            workload_changes.carry_out(state, workload_changes.decision(state, nodes, NOW), NOW)
+            workload_rollout.carry_out(state, workload_rollout.decision(state, nodes, NOW), NOW)
             for name in [name for name, pod in state.pods.items() if pod.leaving]:
                 del state.pods[name]
             for name, pod in state.pods.items():
                 pod.node = "n1"
                 is_bad = pod.revision == bad
                 told = report(state, "n1", name, status="CrashLoopBackOff" if is_bad else "Running")
-                workload_changes.pods_reported(state, told, NOW)
+                workload_news.pods_reported(state, told, NOW)
 
-    bad, good = "", workload_changes.asked_for(state)
+    bad, good = "", state.asked_for()
     run()
     assert [each.good_since for each in state.history] == [NOW]
-    workload_changes.apply(state, owner, document(kind, 1, "registry.local/bad:1"), NOW)
-    bad = workload_changes.asked_for(state)
+    workload_updates.apply(state, owner, document(kind, 1, "registry.local/bad:1"), NOW)
+    bad = state.asked_for()
     run()
     assert state.rollout.target == good and "CrashLoopBackOff" in (given_up := state.history[-1]).given_up
     assert (given_up.failed_on, given_up.given_up.partition(" ")[0]) == ("n1", given_up.failed_pod)
-    workload_changes.undo(state, owner, Undo(), NOW)
+    workload_updates.undo(state, owner, Undo(), NOW)
     assert f"{kind}Rollback" in {each.reason for each in state.events}
     run()
-    workload_changes.apply(state, owner, document(kind, 1, "registry.local/web:3"), NOW)
+    workload_updates.apply(state, owner, document(kind, 1, "registry.local/web:3"), NOW)
     assert [(each.number, each.template, each.good_since) for each in state.history[:2]] == [
         (2, bad, None),
         (3, good, NOW),
@@ -242,24 +249,24 @@ def test_a_workload_that_is_applied_again_is_no_longer_taken_for_gone() -> None:
     state, owner = applied(replicas=1), OWNER.format(kind="Deployment")
     known(state, report(state, "n1", "web-1"))
     node = FleetNodeState(fleet="f", name="n1", presence="Ready")
-    document = pod_to_wire(workload_changes.pod_to_run(state, "web-1"))
+    document = pod_to_wire(workload_placement.pod_to_run(state, "web-1"))
     node_changes.change(node, "place", ({"owner": owner, "pods": [document]},), NOW)
     node.heard("workload/Deployment/default/other", is_there=False)
     node.heard(owner, is_there=False)
     assert node.absent == (owner,), "the other has no pod here"
-    workload_changes.pods_reported(state, node.news(owner, ("default/web-1",)), NOW)
-    assert workload_changes.to_prove(state) == {"n1": ["web-1"]}
+    workload_news.pods_reported(state, node.news(owner, ("default/web-1",)), NOW)
+    assert workload_placement.to_prove(state) == {"n1": ["web-1"]}
     node.untold = {}
     node_changes.change(node, "place", ({"owner": owner, "pods": [document], "adopted": True},), NOW)
-    workload_changes.pods_reported(state, node.news(owner, node.untold[owner]), NOW)
-    assert not node.absent and not workload_changes.to_prove(state)
+    workload_news.pods_reported(state, node.news(owner, node.untold[owner]), NOW)
+    assert not node.absent and not workload_placement.to_prove(state)
 
 
 def test_a_survey_is_outdated_by_news_from_a_node_that_it_missed() -> None:
     state = applied("DaemonSet")
     nodes = (NodeOffer("n1"), NodeOffer("n2", presence="Unknown"))
     outdated = {
-        (node, presence): workload_changes.is_outdated(nodes, report(state, node, presence=presence))
+        (node, presence): workload_news.is_outdated(nodes, report(state, node, presence=presence))
         for node in ("n1", "n2", "n3")
         for presence in PRESENCES
     }
@@ -273,11 +280,11 @@ def test_a_survey_is_outdated_by_news_from_a_node_that_it_missed() -> None:
 def test_a_node_that_says_nothing_stops_no_other_and_no_copy_of_its_pods_is_made() -> None:
     state = applied(replicas=2)
     silent = report(state, "n2", "web-2").model_copy(update={"presence": "Unknown"})
-    revisions = {"web-1": workload_changes.asked_for(state), "web-2": workload_changes.asked_for(state)}
+    revisions = {"web-1": state.asked_for(), "web-2": state.asked_for()}
 
     def survey(*news: PodsChanged, missed: tuple[str, ...] = ()) -> None:
         own = tuple(OwnPods(news=each, revisions=revisions) for each in news)
-        workload_changes.surveyed(state, Surveyed(own=own, missed=missed), NOW)
+        workload_news.surveyed(state, Surveyed(own=own, missed=missed), NOW)
         decide(state)
 
     survey(report(state, "n1", "web-1"), silent, missed=("n2", "n3"))
@@ -298,35 +305,35 @@ def test_what_a_node_reports_during_a_survey_counts_after_it(missed: tuple[str, 
     """A pod that ends while a slow survey is under way would otherwise count as running for good."""
     state = applied(replicas=2)
     if missed:
-        workload_changes.surveyed(state, Surveyed(missed=missed), NOW)
+        workload_news.surveyed(state, Surveyed(missed=missed), NOW)
     gone = PodsChanged(node="n1", presence="Ready", gone=(PodKey(namespace="default", name="web-1"),))
     heard = [gone, report(state, "n2", "web-2", status="CrashLoopBackOff")]
     for news in heard:
-        workload_changes.pods_reported(state, news, NOW)
-    revisions = {name: workload_changes.asked_for(state) for name in ("web-1", "web-2")}
+        workload_news.pods_reported(state, news, NOW)
+    revisions = {name: state.asked_for() for name in ("web-1", "web-2")}
     own = tuple(
         OwnPods(news=news, revisions=revisions) for news in (report(state, "n1", "web-1"), report(state, "n2", "web-2"))
     )
-    workload_changes.surveyed(state, Surveyed(own=own), NOW, heard)
+    workload_news.surveyed(state, Surveyed(own=own), NOW, heard)
     (pod,) = state.pods.items()
     assert (pod[0], pod[1].report and pod[1].report.status) == ("web-2", "CrashLoopBackOff")
 
 
 def test_a_restart_is_a_revision_and_repeated_it_changes_nothing() -> None:
     state, owner = applied(), OWNER.format(kind="Deployment")
-    before = workload_changes.asked_for(state)
+    before = state.asked_for()
     for _ in range(2):
-        workload_changes.restart(state, owner, RolloutRestart(at="2026-07-01T12:00:00Z"), NOW)
-        assert [each.template for each in state.history] == [before, workload_changes.asked_for(state)]
+        workload_updates.restart(state, owner, RolloutRestart(at="2026-07-01T12:00:00Z"), NOW)
+        assert [each.template for each in state.history] == [before, state.asked_for()]
     assert (state.document or {})["spec"]["template"]["metadata"]["annotations"] == {
         RESTARTED_AT: "2026-07-01T12:00:00Z"
     }
-    workload_changes.undo(state, owner, Undo(), NOW)
-    assert workload_changes.asked_for(state) == before
+    workload_updates.undo(state, owner, Undo(), NOW)
+    assert state.asked_for() == before
     with pytest.raises(Rejected, match="at: must be an RFC 3339 time such as 2026-01-31T12:00:00Z, is 'soon'"):
-        workload_changes.restart(state, owner, RolloutRestart(at="soon"), NOW)
+        workload_updates.restart(state, owner, RolloutRestart(at="soon"), NOW)
     with pytest.raises(Rejected, match="it has no template"):
-        workload_changes.restart(applied("Pod"), OWNER.format(kind="Pod"), RolloutRestart(at=NOW.isoformat()), NOW)
+        workload_updates.restart(applied("Pod"), OWNER.format(kind="Pod"), RolloutRestart(at=NOW.isoformat()), NOW)
 
 
 def test_a_paused_deployment_rolls_out_what_is_applied_meanwhile_once_it_is_resumed() -> None:
@@ -334,20 +341,20 @@ def test_a_paused_deployment_rolls_out_what_is_applied_meanwhile_once_it_is_resu
     known(state, report(state, "n1", "web-1"))
     decide(state)
     first = state.rollout.target
-    workload_changes.pause(state, Pause(), NOW)
-    workload_changes.apply(state, owner, document(image="registry.local/web:2"), NOW)
+    workload_updates.pause(state, Pause(), NOW)
+    workload_updates.apply(state, owner, document(image="registry.local/web:2"), NOW)
     decide(state)
     assert (state.rollout.target, workload_report.summary(state, None).paused) == (first, True)
     for refused in (
-        lambda: workload_changes.restart(state, owner, RolloutRestart(at=NOW.isoformat()), NOW),
-        lambda: workload_changes.undo(state, owner, Undo(), NOW),
+        lambda: workload_updates.restart(state, owner, RolloutRestart(at=NOW.isoformat()), NOW),
+        lambda: workload_updates.undo(state, owner, Undo(), NOW),
     ):
         with pytest.raises(Rejected, match="it is paused, so nothing would be rolled out: resume it first"):
             refused()
     for _ in range(2):
-        workload_changes.pause(state, Pause(paused=False), NOW)
+        workload_updates.pause(state, Pause(paused=False), NOW)
         decide(state)
-        assert state.rollout.target == workload_changes.asked_for(state) != first
+        assert state.rollout.target == state.asked_for() != first
     assert [each.reason for each in state.events if each.reason.startswith("Deployment")] == [
         "DeploymentPaused",
         "DeploymentResumed",
@@ -358,30 +365,30 @@ def test_a_deployment_whose_manifest_pauses_it_is_resumed_too() -> None:
     paused = document()
     paused["spec"]["paused"] = True
     state = WorkloadState()
-    workload_changes.apply(state, OWNER.format(kind="Deployment"), paused, NOW)
-    workload_changes.pause(state, Pause(paused=False), NOW)
+    workload_updates.apply(state, OWNER.format(kind="Deployment"), paused, NOW)
+    workload_updates.pause(state, Pause(paused=False), NOW)
     assert not state.is_paused
     with pytest.raises(Rejected, match="only the rollouts of a Deployment"):
-        workload_changes.pause(applied("DaemonSet"), Pause(), NOW)
+        workload_updates.pause(applied("DaemonSet"), Pause(), NOW)
 
 
 def test_a_deleted_workload_ends_once_each_node_has_said_what_it_has() -> None:
     state = applied(replicas=1)
-    workload_changes.surveyed(state, Surveyed(missed=("n9",)), NOW)
-    workload_changes.delete(state, NOW)
-    assert not workload_changes.is_over(state)
+    workload_news.surveyed(state, Surveyed(missed=("n9",)), NOW)
+    workload_updates.delete(state, NOW)
+    assert not workload_rollout.is_over(state)
     assert workload_report.view(state, None).missed == ("n9",)
-    workload_changes.surveyed(state, Surveyed(), NOW)
-    assert workload_changes.is_over(state)
+    workload_news.surveyed(state, Surveyed(), NOW)
+    assert workload_rollout.is_over(state)
     with pytest.raises(Rejected, match="it is being deleted"):
-        workload_changes.pause(state, Pause(), NOW)
+        workload_updates.pause(state, Pause(), NOW)
 
 
 def test_a_pod_whose_node_does_not_answer_the_fleet_says_so() -> None:
     """The request is repeated without an end: a second node might run the pod a second time."""
     state = applied(replicas=1)
-    workload_changes.surveyed(state, Surveyed(), NOW)
-    workload_changes.carry_out(state, workload_changes.decision(state, None, NOW), NOW)
+    workload_news.surveyed(state, Surveyed(), NOW)
+    workload_rollout.carry_out(state, workload_rollout.decision(state, None, NOW), NOW)
     (name,) = state.pods
     state.pods[name].node = "n1"
     (pod,) = workload_report.view(state, None, {name}).pods
@@ -392,44 +399,44 @@ def test_a_pod_whose_node_does_not_answer_the_fleet_says_so() -> None:
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
 def test_what_is_being_deleted_is_neither_restarted_nor_undone_whatever_became_of_its_template(kind: str) -> None:
     state = applied(kind)
-    state.rollout = RolloutState(asked=workload_changes.asked_for(state), rolled_back="web-1 of it fails")
-    workload_changes.delete(state, NOW)
+    state.rollout = RolloutState(asked=state.asked_for(), rolled_back="web-1 of it fails")
+    workload_updates.delete(state, NOW)
     owner = OWNER.format(kind=kind)
     with pytest.raises(Rejected, match="it is being deleted"):
-        workload_changes.restart(state, owner, RolloutRestart(at="2026-07-02T00:00:00Z"), NOW)
+        workload_updates.restart(state, owner, RolloutRestart(at="2026-07-02T00:00:00Z"), NOW)
     with pytest.raises(Rejected, match="it is being deleted"):
-        workload_changes.undo(state, owner, Undo(), NOW)
+        workload_updates.undo(state, owner, Undo(), NOW)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
 def test_a_template_that_was_rolled_back_is_not_restarted(kind: str) -> None:
     state, owner = applied(kind), OWNER.format(kind=kind)
-    state.rollout = RolloutState(asked=workload_changes.asked_for(state), rolled_back="web-1 of it fails")
+    state.rollout = RolloutState(asked=state.asked_for(), rolled_back="web-1 of it fails")
     with pytest.raises(Rejected, match="its newest template was rolled back"):
-        workload_changes.restart(state, owner, RolloutRestart(at=NOW.isoformat()), NOW)
-    workload_changes.apply(state, owner, document(kind, image="registry.local/web:2"), NOW)
-    workload_changes.restart(state, owner, RolloutRestart(at=NOW.isoformat()), NOW)
+        workload_updates.restart(state, owner, RolloutRestart(at=NOW.isoformat()), NOW)
+    workload_updates.apply(state, owner, document(kind, image="registry.local/web:2"), NOW)
+    workload_updates.restart(state, owner, RolloutRestart(at=NOW.isoformat()), NOW)
 
 
 @pytest.mark.parametrize("at", ["soon", "2026-W27", "2026-07-01", "20260701T000000Z", "2026-07-01T00:00:00"])
 def test_a_restart_has_a_time_in_rfc_3339(at: str) -> None:
     state = applied()
     with pytest.raises(Rejected, match="at: must be an RFC 3339 time such as 2026-01-31T12:00:00Z, is '"):
-        workload_changes.restart(state, OWNER.format(kind="Deployment"), RolloutRestart(at=at), NOW)
+        workload_updates.restart(state, OWNER.format(kind="Deployment"), RolloutRestart(at=at), NOW)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
 def test_numbers_count_once_something_is_decided_and_a_rollout_without_progress_is_said(kind: str) -> None:
     state = applied(kind, replicas=1)
-    shown = workload_report.summary(state, workload_changes.decision(state, None, NOW))
+    shown = workload_report.summary(state, workload_rollout.decision(state, None, NOW))
     assert not shown.observed
     state.is_known = True
     nodes = (NodeOffer(name="n1"),)
-    decided = workload_changes.decision(state, nodes, NOW)
-    workload_changes.carry_out(state, decided, NOW)
+    decided = workload_rollout.decision(state, nodes, NOW)
+    workload_rollout.carry_out(state, decided, NOW)
     shown = workload_report.summary(state, decided)
     assert (shown.observed, shown.desired, shown.stalled) == (True, 1, "")
     if kind == "Deployment":
-        workload_changes.carry_out(state, workload_changes.decision(state, nodes, NOW), NOW)
-        late = workload_changes.decision(state, nodes, NOW + timedelta(seconds=601))
+        workload_rollout.carry_out(state, workload_rollout.decision(state, nodes, NOW), NOW)
+        late = workload_rollout.decision(state, nodes, NOW + timedelta(seconds=601))
         assert "made no progress in 10m" in workload_report.summary(state, late).stalled

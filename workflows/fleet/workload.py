@@ -35,7 +35,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows.effects import Effect, effects
     from workflows.entity import Entity, decisions_taken, invalid
-    from workflows.fleet import workload_changes, workload_report
+    from workflows.fleet import workload_news, workload_report, workload_rollout, workload_updates
     from workflows.fleet.inbox import FleetInbox
     from workflows.fleet.signed import fleet_commands, require_its_history
     from workflows.fleet.under_way import UnderWay
@@ -67,7 +67,7 @@ class WorkloadWorkflow:
         self.owner = workflow.info().workflow_id
         self.questions = WorkloadQuestions(self.state, self.owner, self.busy)
         self.signals = effects(Effect(PODS_CHANGED, self.pods_changed), Effect(ROOM, self.room))
-        self.updates = workload_changes.updates_of(self.owner)
+        self.updates = workload_updates.updates_of(self.owner)
         self.decided: WorkloadDecision | None = None
         self.published: WorkloadSummary | None = None
 
@@ -86,7 +86,7 @@ class WorkloadWorkflow:
             if not due:
                 self.questions.begin_all()
             self.publish()
-            if workload_changes.is_over(self.state) and not self.busy and workflow.all_handlers_finished():
+            if workload_rollout.is_over(self.state) and not self.busy and workflow.all_handlers_finished():
                 return
             if due and self.entity.is_quiet():
                 if await self.entity.is_still_quiet_in_the_next_task():
@@ -104,14 +104,14 @@ class WorkloadWorkflow:
         """Decide which pods to create and which to remove, as long as one decision leads to another."""
         state, now = self.state, workflow.now()
         if state.deleting:
-            workload_changes.withdraw_all(state)  # each time: pods that a survey finds only now are removed too
+            workload_rollout.withdraw_all(state)  # each time: pods that a survey finds only now are removed too
             return
         for _ in range(_DECISIONS):
-            self.decided = decided = workload_changes.decision(state, self.questions.nodes, now)
-            workload_changes.carry_out(state, decided, now)
+            self.decided = decided = workload_rollout.decision(state, self.questions.nodes, now)
+            workload_rollout.carry_out(state, decided, now)
             if not (decided.create or decided.withdraw or decided.rolled_back or decided.became_good):
                 break
-        state.forget_templates(workload_changes.asked_for(state))
+        state.forget_templates(state.asked_for())
 
     def next_alarm(self) -> datetime | None:
         """Return when the alarm must ring; None = never."""
@@ -143,7 +143,7 @@ class WorkloadWorkflow:
 
     def pods_changed(self, state: WorkloadState, news: PodsChanged, now: datetime) -> None:
         """Take a node's report of pods."""
-        workload_changes.pods_reported(state, news, now)
+        workload_news.pods_reported(state, news, now)
         self.questions.hear(news)
 
     def room(self, _state: WorkloadState, _room: Room, _now: datetime) -> None:
@@ -172,7 +172,7 @@ class WorkloadWorkflow:
     def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
         """Collect a signal; never awaits or raises. A copy of a node's news is refused by the order of that news."""
         signed = [each for each in args if isinstance(each, Received)]
-        if signal.copies is Copies.JUDGED and not all(workload_changes.is_news(self.state, each) for each in signed):
+        if signal.copies is Copies.JUDGED and not all(workload_news.is_news(self.state, each) for each in signed):
             purpose = f"signal/{signal.name}"
             why = self.commands.refusal_of(purpose, args)
             why = why or self.commands.refused(purpose, "it is a copy of what its node said before")

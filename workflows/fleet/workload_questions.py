@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from syncpod.pod import pod_to_wire
     from workflows.entity import decoded
-    from workflows.fleet import workload_changes
+    from workflows.fleet import workload_news, workload_placement
     from workflows.fleet.under_way import UnderWay
     from workflows.fleet.workload_state import WorkloadState
 
@@ -77,7 +77,7 @@ class WorkloadQuestions:
     def next_due(self) -> datetime | None:
         """Return the time of the next question that no event triggers; None = never."""
         moments = []
-        if self.retry_at is not None and "place" not in self.busy and workload_changes.unplaced(self.state):
+        if self.retry_at is not None and "place" not in self.busy and workload_placement.unplaced(self.state):
             moments.append(self.retry_at)
         if self.needs_surveys() and "survey" not in self.busy and (survey := self.next_survey()) is not None:
             moments.append(survey)
@@ -97,8 +97,8 @@ class WorkloadQuestions:
         if self.retry_at is not None and news.gone:  # there may be room now
             self.retry_at = min(self.retry_at, workflow.now() + timedelta(seconds=1))
         if self.nodes is not None:
-            self.nodes = workload_changes.with_cordon(self.nodes, news)
-            if workload_changes.is_outdated(self.nodes, news):
+            self.nodes = workload_news.with_cordon(self.nodes, news)
+            if workload_news.is_outdated(self.nodes, news):
                 self.survey_anew()
 
     def room(self) -> None:
@@ -127,17 +127,17 @@ class WorkloadQuestions:
         self.begin_to_place(now)
         survey = self.next_survey()
         is_survey_due = survey is None or now >= survey
-        changed = [name for name in workload_changes.outdated(self.state) if name not in self.asked]
+        changed = [name for name in workload_placement.outdated(self.state) if name not in self.asked]
         if changed and "change" not in self.busy:
             self.busy.begin("change", self.send_change(changed))
         is_needless = self.state.deleting and self.state.is_known and not self.state.missed
         needs_surveys = self.state.document is not None and self.needs_surveys()
         if needs_surveys and is_survey_due and "survey" not in self.busy and not is_needless:
             self.busy.begin("survey", self.survey())
-        for node, names in workload_changes.to_prove(self.state).items():
+        for node, names in workload_placement.to_prove(self.state).items():
             if f"prove {node}" not in self.busy:
                 self.busy.begin(f"prove {node}", self.prove(node, names))
-        for node, keys in workload_changes.to_withdraw(self.state, self.asked).items():
+        for node, keys in workload_placement.to_withdraw(self.state, self.asked).items():
             if f"withdraw {node}" not in self.busy:
                 self.busy.begin(f"withdraw {node}", self.withdraw(node, keys))
 
@@ -146,10 +146,10 @@ class WorkloadQuestions:
         is_due = self.retry_at is None or now >= self.retry_at
         if "place" in self.busy or not (is_due or (self.tried and not self.asked)):
             return
-        names = workload_changes.unplaced(self.state, self.tried)
+        names = workload_placement.unplaced(self.state, self.tried)
         if is_due and not names:
             self.tried.clear()
-            names = workload_changes.unplaced(self.state)
+            names = workload_placement.unplaced(self.state)
         if names:
             self.busy.begin("place", self.place(names, is_retry=is_due))
 
@@ -166,7 +166,7 @@ class WorkloadQuestions:
             return
         if not missed:
             self.nodes = found.nodes
-        workload_changes.surveyed(self.state, found, self.surveyed_at, self.heard)
+        workload_news.surveyed(self.state, found, self.surveyed_at, self.heard)
         self.heard.clear()
 
     async def place(self, names: Sequence[str], *, is_retry: bool) -> None:
@@ -175,7 +175,7 @@ class WorkloadQuestions:
         With `is_retry` the pause until all are tried once more begins now.
         """
         state = self.state
-        asked = Survey(owner=self.owner, pods=workload_changes.samples(state, names))
+        asked = Survey(owner=self.owner, pods=workload_placement.samples(state, names))
         found = await self.call(SURVEY_NODES, asked, Surveyed, summary=f"nodes for {len(names)} pods")
         self.tried_at = workflow.now()
         if is_retry or self.retry_at is None:
@@ -188,10 +188,10 @@ class WorkloadQuestions:
         silent = [node.name for node in found.nodes if f"place {node.name}" in self.busy]
         nodes = [node for node in found.nodes if node.name not in silent]
         self.tried.update(names)
-        names = [name for name in names if workload_changes.may_be_placed(state, name, silent)]
+        names = [name for name in names if workload_placement.may_be_placed(state, name, silent)]
         unheard = f"; no answer yet from {', '.join(silent)}" if silent else ""
         by_node: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-        chosen = workload_changes.placements(state, names, nodes, self.owner, self.tried_at)
+        chosen = workload_placement.placements(state, names, nodes, self.owner, self.tried_at)
         for name, (pod, placement) in chosen.items():
             trouble = placement.summary + unheard
             state.refusals = () if placement.node else tuple(map(str, placement.nodes[:_SHOWN]))
@@ -201,7 +201,7 @@ class WorkloadQuestions:
                 self.tried.discard(name)
                 by_node.setdefault(placement.node, []).append((name, pod_to_wire(pod)))
                 continue
-            self.tried |= workload_changes.like(state, name)
+            self.tried |= workload_placement.like(state, name)
             if state.pods[name].trouble != trouble:
                 state.pods[name].trouble = trouble
                 state.event(workflow.now(), "Warning", "FailedScheduling", f"{name}: {trouble}")
@@ -237,11 +237,11 @@ class WorkloadQuestions:
 
     async def send_change(self, names: Sequence[str]) -> None:
         """Send the newest document of a single Pod to its nodes, which change it in place."""
-        state, asked = self.state, workload_changes.asked_for(self.state)
+        state, asked = self.state, self.state.asked_for()
         for name in names:
             if name not in state.pods:
                 continue  # it went while another copy was being changed
-            pod = pod_to_wire(workload_changes.pod_to_run(state, name))
+            pod = pod_to_wire(workload_placement.pod_to_run(state, name))
             node, called = state.pods[name].node, state.pod_name(name)
             request = PlacePods(node=node, owner=self.owner, pods=(pod,))
             answer = await self.call(PLACE_PODS, request, PodsPlaced, summary=f"change {called} on {node}")
@@ -255,12 +255,12 @@ class WorkloadQuestions:
     async def prove(self, node: str, names: Sequence[str]) -> None:
         """Tell a node's workflow how the workload itself would make pods that it has adopted there."""
         state = self.state
-        pods = tuple(pod_to_wire(workload_changes.pod_to_run(state, name)) for name in names)
+        pods = tuple(pod_to_wire(workload_placement.pod_to_run(state, name)) for name in names)
         asked = PlacePods(node=node, owner=self.owner, pods=pods, adopted=True)
         called = ", ".join(state.pod_name(name) for name in names)
         answer = await self.call(PLACE_PODS, asked, PodsPlaced, summary=f"{called}, adopted on {node}")
         if answer is not None:
-            workload_changes.proof_sent(state, names)
+            workload_placement.proof_sent(state, names)
 
     async def withdraw(self, node: str, keys: tuple[PodKey, ...]) -> None:
         """Ask a node to end pods, and forget those that it does not have."""

@@ -27,12 +27,12 @@ def summary(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadS
     """Return the workload's memo."""
     document = state.document or {}
     meta, spec = document.get("metadata", {}), document.get("spec", {})
-    counts = _counts(state, decided)
+    counts, fixed = _counts(state, decided), state.traits.replicas if state.traits is not None else None
     return WorkloadSummary(
         kind=document.get("kind", ""),
         namespace=meta.get("namespace") or "default",
         name=meta.get("name", ""),
-        desired=1 if state.is_bare else spec.get("replicas", counts.desired or 0),
+        desired=fixed if fixed is not None else spec.get("replicas", counts.desired or 0),
         observed=counts.desired is not None,
         stalled=decided.stalled if decided is not None else "",
         paused=state.is_paused,

@@ -10,10 +10,12 @@ from pydantic import BaseModel, ConfigDict
 
 from syncpod.fleet.members import Member
 from syncpod.fleet.offers import NodeOffer, Presence
+from syncpod.fleet.pod_names import NUMBERED, PodNames
 from syncpod.fleet.revisions import Revision
 from syncpod.fleet.rollout import RolloutState
-from syncpod.fleet.workload_documents import PodTemplate, Workload, readmit_workload
+from syncpod.fleet.workload_documents import MOST_REPLICAS, PodTemplate, Workload, readmit_workload, template_of
 from syncpod.fleet.workload_kinds import Situation
+from syncpod.fleet.workload_pods import revision_of
 from syncpod.fleet.workload_traits import KINDS, Traits
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.fleet import PodReport
@@ -22,6 +24,8 @@ from syncpod.messages.signed import Accepted
 from workflows.event_log import with_event
 from workflows.rejections import REJECTED
 
+PODS_LIMIT: Final = 2 * MOST_REPLICAS
+"""The most pods that a workload creates or adopts: so many fit into its snapshot, with their reports."""
 _ON: Final = "@"
 """In `WorkloadState.pods`, stands between the name and the node of a pod if another pod has the name."""
 
@@ -61,6 +65,17 @@ class KnownPod(BaseModel):
     report: PodReport | None = None
     ready_at: datetime | None = None
     """When its node first reported it ready, by the fleet's own clock; None = it is not ready."""
+
+    def leave(self, why: str) -> None:
+        """Mark it for removal."""
+        self.leaving, self.why = True, why
+        if self.report is not None:
+            self.keep(self.report)
+
+    def keep(self, report: PodReport) -> None:
+        """Keep the part of a report that matters: of a pod that is leaving, only whether it has ended."""
+        brief = report.brief()
+        self.report = PodReport(phase=brief.phase, status=brief.status) if self.leaving else brief
 
 
 class WorkloadState(BaseModel):
@@ -114,10 +129,10 @@ class WorkloadState(BaseModel):
         """Whether no other template may be rolled out now."""
         return self.paused or bool((self.document or {}).get("spec", {}).get("paused"))
 
-    @property
-    def is_bare(self) -> bool:
-        """Whether the workload is a single Pod: all its copies have the same name, and are on different nodes."""
-        return self.document is not None and not self.has_template
+    def asked_for(self) -> str:
+        """Return the revision of the document; "" if there is none."""
+        workload = self.workload()
+        return revision_of(template_of(workload)) if workload is not None else ""
 
     @property
     def traits(self) -> Traits | None:
@@ -126,12 +141,31 @@ class WorkloadState(BaseModel):
 
     @property
     def has_template(self) -> bool:
-        """Whether its pods are made from a template."""
+        """Whether its pods are made from a template; False if nothing has been applied."""
         return self.traits is not None and self.traits.has_template
+
+    @property
+    def names(self) -> PodNames:
+        """How its pods are named."""
+        return self.traits.names if self.traits is not None else NUMBERED
+
+    @property
+    def name(self) -> str:
+        """The workload's name; "" if nothing has been applied."""
+        return str((self.document or {}).get("metadata", {}).get("name", ""))
+
+    @property
+    def namespace(self) -> str:
+        """The workload's namespace."""
+        return str((self.document or {}).get("metadata", {}).get("namespace") or "default")
+
+    def key(self, number: int) -> str:
+        """Return the name in `pods` of the pod with this number, which is its own unless names are shared."""
+        return NUMBERED.name(self.name, number)
 
     def pod_name(self, name: str) -> str:
         """Return the name that a pod of `pods` has on its node."""
-        return str((self.document or {})["metadata"]["name"]) if self.is_bare else name.partition(_ON)[0]
+        return self.names.name(self.name, self.pods[name].number)
 
     def new_name(self, pod: str, node: str) -> str:
         """Return the name in `pods` for a pod that is found on a node, and that is called `pod` there."""
@@ -139,11 +173,9 @@ class WorkloadState(BaseModel):
 
     def on_node(self, pod: str, node: str) -> str | None:
         """Return the name in `pods` of the pod that is called `pod` on a node; None if it is not one of them."""
-        if not self.is_bare:
-            names = (name for name in (pod, f"{pod}{_ON}{node}") if name in self.pods and self.pods[name].node == node)
-            return next(names, None)
-        found = (name for name, each in self.pods.items() if each.node == node and self.pod_name(name) == pod)
-        return next(found, None)
+        names = tuple(self.pods) if self.names.is_shared else (pod, f"{pod}{_ON}{node}")
+        found = (name for name in names if name in self.pods and self.pods[name].node == node)
+        return next((name for name in found if self.pod_name(name) == pod), None)
 
     def members(self) -> list[Member]:
         """Return the pods as decisions see them."""

@@ -13,26 +13,27 @@ from syncpod.api.label_selector import Selector, parse_selector
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.kind_words import NODE_WORDS, OBJECTS, POD_WORDS, PODS, Kind
 from syncpod.cli.input.kubectl_words import running
+from syncpod.fleet.workload_traits import KINDS, TEMPLATED, one_of
 from syncpod.go_durations import GoDurationTooLong, parse_go_duration
 
 _KINDS: Final[Mapping[str, Kind]] = {**PODS, **OBJECTS}
 
+_WORKLOADS: Final[Mapping[str, str]] = {
+    word: kind for kind in TEMPLATED for word in (*KINDS[kind].words, f"{KINDS[kind].words[1]}.{KINDS[kind].group}")
+}
+"""The kinds that only a fleet has, by kubectl's words for them."""
+_OF_A_FLEET: Final = one_of(tuple(f"{kind}s" for kind in TEMPLATED), "and")
 _ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ev", "event", "events"), "see `syncpod events`"),
     **dict.fromkeys(NODE_WORDS, "see `syncpod get nodes`"),
-    **dict.fromkeys(
-        ("deploy", "deployment", "deployments", "deployments.apps"), "a fleet has them: `syncpod fleet get deployments`"
-    ),
-    **dict.fromkeys(
-        ("ds", "daemonset", "daemonsets", "daemonsets.apps"), "a fleet has them: `syncpod fleet get daemonsets`"
-    ),
     **dict.fromkeys(
         (
             *("rs", "replicaset", "replicasets", "sts", "statefulset", "statefulsets"),
             *("rc", "replicationcontroller", "replicationcontrollers"),
         ),
-        "a node has pods alone, and a fleet Deployments and DaemonSets: `syncpod fleet get all`",
+        f"a node has pods alone, and a fleet {_OF_A_FLEET}: `syncpod fleet get all`",
     ),
+    **{word: f"a fleet has them: `syncpod fleet get {KINDS[kind].words[1]}`" for word, kind in _WORKLOADS.items()},
     **dict.fromkeys(
         ("job", "jobs", "cj", "cronjob", "cronjobs"), "a pod with `restartPolicy: OnFailure` runs to its end"
     ),
@@ -65,10 +66,6 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
 }
 """Words that name a kind in kubectl, and what there is instead."""
 
-_WORKLOADS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("deploy", "deployment", "deployments", "deployments.apps"), "deployment"),
-    **dict.fromkeys(("ds", "daemonset", "daemonsets", "daemonsets.apps"), "daemonset"),
-}
 _IN_MANIFEST: Final = "change the manifest, and `syncpod fleet apply -f FILE` again"
 _OF_WORKLOADS: Final[Mapping[str, str]] = {
     "describe": "`syncpod fleet describe {kind} NAME`",
@@ -107,7 +104,7 @@ def way_elsewhere(word: str) -> str:
     """
     command = running.get()
     if word in _WORKLOADS and command in _OF_WORKLOADS:
-        return f"a fleet has them: {_OF_WORKLOADS[command].format(kind=_WORKLOADS[word])}"
+        return f"a fleet has them: {_OF_WORKLOADS[command].format(kind=_WORKLOADS[word].lower())}"
     if word in NODE_WORDS and command in _OF_NODES:
         return _OF_NODES[command]
     return _ELSEWHERE.get(word, "")

@@ -14,7 +14,8 @@ from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.placement import NodeFit, Placement, place
 from syncpod.fleet.workload_documents import readmit_workload, template_of
-from syncpod.fleet.workload_pods import owner_of, pod_of
+from syncpod.fleet.workload_kinds import pod_of
+from syncpod.fleet.workload_pods import owner_of
 from syncpod.fleet.workload_traits import is_per_node
 from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeView, Intent
 from syncpod.messages.fleet_offers import offer_of

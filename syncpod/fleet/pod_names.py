@@ -1,0 +1,80 @@
+"""How the pods of a workload are named: each by its number, or all alike.
+
+A workload's row in :mod:`syncpod.fleet.workload_traits` says which of these applies.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from typing_extensions import override
+
+LARGEST_NUMBER: Final = 9_999_999
+"""The largest number of a pod."""
+
+
+class PodNames(ABC):
+    """The names that the pods of one kind of workload have."""
+
+    is_shared: ClassVar[bool]
+    """All pods of the workload have one name, and so are on different nodes. Its decisions choose between them."""
+    is_passed_over: ClassVar[bool]
+    """A pod whose name others have on each node that it fits gets the next number. Otherwise it waits for its name."""
+
+    @abstractmethod
+    def name(self, workload: str, number: int) -> str:
+        """Return the name of the pod with this number."""
+
+    @abstractmethod
+    def number(self, workload: str, name: str) -> int | None:
+        """Return the number in a pod's name, any number if the names are shared; None if it can be no pod's name."""
+
+    def next_number(self, last: int, is_taken: Callable[[int], bool]) -> int:
+        """Return the number of the next pod. After the largest number come the small ones again.
+
+        Any node can claim to have the pod with the largest number, and the names of later ones must still be valid.
+        """
+        number = last % LARGEST_NUMBER + 1
+        while is_taken(number):
+            number = number % LARGEST_NUMBER + 1
+        return number
+
+
+class Numbered(PodNames):
+    """Pods are called ``web-1``, ``web-2``: a later one has a higher number."""
+
+    is_shared = False
+    is_passed_over = True
+
+    @override
+    def name(self, workload: str, number: int) -> str:
+        return f"{workload}-{number}"
+
+    @override
+    def number(self, workload: str, name: str) -> int | None:
+        digits = name.removeprefix(f"{workload}-")
+        if digits == name or len(digits) > len(str(LARGEST_NUMBER)) or not (digits.isascii() and digits.isdecimal()):
+            return None
+        number = int(digits)
+        return number if name == self.name(workload, number) and 0 < number <= LARGEST_NUMBER else None
+
+
+class OneName(PodNames):
+    """Each pod is called as its workload. Numbers only tell copies apart."""
+
+    is_shared = True
+    is_passed_over = False
+
+    @override
+    def name(self, workload: str, number: int) -> str:
+        return workload
+
+    @override
+    def number(self, workload: str, name: str) -> int | None:
+        return 0 if name == workload else None
+
+
+NUMBERED: Final = Numbered()
+ONE_NAME: Final = OneName()

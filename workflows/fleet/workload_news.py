@@ -1,0 +1,158 @@
+"""What nodes say of a workload's pods: their reports, and the pods that a survey finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from syncpod.fleet.members import leaving_order
+from syncpod.fleet.offers import NodeOffer
+from syncpod.fleet.workload_pods import number_of
+from syncpod.messages.fleet import PlacedPod, PodsChanged
+from syncpod.messages.signed import Received
+from syncpod.messages.workload import Surveyed
+from workflows.fleet.workload_state import PODS_LIMIT, KnownPod, WorkloadState
+
+ADOPTED_LIMIT: Final = 1000
+"""The most pods that a workload has on a node from which it adopts one, counted with those that are leaving: as many as
+a fleet places on one node."""
+HEARD_NODES: Final = 2000
+"""The most nodes of which a workload knows what they said last."""
+
+
+def is_news(state: WorkloadState, said: Received) -> bool:
+    """Say whether a message of a node is newer than all before it; if so, note that it has come."""
+    node = str(said.value.get("node", "")) if isinstance(said.value, dict) else ""
+    if said.number <= max(state.heard_from, state.heard.get(node, 0)):
+        return False
+    heard = {**state.heard, node: said.number}
+    if len(heard) > HEARD_NODES:
+        oldest = min(heard, key=lambda each: (heard[each], each))
+        state.heard_from = max(state.heard_from, heard.pop(oldest))
+    state.heard = heard
+    return True
+
+
+def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> None:
+    """Take a node's report of the workload's pods.
+
+    Until a node that is back has reported how its pods are, those that the workload does not know stay unknown. If they
+    were adopted earlier they would count as lost, and be removed first, however well they run. The node's first report
+    has everything again.
+    """
+    is_heard = state.is_known and news.presence in ("Ready", "NotReady")
+    for said in news.pods:
+        if (name := state.on_node(said.name, news.node)) is not None:
+            _pod_reported(state.pods[name], said, news, now)
+        elif is_heard and said.state != "ending" and _adopt(state, said, news.node, said.revision, now):
+            _pod_reported(state.pods[state.on_node(said.name, news.node) or ""], said, news, now)
+    for key in news.gone:
+        if (name := state.on_node(key.name, news.node)) is not None:
+            if not state.pods[name].leaving:
+                state.event(now, "Warning", "Gone", f"{key.name} is no longer placed on {news.node}")
+            del state.pods[name]
+    _part_namesakes(state, now)
+
+
+def _part_namesakes(state: WorkloadState, now: datetime) -> None:
+    """Withdraw all but the most valuable of the pods that have one name, on different nodes.
+
+    A new pod got the name of one that the workload did not know: its node was away when the workload was applied to a
+    fleet that had lost its database, or was removed from the fleet and is back. The copies of a single Pod always have
+    one name, and its own decisions choose between them. A pod whose node is away is not judged until the node is back.
+    """
+    if state.names.is_shared or not any(name != state.pod_name(name) for name in state.pods):
+        return
+    stay: dict[str, str] = {}
+    for member in reversed(leaving_order(each for each in state.members() if not each.leaving)):
+        if member.presence == "Unknown":
+            continue
+        if (node := stay.setdefault(member.pod, member.node)) != member.node:
+            pod, why = state.pods[member.name], f"{member.called} is removed: {node} has a pod of the same name"
+            pod.leave(why)
+            state.event(now, "Normal", "Withdrawn", why)
+
+
+def surveyed(state: WorkloadState, found: Surveyed, now: datetime, heard: Iterable[PodsChanged] = ()) -> None:
+    """Adopt the pods of this workload that nodes already have. There are some if the fleet's database was lost.
+
+    A node that does not answer holds up no other. It is asked again; if its list could be read, the pods in it are
+    Unknown until then, so that no other is made in their place.
+
+    `heard` has the reports of nodes since the survey began, oldest first. A report may be newer than its node's answer
+    to the survey, for instance that a pod is gone; so it counts again, after the survey. If it is older, the survey's
+    news are newer, but then the node's next report is yet to come.
+    """
+    before = state.missed if state.is_known else None
+    for each in found.own:
+        if before is None or (each.news.node in before and each.news.node not in found.missed):
+            for said in each.news.pods:
+                _adopt(state, said, each.news.node, each.revisions.get(said.name, ""), now)
+            pods_reported(state, each.news, now)
+    is_first, state.is_known = before is None, True
+    for news in heard:
+        if is_first or news.node in (before or ()):
+            pods_reported(state, news, now)
+    state.missed = tuple(name for name in found.missed if before is None or name in before)
+    if state.missed and before is None:
+        text = f"without an answer from {', '.join(state.missed)}, which may have pods of it"
+        state.event(now, "Warning", "MissedNodes", text)
+
+
+def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now: datetime) -> bool:
+    """Adopt a pod that a node has, but the workload does not know; return whether it belongs to the workload.
+
+    The pod counted as gone: its node was removed from the fleet and is back, or the fleet's database was restored. If
+    the workload then has too many pods, one is removed by the usual rules.
+    """
+    workload = state.workload()
+    number = number_of(workload, said.name) if workload is not None else None
+    if number is None or state.on_node(said.name, node):
+        return False
+    if len(state.pods) >= PODS_LIMIT or sum(pod.node == node for pod in state.pods.values()) >= ADOPTED_LIMIT:
+        text = f"a workload has at most {ADOPTED_LIMIT} pods of one node, and {PODS_LIMIT} in all: {node} has more"
+        state.event(now, "Warning", "NotAdopted", text)
+        return False
+    if state.names.is_shared:
+        taken = {pod.number for pod in state.pods.values()}
+        number = state.names.next_number(state.numbered, taken.__contains__)
+    leaving = said.state == "ending"
+    pod = KnownPod(number=number, revision=revision, created=now, node=node)
+    pod.leaving, pod.is_told, pod.why = leaving, leaving, said.why if leaving else ""
+    state.pods[state.new_name(state.key(number), node)] = pod
+    state.numbered = max(state.numbered, number)
+    state.event(now, "Warning", "Recalled", f"{said.name} is already on {node}")
+    return True
+
+
+def _pod_reported(pod: KnownPod, said: PlacedPod, news: PodsChanged, now: datetime) -> None:
+    if said.state == "ending" and not pod.leaving:
+        # Somebody else has ended the pod. It counts as leaving, so another one is made.
+        pod.leaving, pod.is_told, pod.why = True, True, said.why or f"{said.name} was ended on {news.node}"
+    pod.recalled = said.recalled or said.is_orphan
+    pod.is_proof_sent = pod.is_proof_sent and pod.recalled
+    if said.report is not None:
+        pod.keep(said.report)
+        pod.ready_at = (pod.ready_at or now) if said.report.ready else None
+    pod.refused, pod.trouble = said.state == "refused", said.why if said.state == "refused" else ""
+    pod.moving = news.draining
+    pod.presence = "Unknown" if news.presence == "Joining" else news.presence
+    pod.since = (pod.since or now) if pod.presence == "Unknown" else None
+
+
+def is_outdated(nodes: Sequence[NodeOffer], news: PodsChanged) -> bool:
+    """Say whether a survey that has found these nodes is outdated, by what a node reports now."""
+    found = [node for node in nodes if node.name == news.node]
+    if not found:
+        return news.presence != "Joining"  # until it has joined, no survey finds it
+    return found[0].presence != news.presence
+
+
+def with_cordon(nodes: Sequence[NodeOffer], news: PodsChanged) -> tuple[NodeOffer, ...]:
+    """Return the nodes of a survey as they are now that one of them says whether it takes new pods."""
+    return tuple(
+        replace(node, unschedulable=news.unschedulable, doubled=news.doubled) if node.name == news.node else node
+        for node in nodes
+    )

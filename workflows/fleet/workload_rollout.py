@@ -1,0 +1,78 @@
+"""What a workload decides, and what a decision makes of its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from syncpod.fleet import revisions
+from syncpod.fleet.offers import NodeOffer
+from syncpod.fleet.rollout import WorkloadDecision
+from syncpod.fleet.workload_kinds import kind_of
+from workflows.fleet.workload_state import PODS_LIMIT, KnownPod, WorkloadState
+
+
+def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datetime) -> WorkloadDecision:
+    """Decide what is next. `nodes` are those of the last survey; None = there was none."""
+    workload = state.workload()
+    if workload is None or not state.is_known:
+        return WorkloadDecision(state.rollout, says="the nodes have not been asked yet")
+    return kind_of(workload).decide(workload, state.situation(nodes), now)
+
+
+def carry_out(state: WorkloadState, decided: WorkloadDecision, now: datetime) -> None:
+    """Fold a decision into the state: pods to create, and pods to remove."""
+    state.rollout = decided.state
+    asked = "" if state.has_template else state.asked_for()
+    for withdrawal in decided.withdraw:
+        pod = state.pods[withdrawal.name]
+        pod.leave(withdrawal.why)
+        state.event(now, "Normal", "Withdrawn", withdrawal.why)
+    taken, room = {pod.number for pod in state.pods.values()}, max(0, PODS_LIMIT - len(state.pods))
+    for creation in decided.create[:room]:
+        state.numbered = state.names.next_number(state.numbered, taken.__contains__)
+        taken.add(state.numbered)
+        state.pods[state.key(state.numbered)] = KnownPod(
+            number=state.numbered,
+            revision=asked or creation.revision,
+            created=now,
+            bound=creation.node,
+            replaces=creation.replaces,
+        )
+    if decided.rolled_back:
+        failed = decided.failed
+        state.history = revisions.given_up(
+            state.history,
+            decided.state.asked,
+            decided.rolled_back,
+            state.pod_name(failed) if failed else "",
+            state.pods[failed].node if failed else "",
+        )
+        state.event(now, "Warning", "RolledBack", decided.rolled_back)
+    if decided.complete and not asked and revisions.is_under_way(state.history, decided.complete):
+        state.history = revisions.became_good(state.history, decided.complete, now)
+        state.event(now, "Normal", "RolledOut", f"template {decided.complete} is good")
+    drop_unplaced(state)
+
+
+def withdraw_all(state: WorkloadState) -> None:
+    """Mark every pod for removal, since the workload is being deleted."""
+    for pod in state.pods.values():
+        if not pod.leaving:
+            pod.leave("the workload is being deleted")
+    drop_unplaced(state)
+
+
+def drop_unplaced(state: WorkloadState) -> None:
+    """Forget pods that are to be removed, and that no node was ever asked to run."""
+    for name in [name for name, pod in state.pods.items() if pod.leaving and not pod.node]:
+        del state.pods[name]
+
+
+def is_over(state: WorkloadState) -> bool:
+    """Say whether the workload is deleted, and its last pod is gone.
+
+    A node that has not said yet which pods it has may have some, and they would run on without their workload.
+    """
+    is_asked = (state.is_known and not state.missed) or state.document is None
+    return state.deleting and is_asked and not state.pods
