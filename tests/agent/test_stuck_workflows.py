@@ -244,7 +244,7 @@ async def test_a_pod_whose_task_returns_more_than_a_server_takes_is_begun_anew(
         first, steps = (await handle.describe()).run_id, node.steps("uid-too-large")
         await handle.signal("set_condition", POISON)
         event = await restarted(handle, first)
-        assert "what its task returned was not taken: it may be larger than a server takes" in event["message"]
+        assert "the server did not take the result of its task, which may be too large" in event["message"]
         assert restarts(await until(handle, is_running)) == 1
         assert node.steps("uid-too-large") == steps, "no container was touched"
         await handle.terminate()
