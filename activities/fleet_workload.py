@@ -35,7 +35,7 @@ from syncpod.messages.workload import (
     WITHDRAW_PODS,
     WORKLOAD_MEMO,
     WORKLOAD_WORKFLOW,
-    OwnPods,
+    HostedPods,
     PlacePods,
     PodsPlaced,
     PodsWithdrawn,
@@ -139,7 +139,7 @@ class _Found:
     """The result of a survey of one node."""
 
     offer: NodeOffer | None = None
-    own: OwnPods | None = None
+    own: HostedPods | None = None
     missed: str = ""
     """The node's name, if its workflow did not say how the workload's pods are."""
 
@@ -179,11 +179,11 @@ def _has_left(error: Exception) -> bool:
     return isinstance(error, RPCError) and error.status == RPCStatusCode.NOT_FOUND
 
 
-async def _own(client: Client, offer: NodeOffer, owner: str) -> OwnPods:
+async def _own(client: Client, offer: NodeOffer, owner: str) -> HostedPods:
     """Return the pods of a workload that a node's workflow knows, including those that are ending."""
     handle = client.get_workflow_handle(fleet_node_id(offer.name))
     view = FleetNodeView.model_validate(await handle.query("fleet_node", rpc_timeout=_QUERY))
-    return OwnPods(
+    return HostedPods(
         news=PodsChanged(
             node=offer.name,
             presence=view.presence,
@@ -194,11 +194,13 @@ async def _own(client: Client, offer: NodeOffer, owner: str) -> OwnPods:
     )
 
 
-def _unheard(offer: NodeOffer, owner: str) -> OwnPods:
+def _unheard(offer: NodeOffer, owner: str) -> HostedPods:
     """Return the pods of a workload that are in a node's list, as on a node without contact."""
     own = [there for there in offer.pods if there.owner == owner]
     pods = tuple(PlacedPod(namespace=there.namespace, name=there.name, owner=owner) for there in own)
-    return OwnPods(news=PodsChanged(node=offer.name, presence="Unknown", pods=pods), revisions=_revisions(offer, owner))
+    return HostedPods(
+        news=PodsChanged(node=offer.name, presence="Unknown", pods=pods), revisions=_revisions(offer, owner)
+    )
 
 
 def _revisions(offer: NodeOffer, owner: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from typing import Any
 from activities.fleet_node import fleet_answers
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.link import FleetLink, ToFleet, to_gate
-from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.member import FleetMembership
 from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.remote_commands import RemoteCommands
 from syncpod.agent.fleet.reports import FleetReports
@@ -76,9 +76,9 @@ class SimulatedMember:
         self._sources: dict[str, SourceView] = {}
         contact = Contact(state_dir)
 
-        def member(invitation: Invitation) -> Member:
+        def member(invitation: Invitation) -> FleetMembership:
             reports = FleetReports(self._published, name)
-            return Member(
+            return FleetMembership(
                 invitation,
                 state_dir,
                 reports,

@@ -40,7 +40,7 @@ class Ended(NamedTuple):
     """Why it has not ended yet; it is tried again. Empty if it is no longer an orphan, or a step has the pod."""
 
 
-class OrphanKiller:
+class OrphanEnder:
     """Ends orphans on one node, in parallel with its steps."""
 
     def __init__(self, node: Node) -> None:

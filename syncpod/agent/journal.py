@@ -25,7 +25,7 @@ from syncpod.agent import metrics
 from syncpod.agent.senders import AskServer, Command, Senders
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import last_sign_of
-from syncpod.journal.records import HistoryEntry, Instance, PodRun, TaskRecords
+from syncpod.journal.records import HistoryEntry, Instance, PodLife, TaskRecords
 from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.kernel.machine import boot_id
 from syncpod.lifecycle.exit import Exit
@@ -87,7 +87,7 @@ class Journal:
         self._senders = Senders(ask_server, node=node.name, keep=self._keep_senders)
         self._pending: dict[_Run, Records] = {}
         """The state that each run published last."""
-        self._ends: list[tuple[PodRun, Instance]] = []
+        self._ends: list[tuple[PodLife, Instance]] = []
         """Instances that are about to be removed with their logs."""
         self._news = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -107,7 +107,7 @@ class Journal:
         A `ref` may have only a UID; then it means the journal's pod with that UID, if there is one. Returns after two
         seconds in any case: the journal may lose a record, but must not delay a step.
         """
-        life = PodRun(*(getattr(ref, part) for part in PodRun._fields))
+        life = PodLife(*(getattr(ref, part) for part in PodLife._fields))
         new = [each for each in instances if not self._writer.has_log_end(life, each)]
         if self._is_stuck() or not (new or self._pending):
             return
@@ -166,7 +166,7 @@ class Journal:
         except TimeoutError:
             log.warning("not everything is in the journal: it cannot be written in time")
 
-    async def _keep_senders(self, lines: Sequence[tuple[PodRun, HistoryEntry]]) -> None:
+    async def _keep_senders(self, lines: Sequence[tuple[PodLife, HistoryEntry]]) -> None:
         async with self._writing:
             await in_daemon_thread(partial(self._writer.write_senders, lines), name="journal")
 
@@ -217,7 +217,7 @@ class _Writer:
         self._store = ObjectStore(node.state_dir, node.memory_dir)
         self._file = JournalFile(node.state_dir / FILE_NAME, limits)
         self._lock = threading.Lock()
-        self._known: dict[PodRun, _Known] = {}
+        self._known: dict[PodLife, _Known] = {}
         self._runs: dict[str, tuple[str, datetime]] = {}
         """By workflow: its newest run, and the time up to which all its records are in the file."""
         self._is_opened = self._is_failing = self._serves = False
@@ -234,7 +234,7 @@ class _Writer:
         found, self._commands = self._commands, []
         return found
 
-    def write_senders(self, lines: Sequence[tuple[PodRun, HistoryEntry]]) -> None:
+    def write_senders(self, lines: Sequence[tuple[PodLife, HistoryEntry]]) -> None:
         """Write the senders of commands."""
         with self._using():
             try:
@@ -244,12 +244,12 @@ class _Writer:
             except (sqlite3.Error, OSError) as error:
                 self._failed(error)
 
-    def has_log_end(self, life: PodRun, instance: Instance) -> bool:
+    def has_log_end(self, life: PodLife, instance: Instance) -> bool:
         """Say whether the end of an instance's log is known to be in the file."""
         known = self._known.get(life)
         return known is not None and (instance.container, instance.restart) in known.log_ends
 
-    def write(self, pending: Mapping[_Run, Records], ends: Iterable[tuple[PodRun, Instance]]) -> bool:
+    def write(self, pending: Mapping[_Run, Records], ends: Iterable[tuple[PodLife, Instance]]) -> bool:
         """Write everything or nothing, and say whether that succeeded. Failures are logged once, until a success."""
         with self._using():
             try:
@@ -359,7 +359,7 @@ class _Writer:
         self._file.write(over)
         self._is_opened = True
 
-    def _write(self, pending: Mapping[_Run, Records], ends: Iterable[tuple[PodRun, Instance]]) -> None:
+    def _write(self, pending: Mapping[_Run, Records], ends: Iterable[tuple[PodLife, Instance]]) -> None:
         self._open()
         news = [(*run, each) for run, published in pending.items() if (each := self._news(*run, published)) is not None]
         named = ((life if life.name else self._file.life_of(life.uid, life.incarnation), each) for life, each in ends)
@@ -391,7 +391,7 @@ class _Writer:
         run, until = self._runs.get(workflow_id, ("", None))
         return published.journal_records(until if run == run_id else None)
 
-    def _as_recorded(self, life: PodRun, instance: Instance) -> Instance:
+    def _as_recorded(self, life: PodLife, instance: Instance) -> Instance:
         """Return an instance as its workflow has recorded it, if it has."""
         known = self._known.get(life, _Known()).instances.get((instance.container, instance.restart))
         return known if known is not None and known.has_ended else instance
@@ -416,7 +416,7 @@ class _Writer:
         self._known[records.life] = _Known(instances, ended | (before.log_ends & instances.keys()), commands)
         self._runs[workflow_id] = run_id, records.at
 
-    def _with_log_end(self, life: PodRun, instance: Instance) -> Instance:
+    def _with_log_end(self, life: PodLife, instance: Instance) -> Instance:
         """Return an instance with the end of its log, if it has ended and that is not in the file yet."""
         if not instance.has_ended or self._file.has_log_end(life, instance.container, instance.restart):
             return instance

@@ -18,7 +18,7 @@ from typing import Final
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.journal.records import SENDER, HistoryEntry, PodRun
+from syncpod.journal.records import SENDER, HistoryEntry, PodLife
 from syncpod.messages.pod_commands import DELETE, POD_COMMANDS
 from syncpod.temporal.senders import Sent
 
@@ -57,7 +57,7 @@ class Command:
 
     workflow_id: str
     run_id: str
-    life: PodRun
+    life: PodLife
     line: HistoryEntry
 
 
@@ -75,7 +75,7 @@ class Senders:
     """The commands whose senders are yet to be asked for."""
 
     def __init__(
-        self, ask: AskServer, *, node: str, keep: Callable[[Sequence[tuple[PodRun, HistoryEntry]]], Awaitable[None]]
+        self, ask: AskServer, *, node: str, keep: Callable[[Sequence[tuple[PodLife, HistoryEntry]]], Awaitable[None]]
     ) -> None:
         """Ask `ask`, and give the answers to `keep`, as lines of the journal. `node` is this node's name."""
         self._ask, self._node, self._keep = ask, node, keep
@@ -107,12 +107,12 @@ class Senders:
             self._news.clear()
             await self._news.wait()
 
-    async def _answers(self) -> tuple[list[tuple[PodRun, HistoryEntry]], bool]:
+    async def _answers(self) -> tuple[list[tuple[PodLife, HistoryEntry]], bool]:
         """Ask for the senders of the commands that wait; also say whether the server cannot answer now.
 
         The answers for a crowd are written at once, since each write has a thread and a transaction of its own.
         """
-        answers: list[tuple[PodRun, HistoryEntry]] = []
+        answers: list[tuple[PodLife, HistoryEntry]] = []
         while self._waiting and len(answers) < _TOGETHER:
             try:
                 answers.extend(await self._find(self._waiting[0]))
@@ -123,7 +123,7 @@ class Senders:
                 self._waiting.popleft()
         return answers, False
 
-    async def _find(self, command: Command) -> Sequence[tuple[PodRun, HistoryEntry]]:
+    async def _find(self, command: Command) -> Sequence[tuple[PodLife, HistoryEntry]]:
         """Return the line that says who sent a command; none if the server does not know. Raises RPCError."""
         own = (command.workflow_id, command.line.subject, command.line.at)
         if own in self._own:

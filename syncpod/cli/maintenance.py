@@ -35,7 +35,7 @@ class Draining:
 
 
 @dataclass(frozen=True)
-class PodThere(Generic[_Own]):
+class PodToDrain(Generic[_Own]):
     """A pod on a node that is to be drained."""
 
     namespace: str
@@ -61,11 +61,11 @@ class Nodes(Protocol[_Own]):
         """Cordon or uncordon a node. Raises Failure."""
         ...
 
-    async def pods(self, name: str) -> tuple[list[PodThere[_Own]], list[str]]:
+    async def pods(self, name: str) -> tuple[list[PodToDrain[_Own]], list[str]]:
         """Return the pods of a node, and in a sentence each why it cannot be drained. Raises Failure."""
         ...
 
-    def evicted(self, name: str, pods: Sequence[PodThere[_Own]], how: Draining) -> AsyncIterator[PodThere[_Own]]:
+    def evicted(self, name: str, pods: Sequence[PodToDrain[_Own]], how: Draining) -> AsyncIterator[PodToDrain[_Own]]:
         """End these pods of a node, and yield each that has gone. Raises Failure, also on a timeout."""
         ...
 
@@ -117,7 +117,7 @@ async def _drain(nodes: Nodes[_Own], name: str, how: Draining) -> None:
     say(f"node/{name} drained{how.mark}")
 
 
-def _refuse(name: str, pods: Sequence[PodThere[_Own]], others: Sequence[str], how: Draining) -> None:
+def _refuse(name: str, pods: Sequence[PodToDrain[_Own]], others: Sequence[str], how: Draining) -> None:
     """Raise Failure for pods that must not be ended, before any is; `others` are reasons of the node's own."""
     daemons = [each for each in pods if each.stays == "daemon" and not how.ignore_daemon_sets]
     unmanaged = [each for each in pods if each.is_unmanaged and not each.stays and not how.force]
@@ -132,6 +132,6 @@ def _refuse(name: str, pods: Sequence[PodThere[_Own]], others: Sequence[str], ho
         raise Failure("\n".join([f'unable to drain node "{name}"{stays}:', *lines]))
 
 
-def named(pods: Iterable[PodThere[_Own]]) -> str:
+def named(pods: Iterable[PodToDrain[_Own]]) -> str:
     """Return the names of pods for a sentence, with their namespaces."""
     return ", ".join(sorted(f"{each.namespace}/{each.name}" for each in pods))

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.journal.records import SENDER, EventRecord, HistoryEntry, Instance, PodRun, TaskRecords, microseconds
+from syncpod.journal.records import SENDER, EventRecord, HistoryEntry, Instance, PodLife, TaskRecords, microseconds
 
 log = logging.getLogger(__name__)
 
@@ -141,12 +141,12 @@ class JournalFile:
         """Return how many bytes of the file are in use. The size limit applies to these."""
         return _used_bytes(self._opened())
 
-    def lives_not_gone(self) -> list[PodRun]:
+    def lives_not_gone(self) -> list[PodLife]:
         """Return the lives that have not ended as far as the journal knows."""
         rows = self._opened().execute("SELECT namespace, name, uid, incarnation FROM life WHERE gone IS NULL")
-        return [PodRun(*row) for row in rows]
+        return [PodLife(*row) for row in rows]
 
-    def life_of(self, uid: str, incarnation: str) -> PodRun | None:
+    def life_of(self, uid: str, incarnation: str) -> PodLife | None:
         """Return the newest life with this UID and this incarnation ("" = any); None if there is none."""
         found = self._opened().execute(
             "SELECT namespace, name, uid, incarnation FROM life WHERE uid = ? AND ? IN ('', incarnation) "
@@ -154,9 +154,9 @@ class JournalFile:
             (uid, incarnation),
         )
         row = found.fetchone()
-        return PodRun(*row) if row is not None else None
+        return PodLife(*row) if row is not None else None
 
-    def has_sender(self, life: PodRun, line: HistoryEntry) -> bool:
+    def has_sender(self, life: PodLife, line: HistoryEntry) -> bool:
         """Say whether the journal knows who sent the message that a line is about."""
         found = self._opened().execute(
             "SELECT 1 FROM line JOIN life ON life.id = life WHERE (namespace, name, uid, incarnation) = (?, ?, ?, ?) "
@@ -165,7 +165,7 @@ class JournalFile:
         )
         return found.fetchone() is not None
 
-    def has_log_end(self, life: PodRun, container: str, restart: int) -> bool:
+    def has_log_end(self, life: PodLife, container: str, restart: int) -> bool:
         """Say whether the journal has the end of an instance's log."""
         found = self._opened().execute(
             "SELECT log_end <> '' FROM instance JOIN life ON life.id = life WHERE (namespace, name, uid, incarnation) "
@@ -376,7 +376,7 @@ def _write(connection: sqlite3.Connection, records: TaskRecords) -> int:
     return connection.total_changes - before
 
 
-def _end_earlier_lives(connection: sqlite3.Connection, life: PodRun, at: int) -> None:
+def _end_earlier_lives(connection: sqlite3.Connection, life: PodLife, at: int) -> None:
     """End earlier lives of the same name whose end was not recorded: a name has only one pod at a time."""
     connection.execute(
         "UPDATE life SET gone = max(seen, begun) WHERE (namespace, name) = (?, ?) AND (uid, incarnation) <> (?, ?) "

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, VERSION
-from syncpod.journal.records import Absence, EventRecord, HistoryEntry, Instance, PodRun, Service, microseconds, moment
+from syncpod.journal.records import Absence, EventRecord, HistoryEntry, Instance, PodLife, Service, microseconds, moment
 from syncpod.lifecycle.exit import Exit
 
 
@@ -21,7 +21,7 @@ from syncpod.lifecycle.exit import Exit
 class PodRunRecords:
     """All records of one life of a pod, oldest first."""
 
-    life: PodRun
+    life: PodLife
     begun: datetime
     """The time of the oldest record that was ever written for this life."""
     seen: datetime
@@ -54,14 +54,14 @@ def lives_of(state_dir: Path, namespace: str, name: str) -> list[PodRunRecords]:
         return [_life_records(connection, row) for row in rows]
 
 
-def pods_of(state_dir: Path) -> list[tuple[PodRun, datetime | None]]:
+def pods_of(state_dir: Path) -> list[tuple[PodLife, datetime | None]]:
     """Return every life in a node's journal and when it ended, oldest first. Blocks. Raises NoJournal."""
     with _opened(state_dir / FILE_NAME) as connection:
         rows = connection.execute("SELECT namespace, name, uid, incarnation, gone FROM life ORDER BY begun, id")
-        return [(PodRun(*row[:4]), _when(row[4])) for row in rows]
+        return [(PodLife(*row[:4]), _when(row[4])) for row in rows]
 
 
-def events_of_gone(state_dir: Path, since: datetime, namespace: str | None = None) -> list[tuple[PodRun, EventRecord]]:
+def events_of_gone(state_dir: Path, since: datetime, namespace: str | None = None) -> list[tuple[PodLife, EventRecord]]:
     """Return the events of gone pods since a moment, in a namespace (None = in all). Blocks. Raises NoJournal."""
     begin = microseconds(since)
     with _opened(state_dir / FILE_NAME) as connection:
@@ -70,7 +70,7 @@ def events_of_gone(state_dir: Path, since: datetime, namespace: str | None = Non
             (begin, namespace),
         ).fetchall()
         return [
-            (PodRun(*life), each)
+            (PodLife(*life), each)
             for number, *life in rows
             for each in _events(connection, number)
             if each.last >= since
@@ -150,7 +150,7 @@ def _due(connection: sqlite3.Connection) -> Iterator[PodRunRecords]:
     for number, *life, begun, seen, text in rows:
         present = json.loads(text)
         lines = tuple(_lines(connection, number)) if present.get("deletion") else ()
-        yield PodRunRecords(PodRun(*life), moment(begun), moment(seen), present=present, lines=lines)
+        yield PodRunRecords(PodLife(*life), moment(begun), moment(seen), present=present, lines=lines)
 
 
 @contextmanager
@@ -188,7 +188,7 @@ def _quoted(path: Path) -> str:
 def _life_records(connection: sqlite3.Connection, row: tuple[Any, ...]) -> PodRunRecords:
     number, namespace, name, uid, incarnation, begun, seen, gone, present = row
     return PodRunRecords(
-        life=PodRun(namespace, name, uid, incarnation),
+        life=PodLife(namespace, name, uid, incarnation),
         begun=moment(begun),
         seen=moment(seen),
         gone=_when(gone),

@@ -19,7 +19,7 @@ NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
 """What runtimes give as the reason of an end if they could not start the process."""
 
 
-class PodRun(NamedTuple):
+class PodLife(NamedTuple):
     """One life of a pod, from its apply to its deletion. A name may have had several lives."""
 
     namespace: str
@@ -230,7 +230,7 @@ SENDER: Final[Literal["sender"]] = "sender"
 class TaskRecords:
     """The records that a pod's workflow writes at the end of one of its tasks."""
 
-    life: PodRun
+    life: PodLife
     at: datetime
     """The workflow's time at that moment."""
     lines: tuple[HistoryEntry, ...] = ()

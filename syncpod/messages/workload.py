@@ -52,7 +52,7 @@ class Survey(Message):
     """Survey only these nodes; empty = all."""
 
 
-class OwnPods(Message):
+class HostedPods(Message):
     """A node's pods of one workload, as the fleet knows them."""
 
     news: PodsChanged = PodsChanged()
@@ -65,7 +65,7 @@ class Surveyed(Message):
 
     nodes: tuple[NodeOffer, ...] = ()
     """Sorted by name."""
-    own: tuple[OwnPods, ...] = ()
+    own: tuple[HostedPods, ...] = ()
     """The workload's pods, for each node that has any."""
     missed: tuple[str, ...] = ()
     """Sorted: nodes whose workflows did not say how the workload's pods are. In `own`, their pods are Unknown, and are

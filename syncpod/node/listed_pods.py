@@ -29,7 +29,7 @@ _LARGEST_NUMBER: Final = 2**31 - 2
 
 
 @dataclass(slots=True)
-class ListedPod:
+class ListedEntries:
     """The entries of both lists about one pod."""
 
     sandboxes: list[SandboxSummary] = field(default_factory=list)
@@ -60,12 +60,12 @@ class ListedPods:
         *,
         of: str,
         hidden: Callable[[ContainerSummary], bool],
-    ) -> dict[str, ListedPod]:
+    ) -> dict[str, ListedEntries]:
         """Return the pods that are listed, by UID: all that there are, or the one whose UID is `of`.
 
         Containers that are `hidden` are left out.
         """
-        pods: defaultdict[str, ListedPod] = defaultdict(ListedPod)
+        pods: defaultdict[str, ListedEntries] = defaultdict(ListedEntries)
         odd: dict[str, str] = {}
         entries: Sequence[Entry] = (*sandboxes, *containers)
         listed = {each.id for each in entries}
@@ -110,7 +110,7 @@ class ListedPods:
             raise Unreadable(operation, "INTERNAL", text)
 
     def _is_believed(
-        self, entry: Entry, twice: frozenset[str], pods: Mapping[str, ListedPod], odd: dict[str, str]
+        self, entry: Entry, twice: frozenset[str], pods: Mapping[str, ListedEntries], odd: dict[str, str]
     ) -> bool:
         """Say whether an entry belongs to the pod that it names; if not, note it as `odd`, and its pods as doubtful."""
         known = self._vouched.get(entry.id)
@@ -130,7 +130,7 @@ class ListedPods:
         return False
 
     @staticmethod
-    def _doubt(entry: Entry, why: str, pods: Mapping[str, ListedPod]) -> None:
+    def _doubt(entry: Entry, why: str, pods: Mapping[str, ListedEntries]) -> None:
         text = f"the runtime's list is not valid: {_kind(entry)} {word(entry.id)}: {why}"
         operation = "list_podsandbox" if isinstance(entry, SandboxSummary) else "list_containers"
         pods[entry.labels[names.POD_UID_LABEL]].doubt = Unreadable(operation, "INTERNAL", text)

@@ -29,7 +29,7 @@ from syncpod.lifecycle.observed import (
     order_containers,
     order_sandboxes,
 )
-from syncpod.node.listed_pods import ListedPod, ListedPods
+from syncpod.node.listed_pods import ListedEntries, ListedPods
 from syncpod.node.pod_threads import PodThreads
 from syncpod.node.runtime_answers import Made, RuntimeAnswers
 from syncpod.node.seen_exits import SeenExits
@@ -126,7 +126,7 @@ class PodReader:
         """
         seq, observed_at = self._begin()
         pods, _ = await asyncio.gather(self._list({names.POD_UID_LABEL: uid}), self.answers.ask_early(uid, made))
-        return await self._complete(seq, observed_at, uid, pods.get(uid, ListedPod()))
+        return await self._complete(seq, observed_at, uid, pods.get(uid, ListedEntries()))
 
     async def read_all(self) -> Relist:
         """Read every pod of the owner: the kubelet's relist (pleg/generic.go, v1.36, Relist).
@@ -221,7 +221,9 @@ class PodReader:
             return 0
         return (status.pid or PID_NOT_SAID) if status.state == "SANDBOX_READY" else 0
 
-    async def _attempt(self, seq: Seq, observed_at: datetime, uid: str, listed: ListedPod) -> ObservedPod | CriError:
+    async def _attempt(
+        self, seq: Seq, observed_at: datetime, uid: str, listed: ListedEntries
+    ) -> ObservedPod | CriError:
         """Complete one pod's listing within its timeout, or return why not. A late one goes on and fills the cache."""
         if uid not in self._late:
             async with self._attempts:
@@ -252,7 +254,7 @@ class PodReader:
         self.newest_begun = Seq(boot=self._boot, counter=self.newest_begun.counter + 1)
         return self.newest_begun, self.now()
 
-    async def _list(self, labels: Mapping[str, str]) -> dict[str, ListedPod]:
+    async def _list(self, labels: Mapping[str, str]) -> dict[str, ListedEntries]:
         selection = {names.NODE_LABEL: self._owner, **labels}
         sandboxes, containers = await asyncio.gather(
             self._runtime.list_pod_sandboxes(labels=selection), self._runtime.list_containers(labels=selection)
@@ -264,7 +266,7 @@ class PodReader:
             hidden=lambda container: bool(self._hidden) and _instance(container) in self._hidden,
         )
 
-    async def _complete(self, seq: Seq, observed_at: datetime, uid: str, listed: ListedPod) -> ObservedPod:
+    async def _complete(self, seq: Seq, observed_at: datetime, uid: str, listed: ListedEntries) -> ObservedPod:
         """Complete the listing of a pod with status calls. Raises CriError."""
         return self._observed_pod(seq, observed_at, uid, listed, *await self.answers.complete(listed, uid))
 
@@ -273,7 +275,7 @@ class PodReader:
         seq: Seq,
         observed_at: datetime,
         uid: str,
-        listed: ListedPod,
+        listed: ListedEntries,
         sandboxes: tuple[ObservedSandbox, ...],
         containers: tuple[ObservedContainer, ...],
     ) -> ObservedPod:
@@ -296,7 +298,7 @@ class PodReader:
             self._built[uid] = containers, built
         return built
 
-    def _forget_all_but(self, pods: Mapping[str, ListedPod]) -> None:
+    def _forget_all_but(self, pods: Mapping[str, ListedEntries]) -> None:
         """Drop what is not listed.
 
         An entry that a newer listing has just added may be dropped too, and is then asked for again.
@@ -315,7 +317,7 @@ def _instance(container: ContainerSummary) -> InstanceKey:
     return InstanceKey(container.labels.get(names.POD_UID_LABEL, ""), incarnation, container.name, container.attempt)
 
 
-def _identity(listed: ListedPod) -> tuple[str, str]:
+def _identity(listed: ListedEntries) -> tuple[str, str]:
     """Return the pod's name and namespace by its sandboxes or the labels of its containers; "" if it has none."""
     for sandbox in listed.sandboxes:
         return sandbox.name, sandbox.namespace

@@ -21,7 +21,7 @@ from syncpod.cri.port import ContainerAnswer, ContainerSummary, CriRuntime, Sand
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_TO_RUNTIME, Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedSandbox
 from syncpod.lifecycle.start_errors import without_guess
-from syncpod.node.listed_pods import Entry, ListedPod, ListedPods, Told, is_same, require_same, still_there, told_of
+from syncpod.node.listed_pods import Entry, ListedEntries, ListedPods, Told, is_same, require_same, still_there, told_of
 from syncpod.node.pod_threads import DiskWork, PodThreads, TooManySilent
 from syncpod.node.seen_exits import SeenExits
 from syncpod.node.termination_message import termination_message, wants_message
@@ -78,7 +78,7 @@ class RuntimeAnswers:
         """Return what was last asked about a sandbox; None if nothing was, or it is gone."""
         return self._sandboxes.get(sandbox_id)
 
-    def known(self, listed: ListedPod) -> Answers | None:
+    def known(self, listed: ListedEntries) -> Answers | None:
         """Return all of a pod without a call; None if anything has to be asked for, or the list is doubtful."""
         if listed.doubt is not None or listed.vanished:
             return None
@@ -86,7 +86,7 @@ class RuntimeAnswers:
         containers = _all_of(map(self._known_container, listed.containers))
         return None if sandboxes is None or containers is None else (sandboxes, containers)
 
-    async def complete(self, listed: ListedPod, uid: str) -> Answers:
+    async def complete(self, listed: ListedEntries, uid: str) -> Answers:
         """Return all of a pod that a list has, asked for where nothing is known. Raises CriError."""
         if listed.doubt is not None:
             raise listed.doubt

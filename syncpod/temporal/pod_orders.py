@@ -45,7 +45,7 @@ Deleted = Callable[[str, datetime], None]
 """Is told that the node itself has a pod deleted: by which workflow, and since when, by that workflow's history."""
 
 
-class RecordedLife(Protocol):
+class PodSoFar(Protocol):
     """The node's knowledge of a pod's life so far: `syncpod.node.pod_records.PodRecord`."""
 
     @property
@@ -57,7 +57,7 @@ class RecordedLife(Protocol):
         """Which life of the pod it is."""
 
 
-Recorded = Callable[[Pod], Awaitable[RecordedLife | None]]
+Recorded = Callable[[Pod], Awaitable[PodSoFar | None]]
 """Returns the node's knowledge of a pod's life so far, if there is any. Raises CriError, OSError: the order is
 repeated."""
 
@@ -70,7 +70,7 @@ async def of_the_node() -> None:
     """Require nothing: a step comes from the node's own server."""
 
 
-async def nothing_recorded(pod: Pod) -> RecordedLife | None:
+async def nothing_recorded(pod: Pod) -> PodSoFar | None:
     """Return no record, for a node that keeps none."""
     return None
 

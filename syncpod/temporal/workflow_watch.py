@@ -34,7 +34,7 @@ from syncpod.messages.queries import PodSummary
 from syncpod.messages.reads import NodeReads, PodReads
 from syncpod.temporal.one_activation import WrappedInstance
 from syncpod.temporal.pods_page import pods_page
-from syncpod.temporal.published.lives import Life
+from syncpod.temporal.published.lives import PublishedLife
 from syncpod.temporal.published.records import Records
 from syncpod.temporal.published.removals import EndsLives
 from syncpod.temporal.queries import AHEAD
@@ -61,7 +61,7 @@ _FAILURES: Final = frozenset(
 )
 
 
-class Published(Life, PodReads, NodeReads, Records, EndsLives, Protocol):
+class Published(PublishedLife, PodReads, NodeReads, Records, EndsLives, Protocol):
     """The state of a run at the end of one of its tasks. It never changes, and may be read in any thread."""
 
     @property

@@ -16,7 +16,7 @@ from temporalio.envconfig import ClientConnectConfig
 from temporalio.worker import Worker
 
 from activities.between.collection import Collector
-from activities.between.orphans import OrphanKiller
+from activities.between.orphans import OrphanEnder
 from activities.images.presence import image_id
 from activities.node.context import Node
 from activities.node.pulls import PullSettings
@@ -235,7 +235,7 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
         life,
         housekeeping,
         collector=Collector(node),
-        killer=OrphanKiller(node),
+        killer=OrphanEnder(node),
         images=images,
         is_signed=settings.signed,
     )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from activities.node.context import Node
-    from syncpod.agent.fleet.member import Member
+    from syncpod.agent.fleet.member import FleetMembership
     from syncpod.gate.object_sealing import ObjectSealing
     from syncpod.temporal.pod_orders import PodOrders
 
@@ -26,7 +26,7 @@ class ServedByNode:
     workflows: Sequence[type]
     activities: Callable[[Node, PodOrders], Sequence[Activity]]
     """Returns the activities of that queue. The orders are those that the node's workflow gives to pods' workflows."""
-    fleet_activities: Callable[[Member], Sequence[Activity]]
+    fleet_activities: Callable[[FleetMembership], Sequence[Activity]]
     """Returns the activities with which a member answers its fleet, on the node's queue of the fleet's server."""
 
 

@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.agent.fleet import link
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.link import Dismissed, FleetLink
-from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.member import FleetMembership
 from syncpod.messages.fleet import dismissal
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import ToldKey, keep_membership, keep_told_key
@@ -114,9 +114,9 @@ async def test_a_key_that_the_fleet_has_told_is_used_at_once_and_ends_nothing(
     made: list[Invitation] = []
     connected: list[FleetKey] = []
 
-    def join(given: Invitation) -> Member:
+    def join(given: Invitation) -> FleetMembership:
         made.append(given)
-        return cast(Member, member)
+        return cast(FleetMembership, member)
 
     async def to_fleet(_: Invitation, key: FleetKey) -> Any:
         connected.append(key)

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from syncpod.agent.fleet import member
 from syncpod.agent.fleet.contact import RETURN_SECONDS, Contact
 from syncpod.agent.fleet.kept_intent import BROKEN_NAME, FILE_NAME, keep_intent, read_intent
-from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.member import FleetMembership
 from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.remote_commands import RemoteCommands
 from syncpod.agent.fleet.reports import FleetReports
@@ -60,7 +60,7 @@ class Bench:
         here = self.state_dir
         node = NodeContext(name="n1", state_dir=here, memory_dir=here, log_dir=here, cluster="c")
         reports = FleetReports(PublishedPods(node), "n1")
-        self.member = Member(
+        self.member = FleetMembership(
             INVITATION,
             self.state_dir,
             reports,

@@ -26,7 +26,7 @@ from syncpod.api.client import SOCKET_NAME, settle_journal
 from syncpod.journal.causes import changes_of
 from syncpod.journal.file import FILE_NAME, JournalFile
 from syncpod.journal.reading import NoJournal, PodRunRecords, absences_of, last_sign_of, lives_of, pods_of, services_of
-from syncpod.journal.records import SENDER, EntryKind, Fact, HistoryEntry, Instance, PodRun, TaskRecords
+from syncpod.journal.records import SENDER, EntryKind, Fact, HistoryEntry, Instance, PodLife, TaskRecords
 from syncpod.messages.identity import PodRef
 from syncpod.node.secret_values import WITHHELD
 from syncpod.node.tombstones import write_tombstone
@@ -63,7 +63,7 @@ class Shown(OfNoPod):
         return self.said
 
 
-def shown(seconds: float = 1, life: PodRun = WEB, **more: Any) -> Shown:
+def shown(seconds: float = 1, life: PodLife = WEB, **more: Any) -> Shown:
     return Shown(records_of(seconds, life, **more))
 
 
@@ -377,7 +377,7 @@ async def test_the_senders_of_a_crowds_commands_are_written_at_once() -> None:
             raise RPCError("no run of that id", RPCStatusCode.NOT_FOUND, b"")
         return [Sent(at(1), "delete", "n/machine/7")]
 
-    async def keep(lines: Sequence[tuple[PodRun, HistoryEntry]]) -> None:
+    async def keep(lines: Sequence[tuple[PodLife, HistoryEntry]]) -> None:
         assert {line.reason for _, line in lines} == {"the node"}
         kept.append(len(lines))
         is_over.set()
@@ -386,7 +386,7 @@ async def test_the_senders_of_a_crowds_commands_are_written_at_once() -> None:
     line = HistoryEntry(at(1), "update", "delete", reason="grace 30 s", fact=Fact.DELETED)
     senders.know("pod/default/web-4", "delete", at(1))
     for number, run_id in enumerate(("a", "forgotten", "b", "c", "known")):
-        senders.take(Command(f"pod/default/web-{number}", run_id, PodRun("default", "web", str(number), "i"), line))
+        senders.take(Command(f"pod/default/web-{number}", run_id, PodLife("default", "web", str(number), "i"), line))
     running = asyncio.create_task(senders.run())
     await is_over.wait()
     running.cancel()
@@ -438,7 +438,7 @@ async def test_a_broken_file_is_set_aside_with_a_warning_and_what_is_known_is_to
 async def test_both_lives_are_written_if_a_pod_follows_another_of_its_name(
     context: NodeContext, journal: Journal
 ) -> None:
-    second = PodRun("default", "web", "uid-2", "inc-2")
+    second = PodLife("default", "web", "uid-2", "inc-2")
     journal.take("pod/default/web", "run-1", shown(1, lines=(exit_line(1),), is_gone=True))
     journal.take("pod/default/web", "run-2", shown(2, second))
     assert await journal.flush()

@@ -19,7 +19,7 @@ import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import step_attempt
-from activities.between.orphans import OrphanKiller
+from activities.between.orphans import OrphanEnder
 from activities.node.fences import Claim
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.agent.housekeeping import duplicates as module
@@ -78,13 +78,13 @@ class Scene:
     strays: list[str] = field(default_factory=list)
     ended_by_the_server: set[str] = field(default_factory=set)
     orphans: Orphans = field(init=False)
-    killer: OrphanKiller = field(init=False)
+    killer: OrphanEnder = field(init=False)
     gone: list[str] = field(default_factory=list)
     """The UIDs of the pods of which nothing is left."""
 
     def __post_init__(self) -> None:
         node = self.bench.node
-        self.killer = OrphanKiller(node)
+        self.killer = OrphanEnder(node)
 
         async def coverage() -> Coverage:
             return self.coverage

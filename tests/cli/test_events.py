@@ -18,7 +18,7 @@ from syncpod.cli.machine import own_journal
 from syncpod.cli.temporal import pod_reads, pod_source, pods
 from syncpod.cli.view.event_lines import lines
 from syncpod.journal.reading import PodRunRecords
-from syncpod.journal.records import SENDER, EventRecord, HistoryEntry, PodRun
+from syncpod.journal.records import SENDER, EventRecord, HistoryEntry, PodLife
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.steps import Fault
 from tests.cli.conftest import Command
@@ -219,7 +219,7 @@ async def test_the_history_of_a_pod_that_temporal_has_forgotten_is_what_the_jour
     )
 
     def last_life(_server: tuple[str, str], namespace: str, wanted: str) -> PodRunRecords | None:
-        life = PodRun(namespace, wanted, "u")
+        life = PodLife(namespace, wanted, "u")
         return PodRunRecords(life, at, at, gone=at + timedelta(seconds=9), lines=lines) if wanted == name else None
 
     monkeypatch.setattr(own_journal, "last_life", last_life)

@@ -27,7 +27,7 @@ from syncpod.journal.records import (
     Fact,
     HistoryEntry,
     Instance,
-    PodRun,
+    PodLife,
     TaskRecords,
 )
 from syncpod.lifecycle import backoff
@@ -66,7 +66,7 @@ PRESENT: dict[str, Any] = {
         }
     ],
 }
-OLD = PodRun("default", "web", "uid-0", "inc-0")
+OLD = PodLife("default", "web", "uid-0", "inc-0")
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_the_log_of_any_instance_is_read_from_its_file_or_else_from_the_journal(
 
 
 def test_the_log_of_an_instance_of_several_containers_is_the_defaults(environ: dict[str, str]) -> None:
-    life, names = PodRun("default", "two", "uid-2", "inc-2"), ("setup", "web", "aside")
+    life, names = PodLife("default", "two", "uid-2", "inc-2"), ("setup", "web", "aside")
     present = {**PRESENT, "containers": [{"name": each, "init": each == "setup", "state": {}} for each in names]}
     ends = tuple(crash(0, 300, 250, container=each, log_end=f"of {each}\n") for each in names)
     state = Path(environ["SYNCPOD_STATE_DIR"])
@@ -359,7 +359,7 @@ def told_of(environ: dict[str, str], *arguments: str) -> str:
 
 
 def test_why_a_container_is_not_ready_is_what_its_probe_said_last(environ: dict[str, str]) -> None:
-    life = PodRun("default", "slow", "uid-5", "inc")
+    life = PodLife("default", "slow", "uid-5", "inc")
     runs = Instance("app", 0, started_at=ago(60))
     said = "Readiness probe failed: not\nyet"
     failed = event(reason="Unhealthy", message=said, container="app", count=9, first=ago(50), last=ago(5))
@@ -369,7 +369,7 @@ def test_why_a_container_is_not_ready_is_what_its_probe_said_last(environ: dict[
     why = " ".join(told_of(environ, "slow").split())
     assert " Why: app is not ready: Readiness probe failed: not yet (9 times since " in why
     waiting = {"name": "app", "ready": False, "state": {"waiting": {"reason": "PodInitializing"}}}
-    over = PodRun("default", "over", "uid-6", "inc")
+    over = PodLife("default", "over", "uid-6", "inc")
     journal.write([TaskRecords(over, ago(5), present=json.dumps({"phase": "Failed", "containers": [waiting]}))])
     journal.close()
     told = told_of(environ, "over")

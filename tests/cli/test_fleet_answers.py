@@ -14,10 +14,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet_answers
-from syncpod.cli.temporal.liveness import Life
+from syncpod.cli.temporal.liveness import Liveness
 
-HEARD, NEVER = Life(True, datetime.now(UTC)), Life(False, None)
-DEAD = Life(False, datetime.now(UTC) - timedelta(days=30, hours=1))
+HEARD, NEVER = Liveness(True, datetime.now(UTC)), Liveness(False, None)
+DEAD = Liveness(False, datetime.now(UTC) - timedelta(days=30, hours=1))
 
 LATE = RPCError("late", RPCStatusCode.FAILED_PRECONDITION, b"")
 BUSY = RPCError("consistent query buffer is full, this may be …", RPCStatusCode.RESOURCE_EXHAUSTED, b"")
@@ -75,11 +75,11 @@ class LateWorkflow:
 
 
 @pytest.fixture
-def life(monkeypatch: pytest.MonkeyPatch) -> list[Life]:
+def life(monkeypatch: pytest.MonkeyPatch) -> list[Liveness]:
     """What is heard of the fleet's workers: the last one stays."""
     known = [HEARD]
 
-    async def heard_on(_client: Client, queue: str) -> Life:
+    async def heard_on(_client: Client, queue: str) -> Liveness:
         assert queue == "fleet"
         return known.pop(0) if len(known) > 1 else known[0]
 
@@ -138,7 +138,7 @@ async def test_a_query_is_not_asked_again_of_a_server_that_has_too_much_to_do() 
     ],
 )
 async def test_without_a_worker_what_is_known_is_said(
-    life: list[Life], heard: Life, late: LateWorkflow, said: str, monkeypatch: pytest.MonkeyPatch
+    life: list[Liveness], heard: Liveness, late: LateWorkflow, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet_answers, "RETURN_SECONDS", 0.0)
     life.append(heard)
@@ -147,7 +147,7 @@ async def test_without_a_worker_what_is_known_is_said(
     assert said in str(failure.value)
 
 
-async def test_a_worker_of_which_a_restarted_server_does_not_know_yet_is_waited_for(life: list[Life]) -> None:
+async def test_a_worker_of_which_a_restarted_server_does_not_know_yet_is_waited_for(life: list[Liveness]) -> None:
     life[:] = [NEVER, NEVER, HEARD]
     assert await updated(LateWorkflow(takes=4)) == {"asked": 1}
     life[:] = [NEVER, NEVER, HEARD]
@@ -155,7 +155,7 @@ async def test_a_worker_of_which_a_restarted_server_does_not_know_yet_is_waited_
 
 
 async def test_a_worker_that_has_fallen_silent_is_not_waited_for(
-    life: list[Life], monkeypatch: pytest.MonkeyPatch
+    life: list[Liveness], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet_answers, "RETURN_SECONDS", 10**9)
     life[:] = [DEAD]

@@ -19,7 +19,7 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli.temporal import liveness
-from syncpod.cli.temporal.liveness import GRACE, POLLED_WITHIN, Life, Sign, judge, unserved_queue
+from syncpod.cli.temporal.liveness import GRACE, POLLED_WITHIN, Liveness, Sign, judge, unserved_queue
 from syncpod.messages.identity import node_task_queue
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.worker_record import remove_worker_record, write_worker_record
@@ -40,16 +40,16 @@ def sign(seconds_ago: float, *, beats: bool = True, identity: str = "n1/machine/
 @pytest.mark.parametrize(
     ("signs", "life"),
     [
-        ((), Life(False, None)),
-        ((sign(GRACE.total_seconds() - 1),), Life(True, NOW - GRACE + timedelta(seconds=1))),
-        ((sign(GRACE.total_seconds()),), Life(False, NOW - GRACE)),
-        ((sign(GRACE.total_seconds(), beats=False),), Life(True, NOW - GRACE)),
-        ((sign(POLLED_WITHIN.total_seconds(), beats=False),), Life(False, NOW - POLLED_WITHIN)),
-        ((sign(500, identity="n1/machine/6"), sign(3)), Life(True, NOW - timedelta(seconds=3))),
+        ((), Liveness(False, None)),
+        ((sign(GRACE.total_seconds() - 1),), Liveness(True, NOW - GRACE + timedelta(seconds=1))),
+        ((sign(GRACE.total_seconds()),), Liveness(False, NOW - GRACE)),
+        ((sign(GRACE.total_seconds(), beats=False),), Liveness(True, NOW - GRACE)),
+        ((sign(POLLED_WITHIN.total_seconds(), beats=False),), Liveness(False, NOW - POLLED_WITHIN)),
+        ((sign(500, identity="n1/machine/6"), sign(3)), Liveness(True, NOW - timedelta(seconds=3))),
     ],
     ids=["never heard of", "beats", "beats no more", "polls", "polls no more", "the next of two"],
 )
-def test_a_recently_seen_worker_counts_as_alive(signs: tuple[Sign, ...], life: Life) -> None:
+def test_a_recently_seen_worker_counts_as_alive(signs: tuple[Sign, ...], life: Liveness) -> None:
     assert judge(signs, NOW) == life
 
 
@@ -59,8 +59,8 @@ def test_a_fleets_worker_sends_several_heartbeats_before_it_counts_as_dead() -> 
 
 
 def test_a_local_process_decides_over_the_servers_last_poll() -> None:
-    assert judge((), NOW, here=True) == Life(True, NOW)
-    assert judge((sign(1),), NOW, dead="n1/machine/7") == Life(False, None)
+    assert judge((), NOW, here=True) == Liveness(True, NOW)
+    assert judge((sign(1),), NOW, dead="n1/machine/7") == Liveness(False, None)
     assert judge((sign(1, identity="n1/machine/8"),), NOW, dead="n1/machine/7").lives
     assert not judge((sign(1), sign(2, identity="n1/machine/9")), NOW, dead="n1/machine/10").lives, "their predecessors"
     assert judge((sign(1, identity="n1/another/9"),), NOW, dead="n1/machine/10").lives

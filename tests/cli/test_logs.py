@@ -23,7 +23,7 @@ from syncpod.cli.streams import log_printer
 from syncpod.cli.streams.log_printer import LogManner, LogPrinter
 from syncpod.cli.temporal import pod_reads
 from syncpod.journal.file import FILE_NAME, JournalFile, Limits
-from syncpod.journal.records import Instance, PodRun, TaskRecords
+from syncpod.journal.records import Instance, PodLife, TaskRecords
 from syncpod.lifecycle.exit import Exit
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.pod import Pod, parse_pod
@@ -192,7 +192,7 @@ async def test_logs_are_read_without_a_workflow_that_answers(
         assert (await syncpod("logs", name)).code == 0, "it ran, as far as is known"
         refused = Instance("app", 11, exit=Exit(exit_code=128, reason="StartError", message="no sh"))
         journal = JournalFile(Path(os.environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
-        journal.write([TaskRecords(PodRun("default", name, "1"), datetime.now(UTC), instances=(refused,))])
+        journal.write([TaskRecords(PodLife("default", name, "1"), datetime.now(UTC), instances=(refused,))])
         journal.close()
         none = await syncpod("logs", name)
         assert (none.code, none.out) == (1, "") and "could not be started, so it has no log: no sh" in none.err

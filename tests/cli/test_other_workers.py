@@ -16,7 +16,7 @@ import pytest
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.pod_reads import read_records
 from syncpod.journal.file import FILE_NAME, JournalFile, Limits
-from syncpod.journal.records import EventRecord, PodRun, TaskRecords
+from syncpod.journal.records import EventRecord, PodLife, TaskRecords
 from syncpod.messages.queries import read_history
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from tests.cli.starts import Start, started
@@ -132,7 +132,7 @@ def test_events_of_the_last_hour_of_an_earlier_life_are_shown_and_marked(answeri
         return EventRecord(type="Warning", reason="BackOff", message=message, first=at, last=at, container="app")
 
     def ended(minutes: int, name: str, *events: EventRecord, namespace: str = "default") -> TaskRecords:
-        life = PodRun(namespace, name, "uid-1", "i")
+        life = PodLife(namespace, name, "uid-1", "i")
         return TaskRecords(life, NOW - timedelta(minutes=minutes), events=events, is_gone=True)
 
     syncpod = answering(pod=POD, events=[EVENT])
@@ -146,7 +146,7 @@ def test_events_of_the_last_hour_of_an_earlier_life_are_shown_and_marked(answeri
         ]
     )
     journal.write(
-        [TaskRecords(PodRun("default", "here", "uid-3", "i"), NOW, events=(event(1, "of one that is there"),))]
+        [TaskRecords(PodLife("default", "here", "uid-3", "i"), NOW, events=(event(1, "of one that is there"),))]
     )
     journal.close()
     named = syncpod("events", "web")

@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from syncpod.journal.records import EventRecord, HistoryEntry, Instance, PodRun, TaskRecords
+from syncpod.journal.records import EventRecord, HistoryEntry, Instance, PodLife, TaskRecords
 from syncpod.lifecycle.exit import Exit
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
-WEB = PodRun("default", "web", "uid-1", "inc-1")
+WEB = PodLife("default", "web", "uid-1", "inc-1")
 
 
 def at(seconds: float) -> datetime:
@@ -40,5 +40,5 @@ def event(seconds: float = 1, **more: Any) -> EventRecord:
     return EventRecord(**{**said, "last": at(seconds), **more})
 
 
-def records_of(seconds: float = 1, life: PodRun = WEB, **more: Any) -> TaskRecords:
+def records_of(seconds: float = 1, life: PodLife = WEB, **more: Any) -> TaskRecords:
     return TaskRecords(life, at(seconds), **more)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from syncpod.journal.explain import as_of, explain, life_at
 from syncpod.journal.reading import PodRunRecords
-from syncpod.journal.records import Absence, EntryKind, Fact, HistoryEntry, Instance, PodRun
+from syncpod.journal.records import Absence, EntryKind, Fact, HistoryEntry, Instance, PodLife
 from tests.journal.records import WEB, at, ended, event, exit_line
 
 PRESENT: dict[str, Any] = {
@@ -134,7 +134,7 @@ def test_a_container_that_never_started_is_explained_by_its_status() -> None:
 
 
 def test_the_life_of_a_moment_is_the_last_one_begun() -> None:
-    lives = [records(gone=at(5)), PodRunRecords(PodRun("default", "web", "uid-2"), at(8), at(9))]
+    lives = [records(gone=at(5)), PodRunRecords(PodLife("default", "web", "uid-2"), at(8), at(9))]
     assert [life_at(lives, at(each)) for each in (1, 6, 9)] == [lives[0], lives[0], lives[1]]
     assert life_at(lives, at(-1)) is None
 

@@ -18,7 +18,7 @@ import pytest
 
 from syncpod.journal.file import BROKEN_NAME, FILE_NAME, JournalFile, Limits
 from syncpod.journal.reading import NoJournal, PodRunRecords, absences_of, lives_of, pods_of, services_of
-from syncpod.journal.records import Absence, PodRun
+from syncpod.journal.records import Absence, PodLife
 from tests.journal.records import NOON, WEB, at, ended, event, exit_line, records_of
 
 
@@ -66,7 +66,7 @@ def test_what_is_known_of_an_end_is_kept_and_a_better_record_replaces_it(journal
 def test_lives_of_one_name_are_told_apart_and_a_new_one_ends_the_one_before(
     journal: JournalFile, tmp_path: Path
 ) -> None:
-    second = PodRun("default", "web", "uid-2", "inc-2")
+    second = PodLife("default", "web", "uid-2", "inc-2")
     journal.write([records_of(1, instances=(ended(),), present="{}")])
     journal.write([records_of(9, second)])
     journal.write([records_of(10, second, is_gone=True)])
@@ -110,7 +110,7 @@ def test_a_removed_file_is_begun_anew(journal: JournalFile, tmp_path: Path) -> N
 
 
 def test_old_records_go_and_a_pod_that_is_there_stays(journal: JournalFile, tmp_path: Path) -> None:
-    gone = PodRun("default", "job", "uid-9", "inc-9")
+    gone = PodLife("default", "job", "uid-9", "inc-9")
     journal.write([records_of(1, gone, lines=(exit_line(1),), is_gone=True)])
     journal.write(
         [records_of(1, lines=(exit_line(1), exit_line(200)), instances=(ended(), ended(1, begun=190, end=200)))]

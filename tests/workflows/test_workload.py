@@ -54,7 +54,7 @@ from syncpod.messages.workload import (
     SURVEY_NODES,
     WITHDRAW_PODS,
     WORKLOAD_WORKFLOW,
-    OwnPods,
+    HostedPods,
     PlacePods,
     PodsPlaced,
     PodsWithdrawn,
@@ -743,7 +743,7 @@ class Steps:
     heard: asyncio.Event = field(default_factory=asyncio.Event)
     missed: tuple[str, ...] = ()
     """Nodes that do not say which pods they have."""
-    own: tuple[OwnPods, ...] = ()
+    own: tuple[HostedPods, ...] = ()
     slow: asyncio.Event | None = None
     """Surveys do not answer until this is set."""
     surveys: int = 0
@@ -809,7 +809,7 @@ async def test_a_pod_that_ends_during_the_first_survey_is_not_taken_for_running(
     fleet, steps = Fleet(client, f"w{uuid.uuid4().hex[:8]}"), Steps(slow=asyncio.Event())
     named = f"{fleet.prefix}-1"
     there = PlacedPod(name=named, state="taken", report=PodReport(name=named, status="Running", ready=True))
-    steps.own = (OwnPods(news=PodsChanged(node="n1", presence="Ready", pods=(there,)), revisions={named: "older"}),)
+    steps.own = (HostedPods(news=PodsChanged(node="n1", presence="Ready", pods=(there,)), revisions={named: "older"}),)
     document = fleet.document(replicas=1)
     del document["spec"]["template"]["spec"]["nodeSelector"]
     async with steps.worker(fleet, worker_options):

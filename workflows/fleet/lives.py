@@ -27,7 +27,7 @@ CLOSE_SECONDS: Final = 60.0
 """The longest that a node waits for a change while there may be two machines. Each question may reach the other one."""
 
 
-class Life(BaseModel):
+class WorkerLife(BaseModel):
     """One life of a worker."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -44,7 +44,7 @@ class Lives(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    known: tuple[Life, ...] = ()
+    known: tuple[WorkerLife, ...] = ()
     """The present one last; no more than :data:`LIVES`."""
     returns: int = 0
     returned_at: datetime | None = None
@@ -75,5 +75,5 @@ class Lives(BaseModel):
             if any(each.id == life for each in known):
                 returns, returned_at = min(returns + 1, ENOUGH), now
             others = tuple(each for each in known if each.id != life)
-            known = (*others, Life(id=life, machine=machine, since=now))[-LIVES:]
+            known = (*others, WorkerLife(id=life, machine=machine, since=now))[-LIVES:]
         return Lives(known=known, returns=returns, returned_at=returned_at)

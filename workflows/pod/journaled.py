@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
-from syncpod.journal.records import HistoryEntry, Instance, PodRun, TaskRecords
+from syncpod.journal.records import HistoryEntry, Instance, PodLife, TaskRecords
 from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer
@@ -36,7 +36,7 @@ def journal_records(
     The journal keeps a repeated record once, so `since` only saves work.
     """
     return TaskRecords(
-        life=PodRun(*(getattr(state.ref, part) for part in PodRun._fields)),
+        life=PodLife(*(getattr(state.ref, part) for part in PodLife._fields)),
         at=at,
         lines=_newest(state.history, since),
         events=tuple(each for each in state.events if since is None or each.last >= since),

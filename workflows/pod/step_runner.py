@@ -68,7 +68,7 @@ class Begun:
     is_cancelled: bool = False
 
 
-class Ahead(NamedTuple):
+class StartAhead(NamedTuple):
     """A start that has begun before it was its turn, and waits in the worker for the step before it."""
 
     step: Step
@@ -123,7 +123,7 @@ class StepRunner:
         """Prepare to run steps of the pod of `state`."""
         self.state, self.entity, self.display, self.worker_hooks = state, entity, display, worker_hooks
         self.pulls: dict[str, Pull] = {}
-        self.ahead: Ahead | None = None
+        self.ahead: StartAhead | None = None
         self.goes_ahead = True
         self.are_pulls_cancelled = False
 
@@ -183,7 +183,7 @@ class StepRunner:
             step = replace(step, input=step.input.model_copy(update={"followed": True}))
         return self.schedule(step, must_stop), follower
 
-    def begin_ahead(self, start: Step, before: Step) -> Ahead:
+    def begin_ahead(self, start: Step, before: Step) -> StartAhead:
         """Begin a start that follows the step scheduled last; it is cancelled if it must not take place any more."""
         container, image = start.container, self.state.container(start.container).image
 
@@ -194,9 +194,9 @@ class StepRunner:
         begun = self.schedule(replace(start, known=before.known, input=given), must_not_start)
         # It may fail before its turn to be awaited; if the run leaves the cache then, asyncio is not to complain.
         begun.activity.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        return Ahead(start, begun)
+        return StartAhead(start, begun)
 
-    async def go_on(self, ahead: Ahead, decision: Decision) -> None:
+    async def go_on(self, ahead: StartAhead, decision: Decision) -> None:
         """Go on with a start that has begun ahead, if it is what has been decided now; else only wait for its end.
 
         Mostly it has not begun to act then, and says so. Otherwise it was due when the step before it had ended.
@@ -206,7 +206,7 @@ class StepRunner:
             return
         await self.let_end(ahead)
 
-    async def let_end(self, ahead: Ahead) -> None:
+    async def let_end(self, ahead: StartAhead) -> None:
         """Wait for the end of the start that has begun ahead, and fold its outcome in.
 
         A pod whose init container took too long for it takes one step at a time from then on: the next one may, too.

@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from syncpod.agent.fleet.contact import Contact
-from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.member import FleetMembership
 from syncpod.agent.fleet.remote_commands import MOST
 from syncpod.agent.server_outage import ANOTHER_SERVER
 from syncpod.kernel.os_errors import where_and_why
@@ -76,8 +76,8 @@ class FleetLink:
         state_dir: Path,
         node: str,
         contact: Contact,
-        member: Callable[[Invitation], Member],
-        answers: Callable[[Member], Sequence[Callable[..., Any]]],
+        member: Callable[[Invitation], FleetMembership],
+        answers: Callable[[FleetMembership], Sequence[Callable[..., Any]]],
         *,
         view: Callable[[], Awaitable[NodeView | None]],
         to_fleet: ToFleet,
@@ -130,7 +130,7 @@ class FleetLink:
             return None
         return invitation
 
-    async def _serve(self, invitation: Invitation, member: Member, key: FleetKey) -> None:
+    async def _serve(self, invitation: Invitation, member: FleetMembership, key: FleetKey) -> None:
         """Serve one fleet, until cancelled. `key` is the fleet's, and may change."""
         telling = [
             asyncio.create_task(self._keep_told(member), name="fleet list"),
@@ -154,7 +154,7 @@ class FleetLink:
                 task.cancel()
             await asyncio.gather(*telling, return_exceptions=True)
 
-    async def _poll(self, invitation: Invitation, member: Member, key: FleetKey) -> None:
+    async def _poll(self, invitation: Invitation, member: FleetMembership, key: FleetKey) -> None:
         """Poll the node's queue at the fleet's server. Raises NoServer, RPCError, RuntimeError."""
         client = await self._to_fleet(invitation, key)
         queue = fleet_node_id(self._node)
@@ -206,14 +206,14 @@ class FleetLink:
                 await asyncio.to_thread(self._contact.heard)
             await asyncio.sleep(_HEARD_SECONDS)
 
-    async def _end_all(self, member: Member) -> None:
+    async def _end_all(self, member: FleetMembership) -> None:
         """End the pods that the fleet has given the node, since it counts them as gone."""
         try:
             await member.dismiss()
         except Exception as error:  # noqa: BLE001  # whatever the server or the disk say: it is tried again
             log.warning("the node's workflow cannot be told that the fleet's pods end: %s", error)
 
-    async def _mind_silence(self, member: Member) -> None:
+    async def _mind_silence(self, member: FleetMembership) -> None:
         """Stop the pods that must not run without the fleet."""
         while True:
             try:
@@ -222,7 +222,7 @@ class FleetLink:
                 log.warning("the node's workflow cannot be told which pods stop: %s", error)
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _keep_told(self, member: Member) -> None:
+    async def _keep_told(self, member: FleetMembership) -> None:
         """Make sure that the node's own workflow knows the fleet's list, even while the fleet cannot be reached."""
         while True:
             try:

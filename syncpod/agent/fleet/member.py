@@ -56,7 +56,7 @@ LOOK_SECONDS: Final = 0.25
 Answer = TypeVar("Answer", bound=Spoken)
 
 
-class Member:
+class FleetMembership:
     """One node in one fleet. All methods belong to one event loop."""
 
     def __init__(

@@ -13,7 +13,7 @@ from syncpod.agent.agent import Agent
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.link import FleetLink, ToFleet
 from syncpod.agent.fleet.listener import Listener
-from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.member import FleetMembership
 from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.remote_commands import RemoteCommands
 from syncpod.agent.fleet.reports import FleetReports
@@ -33,7 +33,7 @@ def add_fleet_link(
     agent: Agent,
     client: Client,
     context: NodeContext,
-    answers: Callable[[Member], Sequence[Callable[..., Any]]],
+    answers: Callable[[FleetMembership], Sequence[Callable[..., Any]]],
     to_fleet: Callable[[Path], ToFleet],
     runtime: str,
     facts: RuntimeFacts,
@@ -54,7 +54,7 @@ def add_fleet_link(
     remote_commands = RemoteCommands(context.name, environment)
     listener = Listener(context.state_dir, context.name, runtime, environment)
 
-    def member(invitation: Invitation) -> Member:
+    def member(invitation: Invitation) -> FleetMembership:
         store = ObjectStore(context.state_dir, context.memory_dir)
         earlier = read_earlier_keys(context.state_dir), read_earlier_fleet_keys(context.state_dir)
         objects = FleetObjects(invitation, store, *earlier)
@@ -66,7 +66,7 @@ def add_fleet_link(
             fleet_key_id(invitation),
             facts,
         )
-        return Member(
+        return FleetMembership(
             invitation,
             context.state_dir,
             reports,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from syncpod.agent.kubernetes.newest_pod import NewestPod
 from syncpod.agent.node_workflow.desired_pods import Orders
 from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, PodWorkflowResult
 
@@ -19,21 +20,10 @@ class JoiningOrders(Orders, Protocol):
         """Add an ephemeral container to a pod."""
 
 
-class KnownPod(Protocol):
-    """A pod's newest state: `syncpod.temporal.workflow_watch.Published`."""
-
-    @property
-    def uid(self) -> str:
-        """The pod's UID."""
-
-    def pod(self) -> dict[str, Any]:
-        """Return the whole Pod with its status."""
-
-
 class ClusterOrders:
     """Gives the orders of a cluster's pods."""
 
-    def __init__(self, orders: JoiningOrders, known: Callable[[str, str], KnownPod | None]) -> None:
+    def __init__(self, orders: JoiningOrders, known: Callable[[str, str], NewestPod | None]) -> None:
         """Give them by `orders`; `known` returns the newest state of the pod of a namespace and a name, if any."""
         self._orders, self._known = orders, known
 

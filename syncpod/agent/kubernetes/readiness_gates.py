@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from temporalio.service import RPCError
 
+from syncpod.agent.kubernetes.newest_pod import NewestPod
 from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.readiness_gates import GateCondition, has_gates, news_of_gates
 from syncpod.kubernetes.reflector import ObjectKey
@@ -20,24 +21,13 @@ log = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = 1.0
 
 
-class PublishedPod(Protocol):
-    """A pod's newest state: `syncpod.temporal.workflow_watch.Published`."""
-
-    @property
-    def uid(self) -> str:
-        """The pod's UID."""
-
-    def pod(self) -> dict[str, Any]:
-        """Return the whole Pod with its status."""
-
-
 class ReadinessGates:
     """The gates of one node's pods. All methods belong to one event loop."""
 
     def __init__(
         self,
         objects: Callable[[], Mapping[ObjectKey, Mapping[str, Any]]],
-        known: Callable[[str, str], PublishedPod | None],
+        known: Callable[[str, str], NewestPod | None],
         tell: Callable[[PodRef, SetCondition], Awaitable[bool]],
     ) -> None:
         """`objects` returns the cluster's pods of this node, `known` the newest state of a namespace's pod of a name.

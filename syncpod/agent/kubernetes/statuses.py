@@ -16,6 +16,7 @@ from secrets import SystemRandom
 from typing import Any, Final, NamedTuple, Protocol
 
 from syncpod.agent.background import cancel_all
+from syncpod.agent.kubernetes.newest_pod import NewestPod
 from syncpod.kubernetes.bound_pod import Refusal
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
 from syncpod.kubernetes.json_values import mapping
@@ -36,19 +37,12 @@ log = logging.getLogger(__name__)
 AT_ONCE: Final = 8
 
 
-class PublishedStatus(Protocol):
-    """A pod's newest state: `syncpod.temporal.workflow_watch.Published`."""
-
-    @property
-    def uid(self) -> str:
-        """The pod's UID."""
+class PublishedStatus(NewestPod, Protocol):
+    """A pod's newest state, with the containers that are about to be replaced."""
 
     @property
     def replacing(self) -> Collection[str]:
         """The runtime ids of its containers that are ended to be replaced."""
-
-    def pod(self) -> dict[str, Any]:
-        """Return the whole Pod with its status."""
 
 
 class _Answer(NamedTuple):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from syncpod.cli.view.explanation import HasLog
     from syncpod.journal.reading import PodRunRecords
-    from syncpod.journal.records import Absence, PodRun
+    from syncpod.journal.records import Absence, PodLife
     from syncpod.settings.node import NodeSettings
     from syncpod.temporal.run_history import Ended
 
@@ -377,7 +377,7 @@ def _without_workflow(state_dir: Path, records: PodRunRecords, unserved: str) ->
     return f"it {without_workflow(orphan)}; no worker serves this node: `syncpod up` first" if _has_none(life) else ""
 
 
-def _is_noted_as_over(state_dir: Path, life: PodRun) -> bool:
+def _is_noted_as_over(state_dir: Path, life: PodLife) -> bool:
     """Say whether the node has noted that a pod's life is over, so that its next worker ends what runs of it."""
     if read_worker_record(state_dir) is None:
         return False
@@ -386,7 +386,7 @@ def _is_noted_as_over(state_dir: Path, life: PodRun) -> bool:
     return tombstone_in(state_dir, life.uid, life.incarnation) is not None
 
 
-def _has_none(life: PodRun) -> bool:
+def _has_none(life: PodLife) -> bool:
     """Say whether the Temporal server has no open workflow for a pod; a server that does not answer says nothing."""
     from temporalio.service import RPCError, RPCStatusCode
 
@@ -407,7 +407,7 @@ def _has_none(life: PodRun) -> bool:
         return False
 
 
-def _logs_in(log_dir: Path, life: PodRun) -> HasLog:
+def _logs_in(log_dir: Path, life: PodLife) -> HasLog:
     """Return a function that says whether an instance's log file exists."""
     pod = log_dir / f"{life.namespace}_{life.name}_{life.uid}"
 

@@ -63,10 +63,10 @@ def _orphans() -> list[str]:
     if not orphans_here(None):
         return []
     from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.pods import lone_pods
+    from syncpod.cli.temporal.pods import orphan_pods
 
     try:
-        return [each.pod.metadata.uid for each in session.run(lambda client: lone_pods(client, None))]
+        return [each.pod.metadata.uid for each in session.run(lambda client: orphan_pods(client, None))]
     except Failure:
         return []
 

@@ -21,7 +21,7 @@ from syncpod.cli.streams.log_printer import LogManner, LogPrinter, has_text
 
 if TYPE_CHECKING:
     from syncpod.api.label_selector import Selector as Conditions
-    from syncpod.journal.records import PodRun
+    from syncpod.journal.records import PodLife
     from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
 
@@ -235,7 +235,7 @@ def _print_restart(namespace: str, name: str, container: str, restart: int, uid:
     sys.stdout.write(shown[: manner.limit_bytes].decode(errors="ignore"))
 
 
-def _noted_pod(life: PodRun) -> Pod | None:
+def _noted_pod(life: PodLife) -> Pod | None:
     """Return the pod of a life from this node's record of it; None if it has none. Blocks. Raises BadInput."""
     from syncpod.cli.machine.kept_logs import noted_pod
     from syncpod.cli.strays.found_strays import this_node

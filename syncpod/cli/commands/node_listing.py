@@ -38,7 +38,7 @@ def describe_nodes(names: Sequence[str]) -> None:
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
-        from syncpod.cli.temporal.pods import list_pods, lone_pods
+        from syncpod.cli.temporal.pods import list_pods, orphan_pods
         from syncpod.cli.view.node_description import describe
 
         found, missing = await _find(client, names)
@@ -49,7 +49,7 @@ def describe_nodes(names: Sequence[str]) -> None:
         nodes = {one.name for one in found}
         pods = await list_pods(client, None, Selector(()), nodes=nodes) if found else []
         if found:  # what runs on this machine's node without a workflow is there too
-            lone = [one for one in await lone_pods(client, None) if one.pod.spec.node_name in nodes]
+            lone = [one for one in await orphan_pods(client, None) if one.pod.spec.node_name in nodes]
             pods = sorted((*pods, *lone), key=lambda one: one.key)
         now = datetime.now(UTC)
         return [

@@ -11,7 +11,7 @@ from syncpod.cli.failure import Failure
 
 if TYPE_CHECKING:
     from syncpod.journal.reading import PodRunRecords
-    from syncpod.journal.records import Instance, PodRun
+    from syncpod.journal.records import Instance, PodLife
     from syncpod.pod import Pod
 
 
@@ -28,7 +28,7 @@ class JournaledLog:
     """The file, if it is there."""
 
     @property
-    def life(self) -> PodRun:
+    def life(self) -> PodLife:
         """The life of the pod that it belongs to."""
         return self.records.life
 
@@ -47,7 +47,7 @@ def journaled_log(
     restart: int,
     *,
     uid: str,
-    pod_of: Callable[[PodRun], Pod | None],
+    pod_of: Callable[[PodLife], Pod | None],
 ) -> JournaledLog:
     """Return the log of the instance with this number, of the newest life of the pod that had one. Blocks.
 
@@ -110,7 +110,7 @@ def lives_with_uid(lives: Sequence[PodRunRecords], uid: str) -> list[PodRunRecor
 
 
 def _default_container(
-    lives: Sequence[PodRunRecords], name: str, restart: int, pod_of: Callable[[PodRun], Pod | None]
+    lives: Sequence[PodRunRecords], name: str, restart: int, pod_of: Callable[[PodLife], Pod | None]
 ) -> str:
     """Return the only container that was ever started, or else the default one, with a note.
 

@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from syncpod.cli.console import remark, warn
 from syncpod.cli.failure import Failure
-from syncpod.cli.maintenance import Change, Draining, PodThere, named
+from syncpod.cli.maintenance import Change, Draining, PodToDrain, named
 from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.fleet.workload_pods import workload_in
 from syncpod.fleet.workload_traits import is_per_node
@@ -35,13 +35,13 @@ class FleetNodes:
         """Cordon or uncordon a node in the fleet. Raises Failure."""
         await fleet.update(self._client, name, change)
 
-    async def pods(self, name: str) -> tuple[list[PodThere[PlacedPod]], list[str]]:
+    async def pods(self, name: str) -> tuple[list[PodToDrain[PlacedPod]], list[str]]:
         """Return the pods of a node. Raises Failure."""
         node, told = await fleet.view(self._client, name), await fleet.intent(self._client, name)
         metas = [each.get("metadata", {}) for each in told.pods if _has_data(each)]
         with_data = {(each.get("namespace") or "default", each.get("name", "")) for each in metas}
         return [
-            PodThere(
+            PodToDrain(
                 each.namespace,
                 each.name,
                 each,
@@ -53,8 +53,8 @@ class FleetNodes:
         ], []
 
     async def evicted(
-        self, name: str, pods: Sequence[PodThere[PlacedPod]], how: Draining
-    ) -> AsyncIterator[PodThere[PlacedPod]]:
+        self, name: str, pods: Sequence[PodToDrain[PlacedPod]], how: Draining
+    ) -> AsyncIterator[PodToDrain[PlacedPod]]:
         """Have the fleet replace these pods, and yield each that has left the node; say what the others wait for.
 
         Raises Failure on a timeout.

@@ -49,24 +49,24 @@ class Sign:
 
 
 @dataclass(frozen=True)
-class Life:
+class Liveness:
     """Whether a node's worker is alive, and the time of its last sign of life. None = never, or it has shut down."""
 
     lives: bool
     heard: datetime | None
 
 
-def judge(signs: Iterable[Sign], now: datetime, *, here: bool = False, dead: str = "") -> Life:
+def judge(signs: Iterable[Sign], now: datetime, *, here: bool = False, dead: str = "") -> Liveness:
     """Return whether one of a node's workers is alive.
 
     `here`: its process is known to run on this machine. `dead` is the identity of a worker whose process is known to
     have ended: its signs are ignored, and those of the workers of the same node and machine before it.
     """
     if here:
-        return Life(True, now)
+        return Liveness(True, now)
     heard = [sign for sign in signs if not _is_or_precedes(sign.identity, dead)]
     lives = any(now - sign.at < (GRACE if sign.beats else POLLED_WITHIN) for sign in heard)
-    return Life(lives, max((sign.at for sign in heard), default=None))
+    return Liveness(lives, max((sign.at for sign in heard), default=None))
 
 
 def _is_or_precedes(identity: str, dead: str) -> bool:
@@ -77,7 +77,7 @@ def _is_or_precedes(identity: str, dead: str) -> bool:
     return identity == dead or (of == of_dead and both_numbers and int(number) < int(last))
 
 
-async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Life]:
+async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Liveness]:
     """Return for each node whether its worker is alive. Raises RPCError."""
     wanted, now = sorted(set(nodes)), datetime.now(UTC)
     if not wanted:
@@ -120,7 +120,7 @@ async def unserved_queue(client: Client) -> str:
     return node_task_queue(node)
 
 
-async def heard_on(client: Client, queue: str) -> Life:
+async def heard_on(client: Client, queue: str) -> Liveness:
     """Return whether a worker of a task queue is alive, judged by the server's records alone. Raises RPCError."""
     return judge(await _signs_on(client, queue), datetime.now(UTC))
 

@@ -21,7 +21,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedNode
 from syncpod.cli.machine.own_journal import last_sign
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.temporal.liveness import Life, lives, lives_of
+from syncpod.cli.temporal.liveness import Liveness, lives, lives_of
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, NodeView, node_workflow_id
 from syncpod.node.recorded_events import recorded_status
 from syncpod.temporal.pod_start import ENDED
@@ -138,7 +138,7 @@ def _name(execution: WorkflowExecution) -> str:
     return execution.id.removeprefix("node/")
 
 
-async def _read(client: Client, execution: WorkflowExecution, life: Life) -> FetchedNode:
+async def _read(client: Client, execution: WorkflowExecution, life: Liveness) -> FetchedNode:
     summary, name = await _summary(execution), _name(execution)
     view = await _ask(client, execution.id) if life.lives else None
     if view is not None:

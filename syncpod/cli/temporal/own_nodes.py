@@ -15,7 +15,7 @@ from syncpod.api.views.text import printable
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
-from syncpod.cli.maintenance import Change, Draining, PodThere, named
+from syncpod.cli.maintenance import Change, Draining, PodToDrain, named
 from syncpod.cli.orphans import orphan_of, way_for
 from syncpod.cli.several import together
 from syncpod.cli.temporal import session
@@ -50,7 +50,7 @@ class OwnNodes:
         if (name in self._cordoned) is not (change == "cordon"):
             await _change(self._client, name, change)
 
-    async def pods(self, name: str) -> tuple[list[PodThere[FetchedPod]], list[str]]:
+    async def pods(self, name: str) -> tuple[list[PodToDrain[FetchedPod]], list[str]]:
         """Return the pods of a node, and why those that run without a workflow keep it from being drained."""
         with _refusals():
             there = [one for one in await list_pods(self._client, None, EVERY_POD) if one.pod.spec.node_name == name]
@@ -63,8 +63,8 @@ class OwnNodes:
         return [_pod_there(one) for one in chosen if one not in orphans], reasons
 
     async def evicted(
-        self, name: str, pods: Sequence[PodThere[FetchedPod]], how: Draining
-    ) -> AsyncIterator[PodThere[FetchedPod]]:
+        self, name: str, pods: Sequence[PodToDrain[FetchedPod]], how: Draining
+    ) -> AsyncIterator[PodToDrain[FetchedPod]]:
         """End all pods at once, and yield each that has gone. Raises Failure on a timeout, or if one fails."""
         loop = asyncio.get_running_loop()
         end = loop.time() + how.patience.total_seconds() if how.patience else None
@@ -95,7 +95,7 @@ class OwnNodes:
         if failures:
             raise together(failures, done=True)
 
-    async def _end(self, each: PodThere[FetchedPod]) -> None:
+    async def _end(self, each: PodToDrain[FetchedPod]) -> None:
         """End a pod, and wait until it is gone. Raises Failure."""
         if await request_deletion(self._client, each.namespace, each.name, self._grace) is not None:
             await until_gone(self._client, each.namespace, each.name, each.own.pod.metadata.uid)
@@ -112,10 +112,10 @@ def _refusals() -> Iterator[None]:
         raise session.refused(error) from None
 
 
-def _pod_there(one: FetchedPod) -> PodThere[FetchedPod]:
+def _pod_there(one: FetchedPod) -> PodToDrain[FetchedPod]:
     has_ended = one.pod.status.phase in ("Succeeded", "Failed")
     has_data = any(volume.empty_dir is not None for volume in one.pod.spec.volumes)
-    return PodThere(
+    return PodToDrain(
         *one.key,
         one,
         stays="static" if _is_static(one) else "",

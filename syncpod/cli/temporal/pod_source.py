@@ -21,7 +21,7 @@ from syncpod.api.source import CannotSay, Told
 from syncpod.cli.fetched import FetchedPod, notes_of_silent
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.pod_reads import QUERY_DEADLINE, ask_read_pods, read_records
-from syncpod.cli.temporal.pods import handle_of, list_pods, lone_pods, read_ended, read_pods, with_last_state
+from syncpod.cli.temporal.pods import handle_of, list_pods, orphan_pods, read_ended, read_pods, with_last_state
 from syncpod.cli.view.history_lines import from_events
 from syncpod.journal.reading import NoJournal, lives_of
 from syncpod.journal.records import SENDER
@@ -131,7 +131,7 @@ class TemporalPods:
             read = await read_pods(self._client, [(space, name) for name in names])
             found = [one for one in read if one is not None]
             if len(found) < len(read):
-                found += await lone_pods(self._client, space, [*names])
+                found += await orphan_pods(self._client, space, [*names])
         else:
             found = await list_pods(self._client, namespace, _ALL, nodes=nodes or None)
         if not recorded:

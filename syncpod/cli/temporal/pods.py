@@ -179,12 +179,12 @@ async def list_pods(
 
     found = await judged(client, [one for one in await asyncio.gather(*map(read, executions.values())) if one])
     if nodes is None:
-        found = [*found, *await lone_pods(client, namespace)]
+        found = [*found, *await orphan_pods(client, namespace)]
     fetched_pods = [fetched for fetched in found if selector.matches(fetched.pod.metadata.labels)]
     return sorted(fetched_pods, key=lambda fetched: fetched.key)
 
 
-async def lone_pods(client: Client, namespace: str | None, names: Sequence[str] = ()) -> list[FetchedPod]:
+async def orphan_pods(client: Client, namespace: str | None, names: Sequence[str] = ()) -> list[FetchedPod]:
     """Return the pods that run on this machine's node without a workflow, marked; with `names`, only these."""
     found = await asyncio.to_thread(orphans_here, namespace, names)
     if found and serving(settings().state_dir) is None:  # what runs is known, but not what has a workflow

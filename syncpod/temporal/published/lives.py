@@ -5,7 +5,7 @@ from typing import Protocol
 from syncpod.pod import ObjectMeta
 
 
-class Life(Protocol):
+class PublishedLife(Protocol):
     """Says which pod one state is of. It never changes, and may be read in any thread."""
 
     @property
