@@ -17,7 +17,7 @@ all else, stands between the two::
 - If the worker dies, the next try of the start finds a container that was never told to start, and clears it away.
 - The last start of a pod and the step before it end at the same time, so that one workflow task takes both results.
 
-Both steps share a `Pair` (`activities/node/pairs.py`), which has the state of each.
+Both steps share a `StepPair` (`activities/node/pairs.py`), which has the state of each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from activities.containers.noted_starts import noted_start, which_counts
 from activities.containers.removal import remove_unstarted
 from activities.images.presence import FoundImages
 from activities.node.clock import monotonic
-from activities.node.fences import Claim
+from activities.node.fences import FenceClaim
 from activities.node.pairs import Failed
 from activities.preparing import Prepared, looks_into_volumes, prepare
 from activities.step_attempt import Interrupted, MadeEarly, NotYet, StepAttempt
@@ -226,10 +226,10 @@ def _is_unused(ours: Sequence[ObservedContainer], request: StartContainer) -> bo
     return all(is_its(each, request) for each in ours if each.name == request.container)
 
 
-def claim_of(attempt: StepAttempt, request: StepInput) -> Claim:
+def claim_of(attempt: StepAttempt, request: StepInput) -> FenceClaim:
     """Return what a step's attempt claims in its pod. Call it within the activity."""
     follows = request.follows if isinstance(request, StartContainer) else 0
-    return Claim(request.fence, attempt.number, activity.info().scheduled_time, follows)
+    return FenceClaim(request.fence, attempt.number, activity.info().scheduled_time, follows)
 
 
 def _is_tried_again(error: BaseException) -> bool:
@@ -250,7 +250,7 @@ async def _until(*ends: asyncio.Future[Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Created:
+class EarlyContainer:
     """A container that was requested before its turn."""
 
     images: FoundImages
@@ -266,7 +266,7 @@ class MadeAhead:
 
     prepared: Prepared | None = None
     """None where an image was missing, or something went wrong: the start does all of it itself, and reports that."""
-    created: Created | None = None
+    created: EarlyContainer | None = None
 
 
 class Ahead(MadeEarly):
@@ -275,7 +275,7 @@ class Ahead(MadeEarly):
     Its owner ends it with `drop`, which removes everything that nobody has taken.
     """
 
-    def __init__(self, attempt: StepAttempt, request: StartContainer, claim: Claim) -> None:
+    def __init__(self, attempt: StepAttempt, request: StartContainer, claim: FenceClaim) -> None:
         self._attempt, self._request, self._claim = attempt, request, claim
         self._instance = InstanceKey(request.ref.uid, request.ref.incarnation, request.container, request.restart)
         self._is_sent = self._is_taken = False
@@ -323,7 +323,7 @@ class Ahead(MadeEarly):
             pass
         except CriError:  # if the turn comes, the start asks again, and reports what is wrong
             return MadeAhead(prepared)
-        return MadeAhead(prepared, Created(prepared.images, asked.pod_ips, self._container_id))
+        return MadeAhead(prepared, EarlyContainer(prepared.images, asked.pod_ips, self._container_id))
 
     async def _remove(self) -> None:
         """Remove the container. If the runtime has not said which one it is, look whether there is one."""

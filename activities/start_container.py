@@ -18,7 +18,7 @@ from activities.containers.unanswered_start import end_noted
 from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
-from activities.pipelining import Created, made_ahead
+from activities.pipelining import EarlyContainer, made_ahead
 from activities.preparing import Configured, Prepared, configure
 from activities.step_attempt import Interrupted, PodFault, Polls, StepAttempt, warning
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
@@ -130,7 +130,7 @@ class _Start:
     def _has_post_start(self) -> bool:
         return self.container.lifecycle is not None and self.container.lifecycle.post_start is not None
 
-    async def _go_on(self, made: Created) -> StepResult | None:
+    async def _go_on(self, made: EarlyContainer) -> StepResult | None:
         """Start what was created before the turn had come; None if that cannot be used, or is not known to be there."""
         self._say_found(made.images)
         self._count()
@@ -222,7 +222,7 @@ class _Start:
 
     async def _adopt(self, instance: ObservedContainer, view: ObservedPod) -> StepResult:
         """Adopt what an earlier attempt has started. That attempt's events were lost, and its hook was cut off."""
-        self.attempt.say("Created", "Container created", self.container.name)
+        self.attempt.say("EarlyContainer", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
         await self._link_log(instance.id)
         await self._end_if_unknown(instance)
@@ -241,8 +241,8 @@ class _Start:
         name, exits = self.container.name, self.attempt.node.reader.exits
         seen = exits.of(mark.id) if exits is not None else None
         gone = as_ended(mark, self.container, seen)
-        if not any(event.reason == "Created" for event in self.attempt.events):  # this try may have created it
-            self.attempt.say("Created", "Container created", name)
+        if not any(event.reason == "EarlyContainer" for event in self.attempt.events):  # this try may have created it
+            self.attempt.say("EarlyContainer", "Container created", name)
         self.attempt.say("Started", "Container started", name)
         if seen is None:
             text = f"Container {name} is no longer listed by the runtime: how it ended is not known"
@@ -359,7 +359,7 @@ class _Start:
         if self.attempt.interrupted:
             await remove_unstarted(self.attempt, container_id)
             raise Interrupted
-        self.attempt.say("Created", "Container created", name)
+        self.attempt.say("EarlyContainer", "Container created", name)
         self.attempt.doing = f"starts {name}, restart {self.request.restart}"
         await self._note_start(container_id)
         prune = asyncio.create_task(self._prune(view))

@@ -37,7 +37,7 @@ _GRPC_PORT = 4317
 
 
 @dataclass(frozen=True)
-class Request:
+class TelemetryRequest:
     """The telemetry that the environment requests."""
 
     traces: Exporter | None = None
@@ -50,11 +50,11 @@ class Request:
         return self.traces is not None or self.metrics is not None
 
 
-def requested(environ: Mapping[str, str]) -> Request:
+def requested(environ: Mapping[str, str]) -> TelemetryRequest:
     """Read the ``OTEL_`` variables. Raises SettingsInvalid for an unknown exporter or protocol."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return Request()
-    return Request(
+        return TelemetryRequest()
+    return TelemetryRequest(
         traces=_exporter(environ, "traces"),
         metrics=_exporter(environ, "metrics"),
         traces_protocol=_protocol(environ, "traces"),
@@ -163,7 +163,7 @@ def configure(
     )
 
 
-def _trace(request: Request, resource: Resource, outage: CollectorOutage) -> TracerProvider:
+def _trace(request: TelemetryRequest, resource: Resource, outage: CollectorOutage) -> TracerProvider:
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -174,7 +174,7 @@ def _trace(request: Request, resource: Resource, outage: CollectorOutage) -> Tra
     return provider
 
 
-def _meter(request: Request, resource: Resource, outage: CollectorOutage, *, scraped: bool) -> MeterProvider:
+def _meter(request: TelemetryRequest, resource: Resource, outage: CollectorOutage, *, scraped: bool) -> MeterProvider:
     from opentelemetry import metrics
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
@@ -231,7 +231,7 @@ def _hidden(span: ReadableSpan) -> ReadableSpan:
     )
 
 
-def _span_exporter(request: Request, outage: CollectorOutage) -> SpanExporter:
+def _span_exporter(request: TelemetryRequest, outage: CollectorOutage) -> SpanExporter:
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExportResult
 
     if request.traces == "console":
@@ -255,7 +255,7 @@ def _span_exporter(request: Request, outage: CollectorOutage) -> SpanExporter:
     return WatchedHttp()
 
 
-def _metric_exporter(request: Request, outage: CollectorOutage) -> MetricExporter:
+def _metric_exporter(request: TelemetryRequest, outage: CollectorOutage) -> MetricExporter:
     from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExportResult
 
     if request.metrics == "console":

@@ -31,7 +31,7 @@ _USUAL_GRACE_SECONDS = 30
 """The grace of a pod that does not name one (DefaultTerminationGracePeriodSeconds)."""
 
 
-class Ended(NamedTuple):
+class OrphanEnd(NamedTuple):
     """The result of ending something."""
 
     done: bool
@@ -49,7 +49,7 @@ class OrphanEnder:
 
     async def end_pod(
         self, ref: PodRef, is_orphan: Callable[[], Awaitable[bool]], *, grace_seconds: int, why: str
-    ) -> Ended:
+    ) -> OrphanEnd:
         """Kill a pod that nobody asks for, and remove all that is left of it, as steps do.
 
         Its containers' preStop hooks run within the grace, where the pod's record has them. `is_orphan` is asked in the
@@ -61,25 +61,25 @@ class OrphanEnder:
         attempt = self._attempt(ref)
         async with self._node.fences.undisturbed(ref.uid, attempt) as held:
             if not held:
-                return Ended(done=False)
+                return OrphanEnd(done=False)
             record = await asyncio.to_thread(read_pod_record, self._node.context, ref.uid)
             if record is not None:
                 attempt.ref = ref = ref.model_copy(update={"incarnation": record.incarnation})
             view = await attempt.read()
             if not await is_orphan():  # asked last: a pod that is wanted after this gets a step, which interrupts this
-                return Ended(done=False)
+                return OrphanEnd(done=False)
             attempt.restart_clock()
             targets = _targets(view.containers, record, grace_seconds)
             request = KillPod(ref=ref, targets=targets, grace_seconds=grace_seconds, message=why, final=True)
             try:
                 removed = await stop_and_remove(attempt, request, KillCause.ORPHAN)
             except Interrupted:
-                return Ended(done=False)
+                return OrphanEnd(done=False)
             except (PodFault, NotYet) as obstacle:
-                return Ended(done=False, obstacle=str(obstacle))
-            return Ended(done=removed.outcome == Outcome.DONE, obstacle=removed.message)
+                return OrphanEnd(done=False, obstacle=str(obstacle))
+            return OrphanEnd(done=removed.outcome == Outcome.DONE, obstacle=removed.message)
 
-    async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> Ended:
+    async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> OrphanEnd:
         """Stop and remove a sandbox or container of ours that names no pod, if it is still there and still names none.
 
         A sandbox goes with its containers, unless one of them is not ours: then it stays. Raises CriError.
@@ -88,23 +88,23 @@ class OrphanEnder:
         async with self._node.fences.undisturbed(found.uid or found.id, attempt) as held:
             inventory = await take_inventory(self._node.cri, self._node.context.name, {}) if held else None
             if inventory is None or found.id not in {each.id for each in inventory.nameless}:
-                return Ended(done=False)
+                return OrphanEnd(done=False)
             if self._node.reader.belongs_to_pod(found.id):
-                return Ended(done=False, obstacle="the runtime has listed it as a pod's")
+                return OrphanEnd(done=False, obstacle="the runtime has listed it as a pod's")
             inside = await self._node.cri.list_containers()
             chosen = [each for each in inside if found.id in (each.id, each.sandbox_id)]
             if any(each.labels.get(NODE_LABEL) != self._node.context.name for each in chosen):
-                return Ended(done=False, obstacle="it holds a container that is not ours")
+                return OrphanEnd(done=False, obstacle="it holds a container that is not ours")
             try:
                 for each in chosen:
                     await self._end_container(attempt, each, grace_seconds)
                 attempt.checkpoint()
             except Interrupted:
-                return Ended(done=False)
+                return OrphanEnd(done=False)
             if found.kind == "sandbox":
                 await _gone(self._node.cri.stop_pod_sandbox(found.id))
                 await _gone(self._node.cri.remove_pod_sandbox(found.id))
-            return Ended(done=True)
+            return OrphanEnd(done=True)
 
     async def _end_container(self, attempt: StepAttempt, container: ContainerSummary, grace_seconds: int) -> None:
         """Stop a container unless it has ended or never begun, and remove it.

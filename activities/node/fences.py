@@ -24,7 +24,7 @@ KEPT_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
-class Claim:
+class FenceClaim:
     """The age of a step that wants to act in a pod."""
 
     fence: int
@@ -35,7 +35,7 @@ class Claim:
     follows: int = 0
     """The fence of the step that began before this one has ended, and for which this one waits; 0 = none."""
 
-    def is_older_than(self, other: Claim) -> bool:
+    def is_older_than(self, other: FenceClaim) -> bool:
         """Say whether this step must not act once `other` has been seen.
 
         The fence decides, with one exception: an operator may reset a workflow to an earlier point, and its fences with
@@ -45,7 +45,7 @@ class Claim:
             return False
         return (self.fence, self.attempt) < (other.fence, other.attempt) and self.scheduled <= other.scheduled
 
-    def precedes(self, other: Claim) -> bool:
+    def precedes(self, other: FenceClaim) -> bool:
         """Say whether `other` is the step that follows this one: neither makes the other let go."""
         return other.follows == self.fence != 0
 
@@ -80,14 +80,14 @@ class Fences:
     """
 
     def __init__(self) -> None:
-        self._newest: OrderedDict[tuple[str, str], dict[str, Claim]] = OrderedDict()
+        self._newest: OrderedDict[tuple[str, str], dict[str, FenceClaim]] = OrderedDict()
         """The newest claim of each lane, by the pod's UID and incarnation."""
         self._over: OrderedDict[tuple[str, str], float] = OrderedDict()
         """When each life whose fences are still kept was over, oldest first."""
         self._turns: dict[tuple[str, str], _Turn] = {}
 
     @asynccontextmanager
-    async def acting(self, ref: PodRef, claim: Claim, holder: Holder, *, lane: str = "") -> AsyncIterator[None]:
+    async def acting(self, ref: PodRef, claim: FenceClaim, holder: Holder, *, lane: str = "") -> AsyncIterator[None]:
         """Hold the pod for the block; with a `lane`, hold only that lane beside the pod.
 
         Claims are compared within an incarnation, but the pod is held by its UID, so that two incarnations of a static
@@ -118,7 +118,7 @@ class Fences:
             if not turn.wanted:
                 del self._turns[ref.uid, lane]
 
-    def join(self, ref: PodRef, claim: Claim, holder: Holder) -> bool:
+    def join(self, ref: PodRef, claim: FenceClaim, holder: Holder) -> bool:
         """Let a holder act beside the step that it follows, until it leaves; say whether it may.
 
         It may while that step holds the pod and nothing newer has been seen. A newer step asks it to let go, and waits
@@ -180,7 +180,7 @@ class Fences:
             if not turn.wanted:
                 del self._turns[key]
 
-    def _see(self, ref: PodRef, claim: Claim, lane: str) -> None:
+    def _see(self, ref: PodRef, claim: FenceClaim, lane: str) -> None:
         """Note a claim; raise StaleFence when a newer one is known."""
         self._forget_old()
         key = (ref.uid, ref.incarnation)
@@ -201,13 +201,13 @@ class _Turn:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.holder: Holder | None = None
-        self.claim: Claim | None = None
+        self.claim: FenceClaim | None = None
         """The holder's claim; None for garbage collection, which has none."""
-        self.guests: dict[Holder, Claim] = {}
+        self.guests: dict[Holder, FenceClaim] = {}
         """Those who act beside the step that they follow, and for whom whoever comes next has to wait."""
         self.guest_left = asyncio.Event()
         self.wanted = 0
 
-    def in_the_way(self, claim: Claim, holder: Holder) -> list[Holder]:
+    def in_the_way(self, claim: FenceClaim, holder: Holder) -> list[Holder]:
         """Return the guests that have to let go before this one acts: all but itself and those that follow it."""
         return [guest for guest, its in self.guests.items() if guest is not holder and not claim.precedes(its)]

@@ -60,16 +60,16 @@ class Ledger:
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Page]:
+    async def open(self) -> AsyncIterator[LockedLedger]:
         """Lock the ledger for the block: one admission at a time. Raises OSError if records cannot be read."""
         async with self._lock:
             if self._pods is None:
                 self._pods = await asyncio.to_thread(_from_records, self._context)
                 self._taken = Taken(entry.demand for entry in self._pods.values())
-            yield Page(self._pods, self._taken, self._put_off, self._rejected)
+            yield LockedLedger(self._pods, self._taken, self._put_off, self._rejected)
 
 
-class Page:
+class LockedLedger:
     """The ledger while it is locked."""
 
     def __init__(

@@ -26,7 +26,7 @@ class Failed:
     is_tried_again: bool
 
 
-class Pair:
+class StepPair:
     """Two steps, of which the second one has begun before the first has ended, and waits for it."""
 
     def __init__(self) -> None:
@@ -68,12 +68,12 @@ class Pairs:
     """The pairs of a worker, each by its pod and the fence of its first step."""
 
     def __init__(self) -> None:
-        self._pairs: OrderedDict[tuple[str, str, int], Pair] = OrderedDict()
+        self._pairs: OrderedDict[tuple[str, str, int], StepPair] = OrderedDict()
 
-    def of(self, ref: PodRef, first_fence: int) -> Pair:
+    def of(self, ref: PodRef, first_fence: int) -> StepPair:
         """Return the pair whose first step has this fence."""
         key = (ref.uid, ref.incarnation, first_fence)
-        pair = self._pairs.setdefault(key, Pair())
+        pair = self._pairs.setdefault(key, StepPair())
         self._pairs.move_to_end(key)
         while len(self._pairs) > REMEMBERED:
             self._pairs.popitem(last=False)
@@ -84,7 +84,7 @@ class Pairs:
         key = (ref.uid, ref.incarnation, first_fence)
         asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, key, self._pairs.get(key))
 
-    def _drop(self, key: tuple[str, str, int], pair: Pair | None) -> None:
+    def _drop(self, key: tuple[str, str, int], pair: StepPair | None) -> None:
         is_over = pair is None or pair.first is None or pair.first.done()  # else whoever ends it has it forgotten
         if is_over and self._pairs.get(key) is pair:
             self._pairs.pop(key, None)

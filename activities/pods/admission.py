@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from activities.node.context import Node
-from activities.node.ledger import Page, Trigger
+from activities.node.ledger import LockedLedger, Trigger
 from activities.node.metrics import count_rejection
 from activities.pods.unsupported import limits_refusals, unsupported_features
 from activities.step_attempt import PodFault, StepAttempt
@@ -97,7 +97,7 @@ async def forget(attempt: StepAttempt) -> None:
     await _strike(attempt, "pods_removed")
 
 
-async def strike_what_is_gone(node: Node, own: PodRef, page: Page) -> bool:
+async def strike_what_is_gone(node: Node, own: PodRef, page: LockedLedger) -> bool:
     """Stop counting pods that `syncpod prune` removed without telling the node; return whether there were any.
 
     Call it before refusing the pod `own` for lack of room; `own` still counts. Other pods that wait for room are

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.agent import metrics
-from syncpod.agent.senders import AskServer, Command, Senders
+from syncpod.agent.senders import AskServer, CommandEntry, Senders
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import last_sign_of
 from syncpod.journal.records import HistoryEntry, Instance, PodLife, TaskRecords
@@ -221,7 +221,7 @@ class _Writer:
         self._runs: dict[str, tuple[str, datetime]] = {}
         """By workflow: its newest run, and the time up to which all its records are in the file."""
         self._is_opened = self._is_failing = self._serves = False
-        self._commands: list[Command] = []
+        self._commands: list[CommandEntry] = []
         self.began: float | None = None
         """When the thread that uses the disk began, by the monotonic clock; None = none does."""
         self._next_sign_on_disk = 0.0
@@ -229,7 +229,7 @@ class _Writer:
         self._signing = threading.Lock()
         self._is_closed = False
 
-    def commands(self) -> list[Command]:
+    def commands(self) -> list[CommandEntry]:
         """Return the written commands whose senders are not in the file, each only once."""
         found, self._commands = self._commands, []
         return found
@@ -371,7 +371,7 @@ class _Writer:
         rows += [self._without_repeats(each) for _, _, each in news]
         metrics.journaled(self._file.write(map(self._without_secrets, rows)), self._file.used_bytes())
         for workflow_id, run_id, each in news:
-            self._commands += (Command(workflow_id, run_id, each.life, line) for line in self._new_commands(each))
+            self._commands += (CommandEntry(workflow_id, run_id, each.life, line) for line in self._new_commands(each))
             self._note(workflow_id, run_id, each)
         for life, one in kept:
             if (known := self._known.get(life)) is not None:

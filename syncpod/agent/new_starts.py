@@ -23,7 +23,7 @@ from syncpod.translation.context import NodeContext
 
 
 @dataclass
-class Start:
+class RunStart:
     """How to start a run."""
 
     input: dict[str, Any]
@@ -46,10 +46,10 @@ class Kind(Protocol):
     as_signal: Mapping[str, str]
     """For each update, by name, the signal that has the same effect."""
 
-    def going_on(self, snapshot: WorkflowSnapshot) -> Start:
+    def going_on(self, snapshot: WorkflowSnapshot) -> RunStart:
         """Return the start that goes on from the state in `snapshot`. Raises ValueError if the snapshot is invalid."""
 
-    async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> Start | None:
+    async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> RunStart | None:
         """Return the start without a snapshot; None if the node knows nothing to start from. Raises OSError."""
 
 
@@ -65,12 +65,12 @@ class PodStarts(Kind):
         self._node = node
         self._has_attributes = has_attributes
 
-    def going_on(self, snapshot: WorkflowSnapshot) -> Start:
+    def going_on(self, snapshot: WorkflowSnapshot) -> RunStart:
         """Return the start that goes on from the state in `snapshot`. Raises ValueError if it has no pod."""
         pod = Pod.model_validate(snapshot.next_input.get("snapshot", {}).get("pod", {}))
         return self._start(pod, snapshot.next_input, _named(snapshot))
 
-    async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> Start | None:
+    async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> RunStart | None:
         """Return the start from the pod's record, as ``syncpod adopt --force``; None if there is none."""
         record = _record_of(workflow_id, await asyncio.to_thread(read_pod_records, self._node))
         if record is None:
@@ -78,9 +78,9 @@ class PodStarts(Kind):
         given = {"pod": pod_to_wire(record.pod), **adoption(record.incarnation)}
         return self._start(record.pod, given, "its node's record of it")
 
-    def _start(self, pod: Pod, given: dict[str, Any], since: str) -> Start:
+    def _start(self, pod: Pod, given: dict[str, Any], since: str) -> RunStart:
         ref = PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
-        return Start(given, since, start_arguments(pod, self._node.name, has_attributes=self._has_attributes()), ref)
+        return RunStart(given, since, start_arguments(pod, self._node.name, has_attributes=self._has_attributes()), ref)
 
 
 class NodeStarts(Kind):
@@ -99,19 +99,19 @@ class NodeStarts(Kind):
         self._node = node
         self._has_attributes = has_attributes
 
-    def going_on(self, snapshot: WorkflowSnapshot) -> Start:
+    def going_on(self, snapshot: WorkflowSnapshot) -> RunStart:
         """Return the start that goes on from the state in `snapshot`."""
         return self._start(snapshot.next_input, _named(snapshot))
 
-    async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> Start:
+    async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> RunStart:
         """Return the start without a snapshot: from the name of the node, and from its memo."""
         memo = described.workflow_execution_info.memo.fields
         said = (await self._client.data_converter.decode([memo[NODE_MEMO]]))[0] if NODE_MEMO in memo else {}
         given = {"node": self._node.name, "unschedulable": NodeSummary.model_validate(said).unschedulable}
         return self._start(given, "its name alone; its agent tells it the rest again")
 
-    def _start(self, given: dict[str, Any], since: str) -> Start:
-        return Start(given, since, node_start_arguments(self._node.name, has_attributes=self._has_attributes()))
+    def _start(self, given: dict[str, Any], since: str) -> RunStart:
+        return RunStart(given, since, node_start_arguments(self._node.name, has_attributes=self._has_attributes()))
 
 
 def _named(snapshot: WorkflowSnapshot) -> str:

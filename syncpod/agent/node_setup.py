@@ -18,7 +18,7 @@ from syncpod.kernel.mounting import may_mount
 from syncpod.kernel.process_end import shares_pids
 from syncpod.lifecycle.eviction import EvictionPolicy
 from syncpod.lifecycle.image_gc import ImageGcPolicy
-from syncpod.node.capacity import PIDS, Amounts, CapacityInvalid, read_capacity
+from syncpod.node.capacity import PIDS, CapacityInvalid, NodeAmounts, read_capacity
 from syncpod.node.host import read_host, require_own_addresses
 from syncpod.node.pod_cgroups import pids_unlimited
 from syncpod.settings.directories import is_in_memory, make_memory_directory
@@ -110,7 +110,7 @@ async def node_context(
     return context
 
 
-def _amounts(settings: NodeSettings, host: Host, evictions: EvictionPolicy) -> Amounts:
+def _amounts(settings: NodeSettings, host: Host, evictions: EvictionPolicy) -> NodeAmounts:
     """Return the node's resources. Raises SettingsInvalid if more is reserved than there is."""
     try:
         return read_capacity(

@@ -104,7 +104,7 @@ class NodePods:
             *(self._as_orphan(each, self._published.newest(each.workflow_id)) for each in lone),
         ]
 
-    async def lone_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+    async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
         """Return those that run without a workflow. The server is asked only about those named pods that run here.
 
         Raises CannotSay.

@@ -15,7 +15,7 @@ from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.event_correlation import TokenBucket
 from syncpod.messages.node import NodeStatus
 from syncpod.pod.origin import of_api
-from syncpod.pods_api.server import Node, PodNews, serving
+from syncpod.pods_api.server import PodNews, ServedNode, serving
 from syncpod.temporal.workflow_watch import Published
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class _PodsApi:
             self._objects.pop(state.metadata.uid, None)
             news.gone(state.metadata.uid, state.metadata.namespace, state.metadata.name)
 
-        node = Node(
+        node = ServedNode(
             pods=lambda: [_document(each, self._as_in_cluster(each)) for each in self._agent.task_watch.pods()],
             is_ready=self._is_ready,
             takes=lambda: bucket.take(time.monotonic()),

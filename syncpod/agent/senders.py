@@ -52,7 +52,7 @@ AskServer = Callable[[str, str], Awaitable[list[Sent]]]
 
 
 @dataclass(frozen=True)
-class Command:
+class CommandEntry:
     """A line of a pod's history that says what somebody has commanded."""
 
     workflow_id: str
@@ -79,12 +79,12 @@ class Senders:
     ) -> None:
         """Ask `ask`, and give the answers to `keep`, as lines of the journal. `node` is this node's name."""
         self._ask, self._node, self._keep = ask, node, keep
-        self._waiting: deque[Command] = deque(maxlen=_WAITING)
+        self._waiting: deque[CommandEntry] = deque(maxlen=_WAITING)
         self._own: OrderedDict[tuple[str, str, datetime], None] = OrderedDict()
         """Recent commands of the node itself: a workflow's id, and subject and time of its history's line."""
         self._news = asyncio.Event()
 
-    def take(self, command: Command) -> None:
+    def take(self, command: CommandEntry) -> None:
         """Ask for a command's sender soon."""
         self._waiting.append(command)
         self._news.set()
@@ -123,7 +123,7 @@ class Senders:
                 self._waiting.popleft()
         return answers, False
 
-    async def _find(self, command: Command) -> Sequence[tuple[PodLife, HistoryEntry]]:
+    async def _find(self, command: CommandEntry) -> Sequence[tuple[PodLife, HistoryEntry]]:
         """Return the line that says who sent a command; none if the server does not know. Raises RPCError."""
         own = (command.workflow_id, command.line.subject, command.line.at)
         if own in self._own:

@@ -38,7 +38,7 @@ from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent import metrics
-from syncpod.agent.new_starts import Kind, NodeStarts, PodStarts, Start
+from syncpod.agent.new_starts import Kind, NodeStarts, PodStarts, RunStart
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import node_workflow_id
@@ -306,7 +306,7 @@ class StuckWorkflows:
 
     async def _start(
         self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse
-    ) -> Start | None:
+    ) -> RunStart | None:
         """Return how to start the new run; None if nothing is known of its pod."""
         kind = self._kind(workflow_id)
         snapshot = await self._published.snapshot(workflow_id) if known.without_progress < 2 else None

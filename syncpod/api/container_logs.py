@@ -16,7 +16,7 @@ from syncpod.api.messages import Answer, Request
 from syncpod.api.pods import named_pod
 from syncpod.api.source import PodSource
 from syncpod.api.statuses import ApiError
-from syncpod.api.wanted_log import Instance, WantedLog, instance, require_container, wanted_log
+from syncpod.api.wanted_log import LoggedInstance, WantedLog, instance, require_container, wanted_log
 from syncpod.cri.errors import CriError, NotFound
 from syncpod.cri.port import CriRuntime
 from syncpod.node.log_lines import LogText
@@ -47,7 +47,7 @@ class ContainerLogs:
         path = await self._path(pod, container, found)
         return Answer(self._text(path, found, wanted, pod["metadata"]["uid"]), 200, {"Content-Type": "text/plain"})
 
-    async def _path(self, pod: dict[str, Any], container: str, found: Instance) -> Path:
+    async def _path(self, pod: dict[str, Any], container: str, found: LoggedInstance) -> Path:
         """Return where the log of an instance is. Raises ApiError."""
         sentence = f"unable to retrieve container logs for {found.id}"
         try:
@@ -68,7 +68,7 @@ class ContainerLogs:
             raise ApiError(400, sentence)
         return path_here
 
-    async def _text(self, path: Path, found: Instance, wanted: WantedLog, uid: str) -> AsyncIterator[bytes]:
+    async def _text(self, path: Path, found: LoggedInstance, wanted: WantedLog, uid: str) -> AsyncIterator[bytes]:
         """Yield the text, first nothing: then a follower knows that there is a log, before there is a line."""
 
         async def runs() -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from syncpod.api.source import CannotSay, Told
-from syncpod.api.views.pod_description import Facts, Hold, describe, describe_recorded
+from syncpod.api.views.pod_description import Facts, HoldLine, describe, describe_recorded
 from syncpod.journal.records import EventRecord
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.queries import read_events
@@ -61,6 +61,6 @@ def _facts(
     )
 
 
-def _hold(said: Mapping[str, Any]) -> Hold:
+def _hold(said: Mapping[str, Any]) -> HoldLine:
     until = datetime.fromisoformat(said["until"]) if said.get("until") else None
-    return Hold(said.get("subject", ""), said.get("reason", ""), until)
+    return HoldLine(said.get("subject", ""), said.get("reason", ""), until)

@@ -28,7 +28,7 @@ _PART: Final = re.compile(r"\s*([\w.]+)\s*(==|!=|=)\s*(\S*)\s*")
 
 
 @dataclass(frozen=True)
-class Field:
+class FieldRequirement:
     """One requirement: the field has the value, or, if not `equal`, another."""
 
     path: str
@@ -47,7 +47,7 @@ class Field:
 class FieldSelector:
     """Requirements that must all be met; without any it selects everything."""
 
-    fields: tuple[Field, ...] = ()
+    fields: tuple[FieldRequirement, ...] = ()
 
     def matches(self, document: Mapping[str, Any]) -> bool:
         """Return whether an object, as its API has it, is selected."""
@@ -65,7 +65,7 @@ def parse_field_selector(text: str, known: tuple[str, ...] = OF_PODS) -> FieldSe
             raise ValueError(f"{part.strip()!r} is not a condition on a field: write status.phase=Running, or !=")
         if found[1] not in known:
             raise ValueError(f"{found[1]!r} cannot be selected by: must be one of {', '.join(known)}")
-        fields.append(Field(found[1], found[3], found[2] != "!="))
+        fields.append(FieldRequirement(found[1], found[3], found[2] != "!="))
     return FieldSelector(tuple(fields))
 
 

@@ -166,7 +166,7 @@ async def _told(
     if names and namespace is None:
         raise ApiError(400, "pod: names are of one namespace; write /namespaces/NAMESPACE/ in the path")
     if asked.flag("lone"):
-        found = await source.lone_pods(namespace, names)
+        found = await source.orphan_pods(namespace, names)
     elif asked.one("resourceVersion") == KNOWN_AT_ONCE:
         found = source.known_pods(namespace, names)
     else:

@@ -74,7 +74,7 @@ class PodSource(Protocol):
         A source that has nobody else to ask returns such pods in any case. Raises CannotSay.
         """
 
-    async def lone_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+    async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
         """Return those pods of a namespace (None = all), with `names` of these, that run here without a workflow.
 
         Raises CannotSay.

@@ -113,7 +113,7 @@ def require_container(pod: Mapping[str, Any], container: str) -> Mapping[str, An
 
 
 @dataclass(frozen=True)
-class Instance:
+class LoggedInstance:
     """An instance of a container that has a log."""
 
     id: str
@@ -122,7 +122,7 @@ class Instance:
     """Its number, where its status tells it."""
 
 
-def instance(pod: Mapping[str, Any], container: str, *, previous: bool) -> Instance:
+def instance(pod: Mapping[str, Any], container: str, *, previous: bool) -> LoggedInstance:
     """Return the instance whose log is wanted. Raises ApiError, with the reason in the kubelet's words."""
     named = f'container "{container}" in pod "{pod["metadata"]["name"]}"'
     status = _status_of(pod, container)
@@ -136,7 +136,7 @@ def instance(pod: Mapping[str, Any], container: str, *, previous: bool) -> Insta
             raise ApiError(400, f"previous terminated {named} not found")
         return _instance(status, last["containerID"], restart)
     if "running" in state:
-        return Instance(str(status.get("containerID") or ""), restart)
+        return LoggedInstance(str(status.get("containerID") or ""), restart)
     if "terminated" in state:
         own = (state["terminated"] or {}).get("containerID") or last.get("containerID")
         if not own:
@@ -152,8 +152,8 @@ def instance(pod: Mapping[str, Any], container: str, *, previous: bool) -> Insta
     raise ApiError(400, f"{named} is waiting to start - no logs yet")
 
 
-def _instance(status: Mapping[str, Any], id_: str, restart: int) -> Instance:
-    return Instance(id_, restart if id_ == status.get("containerID") else max(0, restart - 1))
+def _instance(status: Mapping[str, Any], id_: str, restart: int) -> LoggedInstance:
+    return LoggedInstance(id_, restart if id_ == status.get("containerID") else max(0, restart - 1))
 
 
 def _status_of(pod: Mapping[str, Any], container: str) -> Mapping[str, Any] | None:

@@ -64,7 +64,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Request:
+class DeletionRequest:
     """The things to delete: these, or all that are selected."""
 
     things: Sequence[Thing] = ()
@@ -72,13 +72,15 @@ class Request:
     is_bare: bool = False
     """Whether they are several names without a kind: the first may be a kind that is misspelt."""
 
-    def of(self, kinds: Sequence[str]) -> Request:
+    def of(self, kinds: Sequence[str]) -> DeletionRequest:
         """Return the part of it that is of these kinds."""
         chosen = self.selection
         if chosen is None:
-            return Request([each for each in self.things if each.kind in kinds], is_bare=self.is_bare)
+            return DeletionRequest([each for each in self.things if each.kind in kinds], is_bare=self.is_bare)
         some = [kind for kind in chosen.kinds if kind in kinds]
-        return Request(selection=Selection(some, chosen.namespace, chosen.conditions, chosen.fields) if some else None)
+        return DeletionRequest(
+            selection=Selection(some, chosen.namespace, chosen.conditions, chosen.fields) if some else None
+        )
 
     @property
     def kinds(self) -> list[str]:
@@ -98,7 +100,7 @@ def read_request(
     selector: str,
     field_selector: str,
     everything: bool,
-) -> Request:
+) -> DeletionRequest:
     """Return what the words, the manifests or the flags of ``delete`` name.
 
     `things` are the names by kind that the words have; a kind without names means all of it. `files` reads the
@@ -113,15 +115,15 @@ def read_request(
     if sum([is_named, files is not None, selects or everything or all_namespaces]) != 1 or (files and words):
         raise BadInput("say what to delete, in one of these ways: NAME..., -f FILE, -l SELECTOR or --all")
     if files is not None:
-        return Request(files())
+        return DeletionRequest(files())
     if not (words or selects):  # as with kubectl, such a flag alone names no kind
         flag = "--all" if everything else "--all-namespaces"
         raise BadInput(f"{flag}: say of which kind: {others.format(flag=flag)}")
     if not is_named:
         scope = None if all_namespaces else namespace or "default"
-        return Request(selection=Selection(list(things), scope, conditions, fields))
+        return DeletionRequest(selection=Selection(list(things), scope, conditions, fields))
     named = [Thing(kind, namespace or "default", name) for kind, names in things.items() for name in names]
-    return Request(named, is_bare=len(words) > 1 and dict(things) == {"Pod": list(dict.fromkeys(words))})
+    return DeletionRequest(named, is_bare=len(words) > 1 and dict(things) == {"Pod": list(dict.fromkeys(words))})
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ class Going:
 
 
 @dataclass(frozen=True)
-class Deleted:
+class DeletionResult:
     """The result of deleting something."""
 
     places: Sequence[str] = ("",)
@@ -177,11 +179,11 @@ class Owner(Protocol):
         """Return what is selected. Raises Failure."""
         ...
 
-    async def look(self, thing: Thing) -> Deleted:
+    async def look(self, thing: Thing) -> DeletionResult:
         """Return what a dry run prints of the deletion. Raises NotThere and Failure."""
         ...
 
-    async def end(self, thing: Thing) -> Deleted:
+    async def end(self, thing: Thing) -> DeletionResult:
         """Delete it, and return before it is gone. Raises NotThere and Failure."""
         ...
 
@@ -194,7 +196,7 @@ class Owner(Protocol):
         ...
 
 
-async def delete(owner: Owner, request: Request, how: Deleting) -> int:
+async def delete(owner: Owner, request: DeletionRequest, how: Deleting) -> int:
     """Delete things, all at once, and wait until they are gone; return how many there were.
 
     One that cannot be deleted keeps none of the others. Raises Failure for those, and on a timeout.
@@ -236,14 +238,14 @@ async def _require_all(owner: Owner, things: Sequence[Thing], kinds: str) -> Non
 
 
 async def _each(
-    deed: Callable[[Thing], Awaitable[Deleted]], things: Sequence[Thing]
-) -> list[tuple[Thing, Deleted | Failure]]:
+    deed: Callable[[Thing], Awaitable[DeletionResult]], things: Sequence[Thing]
+) -> list[tuple[Thing, DeletionResult | Failure]]:
     """Do it with each of these; a failure of one does not stop the others."""
     import asyncio
 
     some = asyncio.Semaphore(_AT_ONCE)
 
-    async def do(thing: Thing) -> tuple[Thing, Deleted | Failure]:
+    async def do(thing: Thing) -> tuple[Thing, DeletionResult | Failure]:
         async with some:
             try:
                 return thing, await deed(thing)

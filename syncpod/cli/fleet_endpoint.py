@@ -43,7 +43,7 @@ _ONLY_WAY_SECONDS: Final = 20.0
 """The same, where there is no other way."""
 
 
-class Unreachable(Exception):
+class EndpointUnreachable(Exception):
     """Nothing was run, since there is no way to the endpoint; the text says why, without a full stop."""
 
 
@@ -165,13 +165,13 @@ async def to_endpoint(state_dir: str, node: FleetNodeView, what: str) -> AsyncIt
     try:
         async with reached(state_dir, node, _ONLY_WAY_SECONDS) as way:
             yield way
-    except Unreachable as why:
+    except EndpointUnreachable as why:
         raise Failure(f"{what} needs the node's own endpoint, and {why}") from None
 
 
 @asynccontextmanager
 async def reached(state_dir: str, node: FleetNodeView, patience: float = _CONNECT_SECONDS) -> AsyncIterator[Way]:
-    """Connect to a node's endpoint: it is the node's, and it has let us in. Raises Unreachable.
+    """Connect to a node's endpoint: it is the node's, and it has let us in. Raises EndpointUnreachable.
 
     `state_dir` is that of the fleet; "" = this user's. `patience` is in seconds.
     """
@@ -190,7 +190,7 @@ async def reached(state_dir: str, node: FleetNodeView, patience: float = _CONNEC
                 hearing = asyncio.create_task(link.run())
                 await _greeted(link, node)
         except (OSError, TimeoutError) as error:  # an ssl.SSLError is an OSError
-            raise Unreachable(
+            raise EndpointUnreachable(
                 f"node {node.name} cannot be reached at {node.endpoint}: {_reason(error, patience)}"
             ) from None
         yield Way(link, node.name)
@@ -203,16 +203,20 @@ async def reached(state_dir: str, node: FleetNodeView, patience: float = _CONNEC
 
 
 def _credentials(state_dir: str, node: FleetNodeView) -> tuple[Fleet, ssl.SSLContext, str]:
-    """Return the fleet, how we speak TLS as who commands it, and the name to ask for. Blocks. Raises Unreachable."""
+    """Return the fleet, our side of TLS, and the name to ask for. Blocks. Raises EndpointUnreachable."""
     if not is_address(node.endpoint):
-        raise Unreachable(f"node {node.name} says that it listens at {node.endpoint[:80]!r}, which is no address")
+        raise EndpointUnreachable(
+            f"node {node.name} says that it listens at {node.endpoint[:80]!r}, which is no address"
+        )
     try:
         fleet = open_fleet(fleet_directory(settings(state_dir=state_dir).state_dir), now())
         if fleet.id != node.fleet:
-            raise Unreachable(f"{fleet.directory} has the authority of another fleet than node {node.name} belongs to")
+            raise EndpointUnreachable(
+                f"{fleet.directory} has the authority of another fleet than node {node.name} belongs to"
+            )
         return fleet, _tls(fleet), _hello(fleet, node.name)
     except (SettingsInvalid, OSError) as wrong:
-        raise Unreachable(f"the fleet's authority cannot be used: {sentence_of(wrong)}") from None
+        raise EndpointUnreachable(f"the fleet's authority cannot be used: {sentence_of(wrong)}") from None
 
 
 def _tls(fleet: Fleet) -> ssl.SSLContext:
@@ -236,18 +240,18 @@ def _hello(fleet: Fleet, node: str) -> str:
 
 
 def _require_node(fleet: Fleet, node: FleetNodeView, writer: asyncio.StreamWriter) -> None:
-    """Raise Unreachable unless the other end has shown a certificate of this node that the fleet knows."""
+    """Raise EndpointUnreachable unless the other end has shown a certificate of this node that the fleet knows."""
     shown = x509.load_der_x509_certificate(writer.get_extra_info("ssl_object").getpeercert(True))
     if node_of(shown, fleet.id) != node.name or not fleet.has_issued(f"{shown.serial_number:x}"):
-        raise Unreachable(f"the listener at {node.endpoint} is not node {node.name}")
+        raise EndpointUnreachable(f"the listener at {node.endpoint} is not node {node.name}")
 
 
 async def _greeted(link: Multiplex, node: FleetNodeView) -> None:
-    """Wait until the node has let us in. Raises Unreachable."""
+    """Wait until the node has let us in. Raises EndpointUnreachable."""
     try:
         Hello.model_validate_json(await link.message())
     except (PeerGone, ValueError):
-        raise Unreachable(
+        raise EndpointUnreachable(
             f"node {node.name} does not let us in at {node.endpoint} (its worker's log says why)"
         ) from None
 

@@ -104,12 +104,12 @@ async def run_there(
     if why := why_not(tuple(words)):
         raise Failure(why)
     if node.endpoint and state_dir is not None:
-        from syncpod.cli.fleet_endpoint import Unreachable, reached
+        from syncpod.cli.fleet_endpoint import EndpointUnreachable, reached
 
         try:
             async with reached(state_dir, node) as way:
                 return await way.run(words, write=write, stdin=stdin)
-        except Unreachable as unreachable:
+        except EndpointUnreachable as unreachable:
             remark(f"Note: {unreachable}; so the request goes through its polls")
     if why := why_away(node):
         raise Failure(f"{why}{_way_on(words, typed)}")

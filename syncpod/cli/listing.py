@@ -158,7 +158,7 @@ def _order(sort_by: str) -> Path:
 
 
 @dataclass
-class Found:
+class FoundObjects:
     """The objects of one kind that were found."""
 
     resource: str
@@ -177,7 +177,7 @@ class Found:
     """Seconds until a watch looks again."""
 
 
-class Listing:
+class ListingPrinter:
     """Prints what is found of one kind after another, and the changes of a kind that is watched."""
 
     def __init__(self, form: Form) -> None:
@@ -202,7 +202,7 @@ class Listing:
         """Leave the table that was drawn last on the screen."""
         self._drawing.__exit__(kind, error, at)
 
-    def begin(self, found: Found) -> bool:
+    def begin(self, found: FoundObjects) -> bool:
         """Print what is found of a kind, or keep its documents for the end; return whether to show its changes."""
         form = self.form
         self.has_begun = True
@@ -226,7 +226,7 @@ class Listing:
         self._remark(found)
         return goes_on
 
-    def go_on(self, found: Found) -> None:
+    def go_on(self, found: FoundObjects) -> None:
         """Show the changes of the kind that was printed last."""
         if self._live is not None:
             self._live.show(found.rows)
@@ -246,14 +246,14 @@ class Listing:
     def _where(self) -> str:
         return "" if self.form.namespace is None else f" in {self.form.namespace} namespace."
 
-    def _none_found(self, found: Found) -> str:
+    def _none_found(self, found: FoundObjects) -> str:
         return f"No resources found{self._where if found.is_namespaced else ''}"
 
-    def _remark(self, found: Found) -> None:
+    def _remark(self, found: FoundObjects) -> None:
         for note in found.notes:
             remark(note)
 
-    def _print_changes(self, found: Found) -> None:
+    def _print_changes(self, found: FoundObjects) -> None:
         """Print the rows that are new, or have changed apart from ages."""
         before, self._known = self._known, {(*row.key, row.place): self._steady(found, row) for row in found.rows}
         changed = [row for row in found.rows if self._known[*row.key, row.place] != before.get((*row.key, row.place))]
@@ -268,13 +268,13 @@ class Listing:
 
         return in_order(rows, self.form.order, lambda row: row.document)
 
-    def _steady(self, found: Found, row: Row) -> object:
+    def _steady(self, found: FoundObjects, row: Row) -> object:
         steady = row.steady
         if steady is None:
             steady = tuple(cell for name, cell in zip(found.header, row.cells, strict=False) if name not in _TIMES)
         return steady, self.form.labels.cells(row.labels)
 
-    def _lines(self, found: Found, rows: Sequence[Row], table: Columns, *, headers: bool) -> list[str]:
+    def _lines(self, found: FoundObjects, rows: Sequence[Row], table: Columns, *, headers: bool) -> list[str]:
         """Return the table's lines, aligned with those that `table` has had before; or the objects' names."""
         form = self.form
         if form.output == "name":
@@ -290,7 +290,7 @@ class Listing:
         return painted(head if headers else (), cells, rows, status_at=2 + is_spaced, table=table)
 
 
-def show(listing: Listing, find: Callable[[], Found]) -> None:
+def show(listing: ListingPrinter, find: Callable[[], FoundObjects]) -> None:
     """Print what is found of a kind; if it is watched, look again and again."""
     found = find()
     goes_on = listing.begin(found)
@@ -300,7 +300,7 @@ def show(listing: Listing, find: Callable[[], Found]) -> None:
         listing.go_on(found)
 
 
-async def show_async(listing: Listing, find: Callable[[], Awaitable[Found]]) -> None:
+async def show_async(listing: ListingPrinter, find: Callable[[], Awaitable[FoundObjects]]) -> None:
     """Do as `show`, with a connection that is awaited."""
     import asyncio
 

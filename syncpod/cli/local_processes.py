@@ -50,7 +50,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Node:
+class LocalNode:
     """Runtime and worker of this machine."""
 
     worker: WorkerRecord
@@ -175,7 +175,7 @@ def _require_ports(server: ServerRecord, ports: Ports) -> None:
         raise BadInput(f"--ui: {runs}")
 
 
-def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
+def start_node(here: NodeSettings, choice: Choice, server: Server) -> LocalNode:
     """Return the worker on the chosen runtime, started if none runs.
 
     Raises Failure, also if it uses another runtime or server.
@@ -193,7 +193,7 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
         remark(paint(f"worker started (pid {worker.pid})", "dim"))
         if server.own is not None:
             dev_server.give_back_start_pages(server.own)
-        return Node(worker, own, started)
+        return LocalNode(worker, own, started)
     _require_server(here, worker, config["target_host"], config["namespace"])
     if kept_settings(here.state_dir).encrypts != here.encrypt:
         has, wanted = ("plain", "encrypted") if here.encrypt else ("encrypted", "plain")
@@ -214,7 +214,7 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
     _require_pod_max_pids(here, worker)
     _require_journal(here, worker)
     _require_metrics_address(here, worker)
-    return Node(worker, own, runtime_started)
+    return LocalNode(worker, own, runtime_started)
 
 
 def _require_same_kubernetes(here: NodeSettings, worker: WorkerRecord) -> None:

@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     import typer
 
     from syncpod.cli.input.kubectl_words import arranged
-    from syncpod.cli.manual import Interrupted
+    from syncpod.cli.manual import CommandInterrupted
     from syncpod.cli.program import program
 
     wrong_usage: type[Exception] = typer.BadParameter.__mro__[1]  # any wrong usage; typer does not export it
@@ -68,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(str(failure), failure.code)
     except wrong_usage as error:
         return _fail(_usage(error, words), BAD_INPUT)
-    except Interrupted:
+    except CommandInterrupted:
         if sys.stderr.isatty():
             remark("")  # the terminal has written ^C: put the prompt on a line of its own
         return INTERRUPTED

@@ -22,7 +22,7 @@ _VERBATIM = "\b"
 _HEAD = f"{_VERBATIM}\nExamples:"
 
 
-class Interrupted(Exception):
+class CommandInterrupted(Exception):
     """Ctrl-C ended the command."""
 
 
@@ -43,14 +43,14 @@ class Page(TyperCommand):
         return super().parse_args(ctx, without_values(self, args))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. Raises Interrupted at Ctrl-C: typer would turn it into an exit code of 130."""
+        """Run the command. Raises CommandInterrupted at Ctrl-C: typer would turn it into an exit code of 130."""
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `main` has set it
             signal.signal(signal.SIGINT, signal.default_int_handler)
         before = running.set(ctx.info_name)
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise Interrupted from None
+            raise CommandInterrupted from None
         finally:
             running.reset(before)
 

@@ -13,7 +13,7 @@ from syncpod.cli.command_table import TABLES, Entry
 from syncpod.cli.manual import Group, Page, with_examples
 
 
-class Commands(MutableMapping[str, Any]):
+class CommandsByName(MutableMapping[str, Any]):
     """The commands of a table by name, in its order; each is made when it is first looked up."""
 
     def __init__(self, *path: str) -> None:
@@ -27,7 +27,7 @@ class Commands(MutableMapping[str, Any]):
             path = *self._path, name
             command = self._made[name] = with_examples(_made(name, self.table[name]), path)
             if path in TABLES:
-                command.commands = Commands(*path)
+                command.commands = CommandsByName(*path)
         return self._made[name]
 
     def __contains__(self, name: object) -> bool:
@@ -65,7 +65,7 @@ def program() -> Any:
     app.callback()(_program)
     root = typer.main.get_command(app)
     assert isinstance(root, Group)
-    root.commands = Commands()
+    root.commands = CommandsByName()
     return root
 
 

@@ -60,7 +60,7 @@ _DISMISSED: Final = "dismissed"
 
 
 @dataclass(frozen=True)
-class Issued:
+class IssuedToNode:
     """A certificate that a node was given."""
 
     node: str
@@ -178,7 +178,7 @@ class Fleet:
         )
         return made.serial_number, Pair(_pem(made), _key_pem(key))
 
-    def issued(self) -> list[Issued]:
+    def issued(self) -> list[IssuedToNode]:
         """Return all certificates of nodes, sorted by node and end. Those whose authority is gone count as revoked."""
         authorities = {_authority_key(known.certificate): known for known in map(self._read, self.authorities())}
         found = []
@@ -196,7 +196,7 @@ class Fleet:
             dismissed = not gone and (self.directory / _DISMISSED / serial).exists()
             ends = certificate.not_valid_after_utc
             revoked, begins = bool(gone) or dismissed, certificate.not_valid_before_utc + _SKEW
-            found.append(Issued(node, serial, ends, number, revoked=revoked, issued=begins, dismissed=dismissed))
+            found.append(IssuedToNode(node, serial, ends, number, revoked=revoked, issued=begins, dismissed=dismissed))
         return sorted(found, key=lambda each: (each.node, each.not_after, each.serial))
 
     def has_issued(self, serial: str) -> bool:
@@ -211,7 +211,7 @@ class Fleet:
             self._revoke(ours, now)
         return [each.serial for each in ours]
 
-    def _revoke(self, ours: Sequence[Issued], now: datetime) -> None:
+    def _revoke(self, ours: Sequence[IssuedToNode], now: datetime) -> None:
         for number in {each.authority for each in ours}:
             known = self._read(number)
             serials = [int(each.serial, 16) for each in ours if each.authority == number]

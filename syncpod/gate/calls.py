@@ -56,11 +56,11 @@ _HEARTBEAT: Final = (
 )  # fmt: skip
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """A node may not make the call; the text says so in one sentence."""
 
 
-class Unreadable(Exception):
+class CallUnreadable(Exception):
     """A request cannot be parsed as its method's message."""
 
 
@@ -110,10 +110,10 @@ class NodeCalls:
         return method in self._rules
 
     def forwarded(self, node: str, method: str, said: bytes) -> Forwarded:
-        """Return a node's call as the gate makes it to the server. Raises Refused, Unreadable."""
+        """Return a node's call as the gate makes it to the server. Raises CallRefused, CallUnreadable."""
         rule = self._rules.get(method)
         if rule is None:
-            raise Refused(unknown(method))
+            raise CallRefused(unknown(method))
         request, answer = rule(node, said)
         seconds = _POLL_SECONDS if isinstance(request, PollActivityTaskQueueRequest) else _CALL_SECONDS
         return Forwarded(request.SerializeToString(), answer, seconds)
@@ -173,7 +173,7 @@ class NodeCalls:
         asked = _read(RecordWorkerHeartbeatRequest, said)
         self._require_namespace(asked.namespace)
         if len(asked.worker_heartbeat) > _WORKERS:
-            raise Refused(f"a heartbeat may report at most {_WORKERS} workers of a node")
+            raise CallRefused(f"a heartbeat may report at most {_WORKERS} workers of a node")
         request = RecordWorkerHeartbeatRequest(namespace=self._namespace, identity=queue_of(node))
         for told in asked.worker_heartbeat:
             _require_queue(node, TaskQueue(name=told.task_queue))
@@ -211,14 +211,14 @@ class NodeCalls:
         self._require_namespace(asked.namespace)
         token = self._tokens.unbind(node, asked.task_token)
         if token is None:
-            raise Refused("the task was not given to this node")
+            raise CallRefused("the task was not given to this node")
         made: _Answering = request  # type: ignore[assignment]  # each of them has these three
         made.task_token, made.identity, made.namespace = token, queue_of(node), self._namespace
         return request
 
     def _require_namespace(self, named: str) -> None:
         if named != self._namespace:
-            raise Refused(f"a node of this fleet may use only the namespace {self._namespace}")
+            raise CallRefused(f"a node of this fleet may use only the namespace {self._namespace}")
 
 
 def queue_of(node: str) -> str:
@@ -239,9 +239,9 @@ def _method(name: str) -> str:
 
 def _require_queue(node: str, queue: TaskQueue) -> None:
     if queue.name != queue_of(node):
-        raise Refused(f"node {node} may poll only task queue {queue_of(node)}")
+        raise CallRefused(f"node {node} may poll only task queue {queue_of(node)}")
     if queue.kind not in (TaskQueueKind.TASK_QUEUE_KIND_UNSPECIFIED, TaskQueueKind.TASK_QUEUE_KIND_NORMAL):
-        raise Refused(f"node {node} may poll only task queue {queue_of(node)}, of the normal kind")
+        raise CallRefused(f"node {node} may poll only task queue {queue_of(node)}, of the normal kind")
 
 
 def _instance(node: str, key: str) -> str:
@@ -253,7 +253,7 @@ def _read(kind: type[_M], said: bytes) -> _M:
     try:
         return kind.FromString(said)
     except DecodeError:
-        raise Unreadable from None
+        raise CallUnreadable from None
 
 
 def _as_it_is(answered: bytes) -> bytes:

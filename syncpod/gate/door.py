@@ -26,7 +26,7 @@ from cryptography import x509
 
 from syncpod.gate.authority import Fleet, node_of
 from syncpod.gate.bounds import NodeBounds
-from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Client, Handshakes, Room, accept, listen, refusal_of
+from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Client, ConnectionRoom, Handshakes, accept, listen, refusal_of
 from syncpod.gate.hello import hello_name
 from syncpod.gate.refusals import Refusals
 from syncpod.kernel.atomic_file import replace_file
@@ -35,7 +35,7 @@ from syncpod.settings.errors import SettingsInvalid
 
 log = logging.getLogger(__name__)
 
-ROOM: Final = Room(
+ROOM: Final = ConnectionRoom(
     silent=1024,
     silent_of_one_address=512,
     handshakes=512,

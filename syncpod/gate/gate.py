@@ -22,7 +22,7 @@ import grpc
 
 from syncpod.gate.authority import Fleet
 from syncpod.gate.bounds import CALLS, NodeBounds
-from syncpod.gate.calls import GREETING, POLL, Forwarded, NodeCalls, Refused, Unreadable, unknown
+from syncpod.gate.calls import GREETING, POLL, CallRefused, CallUnreadable, Forwarded, NodeCalls, unknown
 from syncpod.gate.door import Door, NodeConnection
 from syncpod.gate.introduction import Introductions
 from syncpod.gate.machines import Machines
@@ -189,10 +189,10 @@ class Gate:
             try:
                 said = await self._read(node, messages)
                 forwarded = self._calls.forwarded(node, method, said)
-            except Refused as why:
+            except CallRefused as why:
                 self._bounds.refused(node, clock())
                 await self._refuse(context, node, method, grpc.StatusCode.PERMISSION_DENIED, str(why))
-            except Unreadable:
+            except CallUnreadable:
                 self._bounds.refused(node, clock())
                 unreadable = grpc.StatusCode.INVALID_ARGUMENT
                 await self._refuse(context, node, method, unreadable, "the request cannot be read")
@@ -222,7 +222,7 @@ class Gate:
         return answered
 
     async def _read(self, node: str, messages: AsyncIterator[bytes]) -> bytes:
-        """Return the message of a call. Raises Unreadable if it does not arrive in time.
+        """Return the message of a call. Raises CallUnreadable if it does not arrive in time.
 
         gRPC holds a message in memory until it is complete. So only a few messages of each node are read at a time.
         """
@@ -231,7 +231,7 @@ class Gate:
             async with asyncio.timeout(READ_SECONDS), reading:
                 return await anext(messages)
         except (StopAsyncIteration, TimeoutError):
-            raise Unreadable from None
+            raise CallUnreadable from None
 
     async def refuse_unknown(self, method: str, context: Any) -> None:
         """Refuse a call that no node may make."""

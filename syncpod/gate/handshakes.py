@@ -43,7 +43,7 @@ _DESCRIPTORS_OF_ONE_ADDRESS: Final = 8
 
 
 @dataclass(frozen=True)
-class Room:
+class ConnectionRoom:
     """For how many connections a server has room."""
 
     silent: int
@@ -56,12 +56,12 @@ class Room:
     of_one_address: int
     """Connections of one address, whatever their state."""
 
-    def within_descriptors(self) -> Room:
+    def within_descriptors(self) -> ConnectionRoom:
         """Return as much of this room as the process has descriptors for, now."""
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         most = most if most != resource.RLIM_INFINITY else 2**20
         part = max(16, most // _DESCRIPTORS_OF_ONE_ADDRESS)
-        return Room(
+        return ConnectionRoom(
             min(self.silent, part),
             min(self.silent_of_one_address, part // 4),
             min(self.handshakes, part),
@@ -87,7 +87,7 @@ Serve = Callable[[socket.socket, Client], Coroutine[Any, Any, None]]
 class Handshakes:
     """The connections that have not shown a certificate yet. All methods belong to one event loop."""
 
-    def __init__(self, room: Room, refused: Callable[[str, str], None], known: Callable[[str], str]) -> None:
+    def __init__(self, room: ConnectionRoom, refused: Callable[[str, str], None], known: Callable[[str], str]) -> None:
         """`refused` is told the address of who is closed before its handshake, and why.
 
         `known` returns who is meant by the name in a hello; "" = nobody.

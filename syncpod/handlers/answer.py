@@ -25,7 +25,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProbeAnswer:
     """The outcome of one probe."""
 
     result: Literal["success", "warning", "failure"]

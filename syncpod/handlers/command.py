@@ -8,7 +8,7 @@ from typing import Final
 from syncpod.cri.errors import CommandTimedOut, CriError, go_error
 from syncpod.cri.port import CriRuntime
 from syncpod.go_durations import go_duration
-from syncpod.handlers.answer import Answer, NoAnswer, Target, written
+from syncpod.handlers.answer import NoAnswer, ProbeAnswer, Target, written
 from syncpod.pod import ExecAction
 from syncpod.pod.go_text import go_quote
 
@@ -16,7 +16,7 @@ RUNTIMES_SECONDS: Final = 120.0
 """How long after a command's timeout the runtime may take to say so (runtimeRequestTimeout)."""
 
 
-async def run_command(action: ExecAction, target: Target, timeout_seconds: int, cri: CriRuntime) -> Answer:
+async def run_command(action: ExecAction, target: Target, timeout_seconds: int, cri: CriRuntime) -> ProbeAnswer:
     """Run the command once: exit code 0 is success; a timeout is a failure, also that of a runtime without an answer.
 
     Raises :class:`NoAnswer` if the runtime cannot run it.
@@ -27,10 +27,10 @@ async def run_command(action: ExecAction, target: Target, timeout_seconds: int, 
         return timed_out(action, timeout_seconds)
     except CriError as error:
         raise NoAnswer(go_error(error)) from error
-    return Answer("success" if done.exit_code == 0 else "failure", written(done.stdout, done.stderr))
+    return ProbeAnswer("success" if done.exit_code == 0 else "failure", written(done.stdout, done.stderr))
 
 
-def timed_out(action: ExecAction, timeout_seconds: int) -> Answer:
+def timed_out(action: ExecAction, timeout_seconds: int) -> ProbeAnswer:
     """Return the answer of a command that took longer than its timeout (pkg/probe/exec/errors.go, v1.36)."""
     limit = go_duration(timedelta(seconds=timeout_seconds))
-    return Answer("failure", f"command timed out: {go_quote(' '.join(action.command))} timed out after {limit}")
+    return ProbeAnswer("failure", f"command timed out: {go_quote(' '.join(action.command))} timed out after {limit}")

@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2
 from syncpod.cri.answers import readable
 from syncpod.cri.errors import go_status
 from syncpod.go_durations import go_duration
-from syncpod.handlers.answer import Answer, NoAddress, Target, port_number
+from syncpod.handlers.answer import NoAddress, ProbeAnswer, Target, port_number
 from syncpod.handlers.dialing import host_and_port
 from syncpod.pod import GRPCAction
 
@@ -28,7 +28,7 @@ _UNREADABLE = "grpc: failed to unmarshal the received message: proto: cannot par
 """Go's words for an answer that is not a valid message."""
 
 
-async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float) -> Answer:
+async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float) -> ProbeAnswer:
     """Call Check once, in clear text, on a new connection: SERVING is success. Raises :class:`NoAnswer`.
 
     A connection that is kept open would answer for a server that accepts no new ones, and would wait for gRPC's
@@ -53,16 +53,16 @@ async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float
             limit = go_duration(timedelta(seconds=timeout_seconds))
             if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED and channel.get_state() != _CONNECTED:
                 late = "context deadline exceeded"
-                return Answer("failure", f'timeout: failed to connect service "{where}" within {limit}: {late}')
-            return Answer("failure", _reason(error, limit))
+                return ProbeAnswer("failure", f'timeout: failed to connect service "{where}" within {limit}: {late}')
+            return ProbeAnswer("failure", _reason(error, limit))
     if response is None:
-        return Answer("failure", f"error: health rpc probe failed: {go_status('INTERNAL', _UNREADABLE)}")
+        return ProbeAnswer("failure", f"error: health rpc probe failed: {go_status('INTERNAL', _UNREADABLE)}")
     known = {number: name for name, number in health_pb2.HealthCheckResponse.ServingStatus.items()}
     # The container chooses the number; one that this version has no name for is a failure like any other.
     status = known.get(response.status, str(response.status))
     if status == "SERVING":
-        return Answer("success")
-    return Answer("failure", f'service unhealthy (responded with "{status}")')
+        return ProbeAnswer("success")
+    return ProbeAnswer("failure", f'service unhealthy (responded with "{status}")')
 
 
 def _reason(error: grpc.aio.AioRpcError, limit: str) -> str:

@@ -9,7 +9,7 @@ import re
 from typing import Final
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
-from syncpod.handlers.answer import BODY_LIMIT, Answer, NoAddress, NoAnswer, Target, port_number
+from syncpod.handlers.answer import BODY_LIMIT, NoAddress, NoAnswer, ProbeAnswer, Target, port_number
 from syncpod.handlers.dialing import NotConnected
 from syncpod.handlers.http_exchange import NotHttp, Response, get, host_header
 from syncpod.handlers.probe_url import probe_url
@@ -39,7 +39,7 @@ Headers = tuple[tuple[str, str], ...]
 """Names and values, in order; a name may be repeated."""
 
 
-async def http_get(action: HTTPGetAction, target: Target, timeout_seconds: float | None) -> Answer:
+async def http_get(action: HTTPGetAction, target: Target, timeout_seconds: float | None) -> ProbeAnswer:
     """GET once: a status of 200 to 299 is success; 300 to 399 without a redirect on the same host is a warning.
 
     A redirect on the same host is followed. Certificates are not checked. Without a timeout it may take for ever.
@@ -56,7 +56,7 @@ async def http_get(action: HTTPGetAction, target: Target, timeout_seconds: float
     except (NotConnected, NotHttp, OSError) as error:  # a timeout is an OSError
         if response is not None:
             raise NoAnswer(_why(error, "Client.Timeout or context cancellation while reading body")) from error
-        return Answer("failure", f'Get "{request.url}": {_why(error, _NO_HEAD_IN_TIME)}')
+        return ProbeAnswer("failure", f'Get "{request.url}": {_why(error, _NO_HEAD_IN_TIME)}')
     finally:
         if response is not None:
             response.close()
@@ -144,13 +144,13 @@ def _redirect_target(url: SplitResult, location: str) -> tuple[SplitResult, bool
         raise NotHttp(f'failed to parse Location header "{shown}": {why}') from error
 
 
-def _judge(status: int, content: bytes) -> Answer:
+def _judge(status: int, content: bytes) -> ProbeAnswer:
     body = content.decode(errors="replace")
     if 200 <= status < 300:
-        return Answer("success", body)
+        return ProbeAnswer("success", body)
     if 300 <= status < 400:
-        return Answer("warning", f"Probe terminated redirects, Response body: {body}")
-    return Answer("failure", f"HTTP probe failed with statuscode: {status}")
+        return ProbeAnswer("warning", f"Probe terminated redirects, Response body: {body}")
+    return ProbeAnswer("failure", f"HTTP probe failed with statuscode: {status}")
 
 
 def _headers(action: HTTPGetAction, user_agent: str) -> tuple[Headers, str]:

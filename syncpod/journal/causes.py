@@ -310,7 +310,7 @@ _PROCESS: Final = re.compile(r", pid \d+$")
 """The part of an identity that only distinguishes the processes of one command, and means nothing later."""
 
 
-class Change(NamedTuple):
+class OutsideChange(NamedTuple):
     """Something that was done to a pod from outside, or a failure, perhaps repeated."""
 
     at: datetime
@@ -330,9 +330,9 @@ def _rank(line: HistoryEntry) -> int:
     return 0 if (line.kind, line.subject) == ("update", WORKFLOW) else 1 if line.fact == Fact.MADE else 2
 
 
-def changes_of(lines: Iterable[HistoryEntry]) -> list[Change]:
+def changes_of(lines: Iterable[HistoryEntry]) -> list[OutsideChange]:
     """Return changes and commands from outside, with their senders, and failures: each once, by its last time."""
-    found: dict[str, Change] = {}
+    found: dict[str, OutsideChange] = {}
     lines = sorted(lines, key=lambda line: (line.at, _rank(line)))
     senders = {(line.at, line.subject): line.reason for line in lines if line.kind == SENDER}
     for line in lines:
@@ -341,17 +341,17 @@ def changes_of(lines: Iterable[HistoryEntry]) -> list[Change]:
                 what = f"{what}, by {_PROCESS.sub('', sender)}"
             before = found.pop(what, None)
             first, times = (None, 1) if before is None else (before.first or before.at, before.times + 1)
-            found[what] = Change(line.at, what, times, first, line.fact == Fact.SPEC_CHANGED, _ends_pod(line))
+            found[what] = OutsideChange(line.at, what, times, first, line.fact == Fact.SPEC_CHANGED, _ends_pod(line))
     return list(found.values())
 
 
-def failed_hooks(events: Iterable[EventRecord], since: datetime | None = None) -> list[Change]:
+def failed_hooks(events: Iterable[EventRecord], since: datetime | None = None) -> list[OutsideChange]:
     """Return what became of preStop hooks that did not do what they should, by the pod's events since a moment.
 
     Such a hook ends no container, and stops no end, so that only the event tells of it.
     """
     return [
-        Change(
+        OutsideChange(
             each.last,
             f"preStop hook of {each.container} {each.message.removeprefix('PreStopHook ')}",
             each.count,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from syncpod.journal.causes import Change, End, changes_of, ends_of, failed_hooks
+from syncpod.journal.causes import End, OutsideChange, changes_of, ends_of, failed_hooks
 from syncpod.journal.reading import PodRunRecords
 from syncpod.journal.records import Absence, Fact, HistoryEntry, Instance, due_of
 
@@ -121,7 +121,7 @@ class Explanation:
     message: str
     containers: tuple[Explained, ...]
     waits: tuple[Wait, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[OutsideChange, ...]
     is_being_deleted: bool
     deadline: datetime | None
     """When its active deadline ends."""

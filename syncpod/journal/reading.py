@@ -103,7 +103,7 @@ def absences_of(services: Sequence[Service]) -> list[Absence]:
 
 
 @dataclass(frozen=True)
-class NodeSummary:
+class JournalSummary:
     """A summary of a node's journal since a moment."""
 
     there: int
@@ -118,7 +118,7 @@ class NodeSummary:
     """The pods for which something is due at a known time: their present state, without most records."""
 
 
-def node_summary(state_dir: Path, since: datetime, *, most: int) -> NodeSummary:
+def node_summary(state_dir: Path, since: datetime, *, most: int) -> JournalSummary:
     """Return a summary of a node's journal since a moment, with at most `most` pods. Blocks. Raises NoJournal."""
     begin = microseconds(since)
     with _opened(state_dir / FILE_NAME) as connection:
@@ -134,7 +134,7 @@ def node_summary(state_dir: Path, since: datetime, *, most: int) -> NodeSummary:
             (begin, most),
         ).fetchall()
         restless = tuple((_life_records(connection, row[:-1]), row[-1]) for row in rows)
-        return NodeSummary(there, gone, ends, restless, tuple(_due(connection)))
+        return JournalSummary(there, gone, ends, restless, tuple(_due(connection)))
 
 
 def _due(connection: sqlite3.Connection) -> Iterator[PodRunRecords]:

@@ -37,7 +37,7 @@ _HEAD: Final = struct.Struct("=iIII")
 _ROOM: Final = 65536
 
 
-class Change(IntEnum):
+class DirectoryChange(IntEnum):
     """The meaning of notices about a directory; if there are several, the highest counts."""
 
     NONE = 0
@@ -64,7 +64,7 @@ class DirectoryWatch:
             self.close()
             raise
 
-    async def noticed(self, seconds: float) -> Change:
+    async def noticed(self, seconds: float) -> DirectoryChange:
         """Return what has changed since the last call; wait for it, but no longer than `seconds`."""
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._descriptor, readable.set)
@@ -72,7 +72,7 @@ class DirectoryWatch:
             async with asyncio.timeout(seconds):
                 await readable.wait()
         except TimeoutError:
-            return Change.NONE
+            return DirectoryChange.NONE
         finally:
             loop.remove_reader(self._descriptor)
         return self._read()
@@ -89,8 +89,8 @@ class DirectoryWatch:
         """End the watch."""
         os.close(self._descriptor)
 
-    def _read(self) -> Change:
-        found = Change.NONE
+    def _read(self) -> DirectoryChange:
+        found = DirectoryChange.NONE
         while True:
             try:
                 notices = os.read(self._descriptor, _ROOM)
@@ -101,22 +101,22 @@ class DirectoryWatch:
             self._gone.update(dict.fromkeys(os.fsdecode(name) for name in gone if not name.startswith(b".")))
 
 
-def said(notices: bytes) -> tuple[Change, tuple[bytes, ...]]:
+def said(notices: bytes) -> tuple[DirectoryChange, tuple[bytes, ...]]:
     """Return what a buffer of `struct inotify_event` says, and the names of the files that have gone.
 
     A queue that has overflowed is a change that has begun.
     """
-    found, at, gone = Change.NONE, 0, []
+    found, at, gone = DirectoryChange.NONE, 0, []
     while at < len(notices):
         _, mask, _, length = _HEAD.unpack_from(notices, at)
         at += _HEAD.size + length
         if mask & _GONE and not mask & IN_ISDIR:
             gone.append(notices[at - length : at].rstrip(b"\0"))
-        found = max(found, Change.OVER if mask & _OVER else _kind(mask))
+        found = max(found, DirectoryChange.OVER if mask & _OVER else _kind(mask))
     return found, tuple(gone)
 
 
-def _kind(mask: int) -> Change:
+def _kind(mask: int) -> DirectoryChange:
     if mask & _COMPLETE:
-        return Change.COMPLETE
-    return Change.GONE if mask & _GONE else Change.BEGUN
+        return DirectoryChange.COMPLETE
+    return DirectoryChange.GONE if mask & _GONE else DirectoryChange.BEGUN

@@ -28,7 +28,7 @@ UNSUPPORTED: Final = "UnsupportedByNode"
 """The reason of a pod that has a field with which this node cannot run it."""
 
 
-class Refusal(NamedTuple):
+class PodRefusal(NamedTuple):
     """Why a node does not take a pod: the pod's status.reason and status.message."""
 
     reason: str
@@ -49,7 +49,7 @@ class BoundPod:
 
     It has the cluster's generation, and the ephemeral containers that the cluster has added to the pod.
     """
-    refusal: Refusal | None
+    refusal: PodRefusal | None
     """Why the node cannot take it; None if it can."""
     warnings: tuple[str, ...]
     """The fields that the node leaves out, a sentence for each."""
@@ -125,7 +125,7 @@ class _Made(NamedTuple):
     """The part of a `BoundPod` that depends on the Pod's document alone."""
 
     document: Mapping[str, Any] | None = None
-    refusal: Refusal | None = None
+    refusal: PodRefusal | None = None
     warnings: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
     refs: frozenset[ObjectRef] = frozenset()
@@ -148,11 +148,11 @@ def _document(given: Mapping[str, Any]) -> _Made:
         # A server may be newer than this node: fields that it alone knows are no reason to refuse a pod.
         pod: Pod = parse_pod(bare, strict=False)
         if (wrong_os := os_refusal(pod)) is not None:
-            return _Made(refusal=Refusal(*wrong_os))
+            return _Made(refusal=PodRefusal(*wrong_os))
         admitted = admit(pod)
         joined = tuple(parse_ephemeral_container(each, strict=False) for each in ephemeral or ())
     except PodInvalid as wrong:
-        return _Made(refusal=Refusal(UNSUPPORTED, str(wrong)))
+        return _Made(refusal=PodRefusal(UNSUPPORTED, str(wrong)))
     document = pod_to_wire(admitted.pod)
     if joined:
         document["spec"]["ephemeralContainers"] = [pod_to_wire(each) for each in joined]

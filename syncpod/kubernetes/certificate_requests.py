@@ -11,8 +11,14 @@ from collections.abc import Callable
 from typing import Final
 
 from syncpod.kubernetes.certificate_files import CertificateFile
-from syncpod.kubernetes.certificates import CertificateInvalid, Wanted, answered, request_document, require_ours
-from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.certificates import (
+    CertificateInvalid,
+    WantedCertificate,
+    answered,
+    request_document,
+    require_ours,
+)
+from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 
 REQUESTS: Final = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 LOOK_SECONDS: Final = (0.5, 10.0)
@@ -28,12 +34,12 @@ def _nobody(_name: str) -> None:
 
 
 async def obtain(
-    client: ApiClient, wanted: Wanted, file: CertificateFile, *, asked: Callable[[str], None] = _nobody
+    client: ApiClient, wanted: WantedCertificate, file: CertificateFile, *, asked: Callable[[str], None] = _nobody
 ) -> None:
     """Have `file` have a new certificate from the cluster. Waits without a limit until the request is answered.
 
     `asked` is told the name of the request, which somebody may have to approve. Raises CertificateRefused, after which
-    the next request has another key; ApiError, Unreachable and OSError, after which the next one is the same.
+    the next request has another key; ClusterError, Unreachable and OSError, after which the next one is the same.
     """
     key = await asyncio.to_thread(file.key_of_request)
     try:
@@ -44,7 +50,7 @@ async def obtain(
     name = document["metadata"]["name"]
     try:
         await client.ask("POST", REQUESTS, body=document)
-    except ApiError as error:
+    except ClusterError as error:
         if error.reason != "AlreadyExists":
             raise
     asked(name)
@@ -61,13 +67,13 @@ async def obtain(
 
 
 async def _answer(client: ApiClient, name: str) -> tuple[bytes, str]:
-    """Return the certificate, and why there is none. Raises ApiError; a server that is away is waited for."""
+    """Return the certificate, and why there is none. Raises ClusterError; a server that is away is waited for."""
     seconds, longest = LOOK_SECONDS
     while True:
         try:
             certificate, why = answered(await client.ask("GET", f"{REQUESTS}/{name}"))
-        except (Unreachable, ApiError) as error:
-            if isinstance(error, ApiError) and error.code < 500 and error.code not in (408, 429):
+        except (Unreachable, ClusterError) as error:
+            if isinstance(error, ClusterError) and error.code < 500 and error.code not in (408, 429):
                 raise
         else:
             if certificate or why:

@@ -17,8 +17,8 @@ from typing import Final
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.certificate_files import CertificateFile
 from syncpod.kubernetes.certificate_requests import CertificateRefused, obtain
-from syncpod.kubernetes.certificates import Wanted, is_for, rotation_due
-from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.certificates import WantedCertificate, is_for, rotation_due
+from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.reflector import Backoff
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Rotation:
         self,
         client: ApiClient,
         file: CertificateFile,
-        wanted: Callable[[], Awaitable[Wanted]],
+        wanted: Callable[[], Awaitable[WantedCertificate]],
         *,
         replaced: Callable[[], Awaitable[None]],
         chance: Callable[[], float] = _CHANCE,
@@ -64,7 +64,7 @@ class Rotation:
                 await self._replaced()
                 log.info("the node has a new certificate of signer %s", wanted.signer)
                 self._chance, told = self._draw(), ""
-            except (CertificateRefused, ApiError, Unreachable, OSError, TimeoutError) as error:
+            except (CertificateRefused, ClusterError, Unreachable, OSError, TimeoutError) as error:
                 why = where_and_why(error) if error.args else f"not approved within {ANSWER_SECONDS:g} s"
                 if why != told:
                     log.warning("the node gets no certificate of signer %s: %s", wanted.signer, why)
@@ -74,7 +74,7 @@ class Rotation:
     def _asked(self, name: str) -> None:
         log.info("certificate request %s waits for its approval", name)
 
-    async def _seconds_left(self, wanted: Wanted) -> float:
+    async def _seconds_left(self, wanted: WantedCertificate) -> float:
         """Return after how many seconds a new certificate is to be asked for; 0 or less = now."""
         pair = await asyncio.to_thread(self._file.read)
         if (wanted.names or wanted.addresses) and not is_for(pair, wanted.names, wanted.addresses):

@@ -52,7 +52,7 @@ class CertificateInvalid(ValueError):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedCertificate:
     """A certificate that a node wants."""
 
     node: str
@@ -87,7 +87,7 @@ def key_and_request(key_type: str) -> tuple[str, bytes]:
     return text, request.public_bytes(Encoding.DER)
 
 
-def request_document(wanted: Wanted, key: bytes) -> dict[str, Any]:
+def request_document(wanted: WantedCertificate, key: bytes) -> dict[str, Any]:
     """Return the CertificateSigningRequest for a key in PEM. Its name follows from what it asks for.
 
     So a node that asks again with the same key asks for the same. Raises ValueError for what is no key.
@@ -117,7 +117,7 @@ def request_document(wanted: Wanted, key: bytes) -> dict[str, Any]:
     }
 
 
-def _alternatives(wanted: Wanted) -> list[x509.GeneralName]:
+def _alternatives(wanted: WantedCertificate) -> list[x509.GeneralName]:
     addresses = [x509.IPAddress(ipaddress.ip_address(each)) for each in wanted.addresses]
     return [*(x509.DNSName(each) for each in wanted.names), *addresses]
 
@@ -135,7 +135,7 @@ def answered(request: Mapping[str, Any]) -> tuple[bytes, str]:
         return b"", "the certificate is not in base64"
 
 
-def require_ours(certificate: bytes, key: bytes, wanted: Wanted) -> None:
+def require_ours(certificate: bytes, key: bytes, wanted: WantedCertificate) -> None:
     """Raise CertificateInvalid unless a certificate in PEM is for this key, and for what was wanted."""
     try:
         found = x509.load_pem_x509_certificate(certificate)
@@ -169,7 +169,7 @@ def rotation_due(pair: bytes, chance: float) -> datetime:
 
 def is_for(pair: bytes, names: Sequence[str], addresses: Sequence[str]) -> bool:
     """Say whether a certificate in PEM has exactly these names and addresses."""
-    wanted = Wanted(node="", signer="", names=tuple(names), addresses=tuple(addresses))
+    wanted = WantedCertificate(node="", signer="", names=tuple(names), addresses=tuple(addresses))
     try:
         extensions = x509.load_pem_x509_certificate(pair).extensions
         found = extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -48,7 +48,7 @@ class Unreachable(Exception):
 
 
 @dataclass
-class ApiError(Exception):
+class ClusterError(Exception):
     """The API server's answer is a failure, as a v1 Status describes it."""
 
     code: int
@@ -121,7 +121,7 @@ class ApiClient:
         content_type: str = JSON,
         seconds: float = ANSWER_SECONDS,
     ) -> dict[str, Any]:
-        """Return the server's answer, a JSON object. Raises ApiError, Unreachable.
+        """Return the server's answer, a JSON object. Raises ClusterError, Unreachable.
 
         A call that has had no answer may have been carried out.
         """
@@ -145,7 +145,7 @@ class ApiClient:
         """Begin a watch, and yield its events as they come, until the server ends it.
 
         `seconds`: how long it may take until the watch has begun; the server ends it after `timeoutSeconds` of the
-        parameters. Raises ApiError, Unreachable, also from the events; an event of type ERROR is an ApiError.
+        parameters. Raises ClusterError, Unreachable, also from the events; an event of type ERROR is an ClusterError.
         """
         with _reaching(seconds):
             async with asyncio.timeout(seconds) as limit:
@@ -219,7 +219,7 @@ def _object(text: bytes) -> dict[str, Any]:
     return answer
 
 
-def _failure(code: int, text: bytes, retry_after: str | None) -> ApiError:
+def _failure(code: int, text: bytes, retry_after: str | None) -> ClusterError:
     """Return the failure that an answer describes: a v1 Status, or any text of something before the server."""
     try:
         status = json.loads(text)
@@ -228,12 +228,12 @@ def _failure(code: int, text: bytes, retry_after: str | None) -> ApiError:
     return _from_status(mapping(status), code, retry_after)
 
 
-def _from_status(status: Mapping[str, Any], code: int, retry_after: str | None) -> ApiError:
+def _from_status(status: Mapping[str, Any], code: int, retry_after: str | None) -> ClusterError:
     asked: Any = mapping(status.get("details")).get("retryAfterSeconds")
     if retry_after is not None and retry_after.isdigit():
         asked = int(retry_after)
     said = status.get("code")
-    return ApiError(
+    return ClusterError(
         code=said if isinstance(said, int) and said else code,
         reason=str(status.get("reason") or ""),
         message=str(status.get("message") or "")[:1000],

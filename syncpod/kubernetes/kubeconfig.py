@@ -34,7 +34,7 @@ class KubeconfigInvalid(ValueError):
 
 
 @dataclass(frozen=True)
-class Credential:
+class KubeconfigPart:
     """A part of a kubeconfig that is either text in it or in a file, which may be replaced while the node runs."""
 
     text: str = ""
@@ -56,13 +56,13 @@ class Kubeconfig:
     path: Path
     server: str
     """``https://host:port``, without a slash at its end."""
-    authorities: Credential
+    authorities: KubeconfigPart
     """Certificates in PEM that the server's must come from; none = those of the system."""
     tls_server_name: str = ""
     """The name that the server's certificate must have; "" = that of `server`."""
-    certificate: Credential = Credential()
-    key: Credential = field(default=Credential(), repr=False)
-    token: Credential = field(default=Credential(), repr=False)
+    certificate: KubeconfigPart = KubeconfigPart()
+    key: KubeconfigPart = field(default=KubeconfigPart(), repr=False)
+    token: KubeconfigPart = field(default=KubeconfigPart(), repr=False)
     insecure: bool = False
     """Whether the server's certificate is not verified, so that anybody on the way can be the server."""
 
@@ -128,11 +128,11 @@ def require_usable(config: Kubeconfig, node: str) -> None:
         )
 
 
-def _pair(config: Kubeconfig) -> dict[str, Credential]:
+def _pair(config: Kubeconfig) -> dict[str, KubeconfigPart]:
     return {"client-certificate": config.certificate, "client-key": config.key}
 
 
-def _text_of(config: Kubeconfig, name: str, credential: Credential) -> str:
+def _text_of(config: Kubeconfig, name: str, credential: KubeconfigPart) -> str:
     """Return a credential as text. Raises KubeconfigInvalid."""
     try:
         return credential.read().decode()
@@ -205,22 +205,22 @@ class _Reading:
             raise self._wrong(f"{at}.server", f"must be https://HOST[:PORT], not {server!r}")
         return server
 
-    def _credential(self, at: str, content: Mapping[str, Any], name: str, *, is_base64: bool) -> Credential:
+    def _credential(self, at: str, content: Mapping[str, Any], name: str, *, is_base64: bool) -> KubeconfigPart:
         """Return a credential given as data, which has precedence, or as a file beside the kubeconfig."""
         data = self._text(content, at, f"{name}-data", required=False)
         if data:
             try:
-                return Credential(base64.b64decode(data, validate=True).decode() if is_base64 else data)
+                return KubeconfigPart(base64.b64decode(data, validate=True).decode() if is_base64 else data)
             except (binascii.Error, UnicodeDecodeError):
                 raise self._wrong(f"{at}.{name}-data", "must be PEM in base64") from None
         file = self._text(content, at, name, required=False)
-        return Credential(path=self._path.parent / file) if file else Credential()
+        return KubeconfigPart(path=self._path.parent / file) if file else KubeconfigPart()
 
-    def _token(self, at: str, content: Mapping[str, Any]) -> Credential:
+    def _token(self, at: str, content: Mapping[str, Any]) -> KubeconfigPart:
         """Return the token; as in client-go, a file of it has precedence."""
         if file := self._text(content, at, "tokenFile", required=False):
-            return Credential(path=self._path.parent / file)
-        return Credential(self._text(content, at, "token", required=False))
+            return KubeconfigPart(path=self._path.parent / file)
+        return KubeconfigPart(self._text(content, at, "token", required=False))
 
     def _text(self, content: Mapping[str, Any], at: str, name: str, *, required: bool = True) -> str:
         value = content.get(name) or ""

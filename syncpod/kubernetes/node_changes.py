@@ -19,7 +19,7 @@ _REASONS: Final = {
 """By condition: the reasons of the events that it has become true, and that it no longer is."""
 
 
-class Change(NamedTuple):
+class NodeChange(NamedTuple):
     """An event of a node."""
 
     type: str
@@ -27,7 +27,7 @@ class Change(NamedTuple):
     message: str
 
 
-def pressures(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> list[Change]:
+def pressures(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> list[NodeChange]:
     """Return the events that follow when a node's own conditions, type to status, become these.
 
     A condition that was not known before tells how it is.
@@ -41,27 +41,29 @@ def pressures(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> l
     return found
 
 
-def starting(*, has_cgroup_v1: bool, limits_pods: bool) -> list[Change]:
+def starting(*, has_cgroup_v1: bool, limits_pods: bool) -> list[NodeChange]:
     """Return the events of a node whose worker starts.
 
     The kubelet deprecates cgroup v1 (kubelet_linux.go, v1.36, cgroupVersionCheck), and tells that it limits all pods
     together (cm/node_container_manager_linux.go, enforceNodeAllocatableCgroups).
     """
-    found = [Change("Normal", "Starting", "Starting kubelet.")]
+    found = [NodeChange("Normal", "Starting", "Starting kubelet.")]
     if has_cgroup_v1:
-        found.append(Change("Warning", "CgroupV1", "This machine has cgroup v1, which Kubernetes is going to give up"))
+        found.append(
+            NodeChange("Warning", "CgroupV1", "This machine has cgroup v1, which Kubernetes is going to give up")
+        )
     if limits_pods:
-        found.append(Change("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"))
+        found.append(NodeChange("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"))
     return found
 
 
-def shutdown(*, begins: bool) -> list[Change]:
+def shutdown(*, begins: bool) -> list[NodeChange]:
     """Return the event of a machine that shuts down, or no longer does (nodeshutdown_manager_linux.go, v1.36)."""
     what = "event" if begins else "cancellation"
-    return [Change("Normal", "NodeShutdown", f"Shutdown manager detected shutdown {what}")]
+    return [NodeChange("Normal", "NodeShutdown", f"Shutdown manager detected shutdown {what}")]
 
 
-def written(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+def written(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[NodeChange]:
     """Return the events that follow when the node has made its Node of one into another.
 
     A Node that was not ready, or of which a controller has not heard, and now is ready is told; so is a reboot. A new
@@ -73,11 +75,11 @@ def written(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> l
         found.append(_status(name, "NodeReady" if ready == "True" else "NodeNotReady"))
     booted, boots = _boot_id(before), _boot_id(after)
     if booted and boots and booted != boots:
-        found.append(Change("Warning", "Rebooted", f"Node {name} has been rebooted, boot id: {boots}"))
+        found.append(NodeChange("Warning", "Rebooted", f"Node {name} has been rebooted, boot id: {boots}"))
     return found
 
 
-def scheduling(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+def scheduling(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[NodeChange]:
     """Return the event that follows when somebody has cordoned or uncordoned a Node."""
     was, is_now = (bool(mapping(each.get("spec")).get("unschedulable")) for each in (before, after))
     if not before or was == is_now:
@@ -85,8 +87,8 @@ def scheduling(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -
     return [_status(name, "NodeNotSchedulable" if is_now else "NodeSchedulable")]
 
 
-def _status(name: str, reason: str) -> Change:
-    return Change("Normal", reason, f"Node {name} status is now: {reason}")
+def _status(name: str, reason: str) -> NodeChange:
+    return NodeChange("Normal", reason, f"Node {name} status is now: {reason}")
 
 
 def _ready(node: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from secrets import SystemRandom
 from typing import Any, Final, NamedTuple
 
-from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.json_values import mapping
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class Reflector:
     async def run(self) -> None:
         """Follow the list until cancelled."""
         backoff, is_watched, has_watch_failed = Backoff(self._clock, self._chance), False, False
-        error: ApiError | Unreachable | NotAList
+        error: ClusterError | Unreachable | NotAList
         while True:
             is_watched = False
             try:
@@ -108,7 +108,7 @@ class Reflector:
                     self._tell("")
                 is_watched = True
                 await self._watch(version)
-            except (ApiError, Unreachable, NotAList) as raised:
+            except (ClusterError, Unreachable, NotAList) as raised:
                 error, has_watch_failed = raised, is_watched
             else:
                 has_watch_failed = False
@@ -160,7 +160,7 @@ class Reflector:
         self._newest = number
 
     async def _watch(self, version: str) -> None:
-        """Take events from `version` on until the server ends the watch. Raises ApiError, Unreachable."""
+        """Take events from `version` on until the server ends the watch. Raises ClusterError, Unreachable."""
         seconds = int(SHORTEST_WATCH * (1 + self._chance()))
         params = {
             **self._params,
@@ -212,13 +212,13 @@ class Backoff:
             self._next = BACKOFF_SECONDS[0]
         wait = self._next * (1 + self._chance())
         self._last, self._next = now + wait, min(2 * self._next, BACKOFF_SECONDS[1])
-        asked = error.retry_after if isinstance(error, ApiError) else None
+        asked = error.retry_after if isinstance(error, ClusterError) else None
         return max(wait, asked or 0.0)
 
 
 def is_expired(error: Exception) -> bool:
     """Say whether a watch cannot go on from its version, since the server no longer knows it."""
-    return isinstance(error, ApiError) and (error.code == _GONE or error.reason in ("Expired", "Gone"))
+    return isinstance(error, ClusterError) and (error.code == _GONE or error.reason in ("Expired", "Gone"))
 
 
 def version_of(document: Mapping[str, Any]) -> int:

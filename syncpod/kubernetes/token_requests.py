@@ -40,7 +40,7 @@ class Token:
 
 
 async def request_token(client: ApiClient, wish: TokenWish) -> Token:
-    """Request a token. Raises ApiError, Unreachable, NoToken."""
+    """Request a token. Raises ClusterError, Unreachable, NoToken."""
     spec: dict[str, Any] = {
         "audiences": [wish.audience] if wish.audience else [],
         "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": wish.pod, "uid": wish.uid},

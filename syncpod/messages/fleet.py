@@ -160,7 +160,7 @@ class Attend(WhoAsks):
     """The longest to wait for a change; never more than :data:`ATTEND_SECONDS`."""
 
 
-class NodeReport(Message):
+class FleetNodeReport(Message):
     """A node's report of itself, from its own workflow."""
 
     ready: bool = False
@@ -236,7 +236,7 @@ class Attended(Spoken):
     """The generation of the newest intent that the node had taken when it made the report."""
     present: tuple[PodKey, ...] | None = None
     """All pods of the fleet that the node has or may have; None = those of the previous report, without `gone`."""
-    node: NodeReport | None = None
+    node: FleetNodeReport | None = None
     """None = as before."""
     pods: tuple[PodReport, ...] = ()
     """The pods whose latest state the fleet does not know yet."""
@@ -327,7 +327,7 @@ class FleetNodeSummary(Message):
     labels: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
     unenforced_limits: tuple[str, ...] = ()
-    """As in its report (:class:`NodeReport`)."""
+    """As in its report (:class:`FleetNodeReport`)."""
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()
     pods: int = 0

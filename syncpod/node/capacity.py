@@ -30,7 +30,7 @@ class CapacityInvalid(ValueError):
     """A capacity is set to an invalid value; the text says which, and what a valid one looks like."""
 
 
-class Amounts(NamedTuple):
+class NodeAmounts(NamedTuple):
     """The resources of a node."""
 
     machine: Capacity
@@ -49,7 +49,7 @@ def read_capacity(
     reserved: Mapping[str, int] | None = None,
     thresholds: Iterable[Threshold] = (),
     root: Path = Path("/"),
-) -> Amounts:
+) -> NodeAmounts:
     """Return the machine's resources, with ``overrides`` in place of what was read. Blocks.
 
     Ephemeral storage is the file system of ``state_dir``, which must exist. Memory for huge pages is no memory that
@@ -68,7 +68,7 @@ def read_capacity(
     hard = [each for each in thresholds if each.hard and each.signal in _KEPT_FREE]
     kept = {_KEPT_FREE[each.signal]: each.value.of(machine[_KEPT_FREE[each.signal]]) for each in hard}
     given = dict(overrides or {})
-    return Amounts(machine | given, of_pods | given, _less(of_pods, kept, {}) | given)
+    return NodeAmounts(machine | given, of_pods | given, _less(of_pods, kept, {}) | given)
 
 
 def _less(amounts: Capacity, kept: Mapping[str, int], reserved: Mapping[str, int]) -> dict[str, int]:

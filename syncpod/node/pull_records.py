@@ -58,7 +58,7 @@ class PullSecret(_Record):
         return self.namespace, self.name, self.uid
 
 
-class PullCredentials(_Record):
+class ImagePullCredentials(_Record):
     """Which Secrets, or pods, have been shown to have access to an image."""
 
     kubernetes_secrets: tuple[PullSecret, ...] = ()
@@ -74,7 +74,7 @@ class PulledRecord(_Record):
     last_updated_time: datetime
     image_ref: str
     """The image's id in the runtime."""
-    credential_mapping: dict[str, PullCredentials] = Field(default_factory=dict)
+    credential_mapping: dict[str, ImagePullCredentials] = Field(default_factory=dict)
     """By image name as pods write it, without tag and digest. Empty: credentials unknown, so every pod must show its
     own."""
 
@@ -144,11 +144,11 @@ class PullRecords:
             for shown in (_secret_of(credential) for credential in credentials):
                 if shown is not None and any(_same(shown, known) for known in found.kubernetes_secrets):
                     if len(found.kubernetes_secrets) < SECRETS_KEPT:
-                        self._remember(image, image_ref, PullCredentials(kubernetes_secrets=(shown,)))
+                        self._remember(image, image_ref, ImagePullCredentials(kubernetes_secrets=(shown,)))
                     return True
             return False
 
-    def _accessible(self, image: str, image_ref: str) -> bool | PullCredentials:
+    def _accessible(self, image: str, image_ref: str) -> bool | ImagePullCredentials:
         """Return who may use an image: everybody, nobody, or those with one of these Secrets."""
         record = self._records.get(image_ref)
         unreadable = _file_name(image_ref) in self._unreadable
@@ -181,7 +181,11 @@ class PullRecords:
         successful.
         """
         secret = _secret_of(credential) if credential is not None else None
-        seen = PullCredentials(kubernetes_secrets=(secret,)) if secret else PullCredentials(node_pods_accessible=True)
+        seen = (
+            ImagePullCredentials(kubernetes_secrets=(secret,))
+            if secret
+            else ImagePullCredentials(node_pods_accessible=True)
+        )
         with self._lock:
             if self._remember(image, image_ref, seen):
                 self._forget_intent(image)
@@ -191,7 +195,7 @@ class PullRecords:
         with self._lock:
             self._forget_intent(image)
 
-    def _remember(self, image: str, image_ref: str, seen: PullCredentials | None) -> bool:
+    def _remember(self, image: str, image_ref: str, seen: ImagePullCredentials | None) -> bool:
         """Merge an access into the image's record; None adds only that it was pulled. Say whether that is on disk."""
         record = self._records.get(image_ref) or PulledRecord(last_updated_time=_now(), image_ref=image_ref)
         mapping = dict(record.credential_mapping)
@@ -268,12 +272,12 @@ def _same(shown: PullSecret, known: PullSecret) -> bool:
     return same_words or shown.coordinates == known.coordinates
 
 
-def _merged(known: PullCredentials | None, seen: PullCredentials) -> PullCredentials:
+def _merged(known: ImagePullCredentials | None, seen: ImagePullCredentials) -> ImagePullCredentials:
     """Add an access to the known ones; access for every pod replaces all others."""
     if known is None or known.node_pods_accessible or seen.node_pods_accessible:
         return known if known is not None and known.node_pods_accessible else seen
     secrets = {secret.coordinates: secret for secret in (*known.kubernetes_secrets, *seen.kubernetes_secrets)}
-    return PullCredentials(kubernetes_secrets=tuple(secrets[each] for each in sorted(secrets)))
+    return ImagePullCredentials(kubernetes_secrets=tuple(secrets[each] for each in sorted(secrets)))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class Support(Enum):
     REFUSED = "refused"
 
 
-class Row(NamedTuple):
+class SupportRow(NamedTuple):
     """One field: its path, its support, a note, and the version that first supported it."""
 
     path: str
@@ -46,7 +46,7 @@ class Row(NamedTuple):
     since: str
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[SupportRow]:
     """Yield every field of a Pod's metadata and spec, in the order of the models.
 
     The three lists of containers appear once, with paths that begin with ``spec.<containers>[]``. A field that is
@@ -57,7 +57,7 @@ def rows() -> Iterator[Row]:
     yield from _rows(Container, IN_EVERY_CONTAINER)
     for name, field in EphemeralContainer.model_fields.items():
         if name not in Container.model_fields:
-            yield Row(f"spec.ephemeralContainers[].{field.alias}", Support.TAKEN, "", SINCE)
+            yield SupportRow(f"spec.ephemeralContainers[].{field.alias}", Support.TAKEN, "", SINCE)
 
 
 def rendered() -> str:
@@ -69,14 +69,14 @@ def rendered() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rows(model: type[BaseModel], path: str) -> Iterator[Row]:
+def _rows(model: type[BaseModel], path: str) -> Iterator[SupportRow]:
     for name, field in model.model_fields.items():
         here = f"{path}.{field.alias or wire_name(name)}"
         nested, is_list = _nested(field.annotation)
         if is_list:
             here += "[]"
         if path == "spec" and field.alias in _LISTS_OF_CONTAINERS:
-            yield Row(here, Support.TAKEN, _of_the_list(str(field.alias)), _since(here))
+            yield SupportRow(here, Support.TAKEN, _of_the_list(str(field.alias)), _since(here))
             continue
         row = _row(here.removesuffix("[]"), here)
         if row.support in (Support.REFUSED, Support.WARNED) or nested is None:
@@ -85,20 +85,20 @@ def _rows(model: type[BaseModel], path: str) -> Iterator[Row]:
             yield from _rows(nested, here)
 
 
-def _row(path: str, shown: str) -> Row:
+def _row(path: str, shown: str) -> SupportRow:
     """Return the row of a field by the rules, whose paths lack the leading `spec.`."""
     if path in DROPPED:
-        return Row(shown, Support.WARNED, DROPPED[path], "")
+        return SupportRow(shown, Support.WARNED, DROPPED[path], "")
     for rule in REFUSED:
         if _path_of(rule) == path and rule.accepted:
             values = ", ".join(f"`{_written(value)}`" for value in rule.accepted)
-            return Row(shown, Support.PARTLY, f"{values}; others are refused", _since(path))
+            return SupportRow(shown, Support.PARTLY, f"{values}; others are refused", _since(path))
         if _path_of(rule) == path:
-            return Row(shown, Support.REFUSED, rule.sentence, "")
+            return SupportRow(shown, Support.REFUSED, rule.sentence, "")
     for rule in WITHOUT_EFFECT:
         if _path_of(rule) == path:
-            return Row(shown, Support.WARNED, rule.sentence, "")
-    return Row(shown, Support.TAKEN, _NOTES.get(path, ""), _since(path))
+            return SupportRow(shown, Support.WARNED, rule.sentence, "")
+    return SupportRow(shown, Support.TAKEN, _NOTES.get(path, ""), _since(path))
 
 
 def _path_of(rule: Rule) -> str:

@@ -32,7 +32,7 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Node:
+class ServedNode:
     """The node whose pods are served."""
 
     pods: Callable[[], Iterable[Document]]
@@ -125,7 +125,7 @@ class _Watcher:
 
 
 @asynccontextmanager
-async def serving(socket: Path, node: Node, news: PodNews) -> AsyncIterator[None]:
+async def serving(socket: Path, node: ServedNode, news: PodNews) -> AsyncIterator[None]:
     """Serve at `socket`, which only this user reaches, until the block is left. Raises OSError."""
     if len(bytes(socket)) > SOCKET_PATH_BYTES:
         raise OSError(f"{socket}: the path of a socket has at most {SOCKET_PATH_BYTES} bytes")
@@ -151,7 +151,7 @@ def _make_room(socket: Path) -> None:
 
 
 class _Pods(api_pb2_grpc.PodsServicer):
-    def __init__(self, node: Node, news: PodNews) -> None:
+    def __init__(self, node: ServedNode, news: PodNews) -> None:
         self._node, self._news = node, news
 
     async def ListPods(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -32,7 +32,7 @@ from syncpod.messages.signature import NAMELESS, Keys, PayloadPlace
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, remove_codec_record, write_codec_record
 from syncpod.signing.decoding_page import DecodingPage
-from syncpod.signing.payload_requests import HEAD_LIMIT, HOST, TOO_LARGE, Answer, Request, answered, serve_request
+from syncpod.signing.payload_requests import HEAD_LIMIT, HOST, TOO_LARGE, Answer, RequestHead, answered, serve_request
 from syncpod.signing.payloads import signed_payload
 from syncpod.signing.proxy import SigningProxy
 from syncpod.temporal.encryption import readable
@@ -83,12 +83,12 @@ class CodecServer:
                 remove_codec_record(self._state_dir)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async def answer(request: Request) -> Answer:
+        async def answer(request: RequestHead) -> Answer:
             return await self._answer(request, writer)
 
         await serve_request(reader, writer, self._callers, answer)
 
-    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> Answer:
+    async def _answer(self, request: RequestHead, writer: asyncio.StreamWriter) -> Answer:
         """Answer a request. Nothing but its head is read before the token or the page's path has been checked."""
         if self._page.is_for(request):
             return await self._page.answer(request, self._callers.is_owners(writer))

@@ -18,7 +18,7 @@ from syncpod.kernel.callers import Callers, PeerOf
 from syncpod.kernel.listening import take_crowds
 from syncpod.kernel.peers import find_peer
 from syncpod.messages.signature import Keys
-from syncpod.signing.payload_requests import HEAD_LIMIT, HOST, TOO_LARGE, Answer, Request, answered, serve_request
+from syncpod.signing.payload_requests import HEAD_LIMIT, HOST, TOO_LARGE, Answer, RequestHead, answered, serve_request
 from syncpod.temporal.encryption import readable
 
 _FOR_PAGES: Final = (
@@ -36,11 +36,11 @@ class DecodingPage:
         self._keys = keys
         self.name = secrets.token_urlsafe(32)
 
-    def is_for(self, request: Request) -> bool:
+    def is_for(self, request: RequestHead) -> bool:
         """Say whether a request has the path."""
         return hmac.compare_digest(request.before.encode("latin-1"), f"/{self.name}".encode())
 
-    async def answer(self, request: Request, is_owners: bool) -> Answer:
+    async def answer(self, request: RequestHead, is_owners: bool) -> Answer:
         """Answer the browser's question whether it may ask, and what it wants decoded.
 
         `is_owners` says whether the browser is that of the owner, or root's.
@@ -67,7 +67,7 @@ async def serve_page(keys: Keys, port: int, serving: Callable[[str], None], peer
     page, callers = DecodingPage(keys), Callers(peer_of)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async def answer(request: Request) -> Answer:
+        async def answer(request: RequestHead) -> Answer:
             if not page.is_for(request):
                 return 404, b"there is nothing here", ""
             return await page.answer(request, callers.is_owners(writer))

@@ -30,7 +30,7 @@ TOO_LARGE: Final[Answer] = 413, b"the request is too large", ""
 
 
 @dataclass(frozen=True)
-class Request:
+class RequestHead:
     """The head of a request. Its body is read only when it is asked for."""
 
     method: str
@@ -52,7 +52,7 @@ async def serve_request(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     callers: Callers,
-    answer: Callable[[Request], Awaitable[Answer]],
+    answer: Callable[[RequestHead], Awaitable[Answer]],
 ) -> None:
     """Answer the one request of a connection, if there is room for it, and close the connection."""
     with callers.counted(writer) as has_room:
@@ -78,12 +78,12 @@ def answered(body: bytes, change: Callable[[Payload], Payload]) -> tuple[int, by
     return 200, json.dumps({"payloads": changed}).encode()
 
 
-async def _head(reader: asyncio.StreamReader) -> Request:
+async def _head(reader: asyncio.StreamReader) -> RequestHead:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     method, target, _ = head[0].split(" ", 2)
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
     before, _, verb = target.partition("?")[0].rpartition("/")
-    return Request(method, before, verb, headers, reader)
+    return RequestHead(method, before, verb, headers, reader)
 
 
 def _from_json(payload: dict[str, Any]) -> Payload:

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 from syncpod.streaming.connection import Connection
-from syncpod.streaming.spdy import Session, SpdyStream, StreamReset, Wire
+from syncpod.streaming.spdy import SpdySession, SpdyStream, StreamReset, Wire
 from syncpod.streaming.spdy_frames import Frame, Ping, ResetStatus, RstStream, SynReply, SynStream
 
 PING_SECONDS: Final = 60.0
 """Time between pings: a runtime closes connections that are idle for hours, and a user may just be reading."""
 
 
-class ClientSession(Session):
+class ClientSession(SpdySession):
     """Opens streams, and keeps the session alive."""
 
     def __init__(self, wire: Wire) -> None:

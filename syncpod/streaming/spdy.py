@@ -49,7 +49,7 @@ class SpdyStream:
     own backpressure is all there is.
     """
 
-    def __init__(self, session: Session, stream_id: int, headers: Mapping[str, str]) -> None:
+    def __init__(self, session: SpdySession, stream_id: int, headers: Mapping[str, str]) -> None:
         self.id = stream_id
         self.headers = headers
         """Names in lower case."""
@@ -96,7 +96,7 @@ class SpdyStream:
         self.input.end()
 
 
-class Session:
+class SpdySession:
     """Reads frames and passes their contents to their streams: the common part of both sides."""
 
     def __init__(self, wire: Wire) -> None:

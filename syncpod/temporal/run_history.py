@@ -29,7 +29,7 @@ _ENDS: Final = {
 }
 
 
-class Ended(NamedTuple):
+class RunEnd(NamedTuple):
     """How a run has ended."""
 
     at: datetime
@@ -72,7 +72,7 @@ async def begun_by(client: Client, workflow_id: str, *, timeout: timedelta) -> s
     return None
 
 
-async def how_ended(client: Client, workflow_id: str, *, timeout: timedelta) -> Ended | None:
+async def how_ended(client: Client, workflow_id: str, *, timeout: timedelta) -> RunEnd | None:
     """Return how the newest run has ended; None if it has not, or is not known. Raises RPCError."""
     try:
         described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=timeout)
@@ -88,7 +88,7 @@ async def how_ended(client: Client, workflow_id: str, *, timeout: timedelta) -> 
     if word is None:
         return None
     by = await _terminated_by(client, workflow_id, described.run_id, timeout) if word == _TERMINATED else ""
-    return Ended(described.close_time, f"{word}{by}")
+    return RunEnd(described.close_time, f"{word}{by}")
 
 
 async def _terminated_by(client: Client, workflow_id: str, run_id: str, timeout: timedelta) -> str:

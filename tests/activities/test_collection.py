@@ -17,7 +17,7 @@ from typing import NoReturn
 import pytest
 
 from activities.between.collection import Collected, Collector
-from activities.node.fences import Claim
+from activities.node.fences import FenceClaim
 from activities.step_attempt import NotYet, StepAttempt
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
@@ -96,7 +96,7 @@ async def test_nothing_is_collected_during_a_step_or_of_another_cluster(
     dead = await exited(pod)
     collector = Collector(bench.node)
     step = Actor(bench.node.fences, 99, ref=pod.ref)
-    async with bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
+    async with bench.node.fences.acting(pod.ref, FenceClaim(99, 1, EARLY), step):
         assert await collector.collect(pod.uid, all_of) == Collected()
         assert not await collector.remove(EndedLife(pod.ref), gone)
     await pod.kill()
@@ -208,7 +208,7 @@ async def test_what_was_left_stays_while_a_step_has_the_pod_and_once_another_lif
     pod = bench.pod()
     life = await left_by_a_kill(pod)
     collector, step = Collector(bench.node), Actor(bench.node.fences, 99, ref=pod.ref)
-    async with bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
+    async with bench.node.fences.acting(pod.ref, FenceClaim(99, 1, EARLY), step):
         assert not await collector.remove(life, never_asked)
     await note(pod, incarnation="life-2")
     assert await collector.remove(life, never_asked), "that is for the next life to do"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from activities.node import fences as fences_module
-from activities.node.fences import KEPT_SECONDS, Claim, Fences, StaleFence
+from activities.node.fences import KEPT_SECONDS, FenceClaim, Fences, StaleFence
 from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import PodRef
@@ -40,7 +40,7 @@ class Actor:
         *,
         follows: int = 0,
     ) -> None:
-        self.fences, self.ref, self.claim, self.lane = fences, ref, Claim(fence, attempt, EARLY, follows), lane
+        self.fences, self.ref, self.claim, self.lane = fences, ref, FenceClaim(fence, attempt, EARLY, follows), lane
         self.superseded = self.acts = False
         self.may_end = asyncio.Event()
 
@@ -192,10 +192,10 @@ async def test_a_waiting_step_is_refused_if_a_newer_one_has_arrived() -> None:
 
 
 async def test_a_reset_workflow_may_act_with_lower_fences() -> None:
-    seen = Claim(fence=9, attempt=1, scheduled=EARLY)
-    assert Claim(fence=4, attempt=1, scheduled=EARLY).is_older_than(seen)
-    assert not Claim(fence=4, attempt=1, scheduled=LATE).is_older_than(seen)
-    assert not Claim(fence=10, attempt=1, scheduled=EARLY).is_older_than(seen)
+    seen = FenceClaim(fence=9, attempt=1, scheduled=EARLY)
+    assert FenceClaim(fence=4, attempt=1, scheduled=EARLY).is_older_than(seen)
+    assert not FenceClaim(fence=4, attempt=1, scheduled=LATE).is_older_than(seen)
+    assert not FenceClaim(fence=10, attempt=1, scheduled=EARLY).is_older_than(seen)
     assert not seen.is_older_than(seen)
 
 

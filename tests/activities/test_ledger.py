@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from activities.node.context import Node
-from activities.node.ledger import Ledger, Page, WaitsForRoom
+from activities.node.ledger import Ledger, LockedLedger, WaitsForRoom
 from activities.pods import admission
 from activities.step_attempt import StepAttempt
 from syncpod.lifecycle.step_name import StepName
@@ -48,7 +48,7 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/default"))
 
 
-def full(page: Page) -> None:
+def full(page: LockedLedger) -> None:
     """Admit three pods that fill the node."""
     for name in ("reverted", "patient", "gone"):
         page.enter(ref(name), asking("500m"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activities.between.orphans import Ended, OrphanEnder
+from activities.between.orphans import OrphanEnd, OrphanEnder
 from tests.activities.bench import Bench, container
 
 
@@ -19,8 +19,8 @@ async def test_a_pod_that_is_desired_again_while_it_is_judged_keeps_running(benc
     await pod.create_sandbox()
     running = (await pod.start()).id
     killer = OrphanEnder(bench.node)
-    assert await killer.end_pod(pod.ref, no, grace_seconds=1, why="orphan") == Ended(done=False)
+    assert await killer.end_pod(pod.ref, no, grace_seconds=1, why="orphan") == OrphanEnd(done=False)
     assert (await pod.listed(running)).state == "running"
-    assert await killer.end_pod(pod.ref, yes, grace_seconds=1, why="orphan") == Ended(done=True)
+    assert await killer.end_pod(pod.ref, yes, grace_seconds=1, why="orphan") == OrphanEnd(done=True)
     view = await pod.view()
     assert (view.sandboxes, view.containers) == ((), ())

@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.agent.eviction import evictor as evictor_module
 from syncpod.agent.eviction import observations as module
 from syncpod.agent.eviction.evictor import Evictor
-from syncpod.agent.eviction.observations import Measured, NodeObservations, available_memory, available_pids
+from syncpod.agent.eviction.observations import NodeMeasurement, NodeObservations, available_memory, available_pids
 from syncpod.agent.eviction.shortage_usage import ActivePod, PodUsages
 from syncpod.agent.storage.image_gc import ImageGcFailed
 from syncpod.cri import CriRuntime
@@ -81,8 +81,8 @@ class Scene:
     def short(self, signal: Signal, available: int = 50) -> None:
         self.signals[signal] = Observation(available, 1000)
 
-    async def measure(self) -> Measured:
-        return Measured(dict(self.signals), self.dedicated)
+    async def measure(self) -> NodeMeasurement:
+        return NodeMeasurement(dict(self.signals), self.dedicated)
 
     def pod(self, uid: str) -> Pod:
         priority = 2_000_000_000 if uid == self.critical else 0
@@ -223,7 +223,7 @@ async def test_the_evictor_restarts_after_an_internal_error_during_a_removal(
     evictor = scene.evictor()
     measure, looks = scene.measure, 0
 
-    async def fails_at_the_second_look() -> Measured:
+    async def fails_at_the_second_look() -> NodeMeasurement:
         nonlocal looks
         looks += 1
         if scene.told and looks > 0:

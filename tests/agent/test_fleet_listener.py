@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.agent.fleet.listener import Listener
-from syncpod.cli.fleet_endpoint import Unreachable, reached
+from syncpod.agent.fleet.listener import ListenerProcess
+from syncpod.cli.fleet_endpoint import EndpointUnreachable, reached
 from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.sealing_keys import FleetSealingKeys
@@ -30,7 +30,7 @@ from tests.agent.waiting import until, until_asked
 class Bench:
     """A node's listener that runs, and the fleet that it belongs to."""
 
-    listener: Listener
+    listener: ListenerProcess
     fleet: Fleet
     directory: Path
 
@@ -51,7 +51,7 @@ class Bench:
         try:
             async with reached(str(self.directory), view):
                 return True
-        except Unreachable:
+        except EndpointUnreachable:
             return False
 
     def processes(self) -> list[int]:
@@ -72,7 +72,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     fleet = open_fleet(fleet_directory(tmp_path), now())
     (tmp_path / "node").mkdir(mode=0o700)
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    listener = Listener(tmp_path / "node", "n1", "/nowhere.sock", environ)
+    listener = ListenerProcess(tmp_path / "node", "n1", "/nowhere.sock", environ)
     running = asyncio.create_task(listener.run())
     bench = Bench(listener, fleet, tmp_path)
     yield bench
@@ -113,7 +113,7 @@ async def test_an_invitation_of_another_node_is_not_listened_for(bench: Bench) -
 async def test_a_listener_that_is_cancelled_while_its_process_starts_ends_and_leaves_none(bench: Bench) -> None:
     bench.invite()
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    listener = Listener(bench.directory / "node", "n1", "/nowhere.sock", environ)
+    listener = ListenerProcess(bench.directory / "node", "n1", "/nowhere.sock", environ)
     for turns in range(12):
         keeping = asyncio.create_task(listener._keep(("127.0.0.1:0", bench.fleet.id)))
         for _ in range(turns):

@@ -21,7 +21,7 @@ from syncpod.agent.api_server import ApiServer
 from syncpod.agent.journal import Journal
 from syncpod.agent.pod_source import NodePods
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.agent.senders import Command, Senders
+from syncpod.agent.senders import CommandEntry, Senders
 from syncpod.api.client import SOCKET_NAME, settle_journal
 from syncpod.journal.causes import changes_of
 from syncpod.journal.file import FILE_NAME, JournalFile
@@ -386,7 +386,9 @@ async def test_the_senders_of_a_crowds_commands_are_written_at_once() -> None:
     line = HistoryEntry(at(1), "update", "delete", reason="grace 30 s", fact=Fact.DELETED)
     senders.know("pod/default/web-4", "delete", at(1))
     for number, run_id in enumerate(("a", "forgotten", "b", "c", "known")):
-        senders.take(Command(f"pod/default/web-{number}", run_id, PodLife("default", "web", str(number), "i"), line))
+        senders.take(
+            CommandEntry(f"pod/default/web-{number}", run_id, PodLife("default", "web", str(number), "i"), line)
+        )
     running = asyncio.create_task(senders.run())
     await is_over.wait()
     running.cancel()

@@ -17,7 +17,7 @@ import yaml
 
 from syncpod.agent.node_workflow import manifest_files
 from syncpod.agent.node_workflow.desired_pods import Listing
-from syncpod.agent.node_workflow.manifest_place import MEANT, Place, place_of, recall_place
+from syncpod.agent.node_workflow.manifest_place import MEANT, DirectoryPlace, place_of, recall_place
 from syncpod.kernel.mounting import mount_tmpfs, unmount
 from syncpod.messages.node import PodKey
 from tests.agent.test_manifest_source import NODE, Directory, names, pod
@@ -157,7 +157,7 @@ def test_a_directory_that_cannot_be_listed_ends_no_pod(
 
 
 def test_after_a_boot_the_mount_counts_and_not_the_number_of_the_device(directory: Directory) -> None:
-    before = Place("/pods", "boot-1", 17, 1, "/mnt", "ext4")
+    before = DirectoryPlace("/pods", "boot-1", 17, 1, "/mnt", "ext4")
     assert not replace(before, boot="boot-2", device=18).is_another_than(before)
     assert replace(before, boot="boot-2", mount_point="/").is_another_than(before)
     assert replace(before, boot="boot-2", file_system="tmpfs").is_another_than(before)

@@ -24,7 +24,7 @@ from syncpod.agent.node_workflow.desired_pods import DesiredPods, Listing
 from syncpod.agent.node_workflow.manifest_files import ManifestFiles
 from syncpod.agent.node_workflow.manifest_report import ManifestReport
 from syncpod.agent.node_workflow.manifest_source import ManifestSource
-from syncpod.kernel.inotify import Change, DirectoryWatch
+from syncpod.kernel.inotify import DirectoryChange, DirectoryWatch
 from syncpod.pod import LARGEST_MANIFEST
 from tests.agent.waiting import until
 from tests.pod.test_admission import MIRROR
@@ -587,9 +587,9 @@ async def test_a_directory_that_never_rests_is_reread_all_the_same(
     """A file that is written every few seconds keeps nobody from finding that a pod's workflow was terminated."""
 
     class Restless(DirectoryWatch):
-        async def noticed(self, seconds: float) -> Change:
+        async def noticed(self, seconds: float) -> DirectoryChange:
             await asyncio.sleep(0.01)
-            return Change.COMPLETE
+            return DirectoryChange.COMPLETE
 
     monkeypatch.setattr(manifest_source, "DirectoryWatch", Restless)
     told = Told()

@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities import step_attempt
 from activities.between.orphans import OrphanEnder
-from activities.node.fences import Claim
+from activities.node.fences import FenceClaim
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.agent.housekeeping import duplicates as module
 from syncpod.agent.housekeeping import orphans
@@ -267,7 +267,7 @@ async def test_a_pod_with_a_step_or_a_new_workflow_is_not_killed_as_an_orphan(sc
     """Row 11: it is judged again when it is the pod's turn, after a step that came first."""
     pod = await scene.pod("closed")
     step = Actor(scene.bench.node.fences, 99, ref=pod.ref)
-    async with scene.bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
+    async with scene.bench.node.fences.acting(pod.ref, FenceClaim(99, 1, EARLY), step):
         await scene.look()
     scene.workflows.away = True
     with pytest.raises(RPCError):
@@ -418,7 +418,7 @@ async def test_the_newest_of_two_running_containers_of_one_name_is_kept_and_noth
     labels = {**(await scene.bench.cri.list_containers(sandbox_id=pod.sandbox_id))[0].labels}
     newer = await scene.stray_container(pod.sandbox_id, "main", {**labels, names.CONTAINER_NAME_LABEL: "main"})
     step = Actor(scene.bench.node.fences, 99, ref=pod.ref)
-    async with scene.bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
+    async with scene.bench.node.fences.acting(pod.ref, FenceClaim(99, 1, EARLY), step):
         assert await scene.killer.end_duplicates(pod.uid, duplicates) == (0, "")
     monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
     watching = Duplicates(scene.killer)

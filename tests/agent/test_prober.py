@@ -25,7 +25,7 @@ from syncpod.agent.probing.schedule import Schedule
 from syncpod.agent.probing.untold import with_untold
 from syncpod.agent.probing.worker import ProbeWorker, Report
 from syncpod.cri import CriRuntime
-from syncpod.handlers.answer import Answer, NoAnswer
+from syncpod.handlers.answer import NoAnswer, ProbeAnswer
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.probing import ProbeState, first_state, period_seconds
 from syncpod.messages.identity import PodRef
@@ -57,7 +57,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Count the questions, and have a twentieth of each period between two of them."""
     asked = Asked()
 
-    async def count_and_ask(*arguments: Any) -> Answer:
+    async def count_and_ask(*arguments: Any) -> ProbeAnswer:
         asked.times += 1
         return await run_probe(*arguments)
 
@@ -374,10 +374,10 @@ def test_probes_that_start_together_are_spread_and_late_ones_keep_their_schedule
     """Row 83: probes keep to a grid of periods from the first one; periods missed during a slow probe are skipped."""
     seen = list[float]()
 
-    async def question(_: Probe) -> Answer:
+    async def question(_: Probe) -> ProbeAnswer:
         seen.append(asyncio.get_running_loop().time())
         await asyncio.sleep(50 if len(seen) == 1 else 0)
-        return Answer("success")
+        return ProbeAnswer("success")
 
     async def probing() -> None:
         schedule, probe = Schedule(), Probe(period_seconds=400)  # 20 s, a twentieth of it
@@ -399,12 +399,12 @@ class Told:
 
     def __init__(self, **probe: Any) -> None:
         self.reports: list[tuple[str, int, str]] = []
-        self.says: Answer | NoAnswer = Answer("failure", "no")
+        self.says: ProbeAnswer | NoAnswer = ProbeAnswer("failure", "no")
         self.worker = ProbeWorker(
             "a probe", first_state("readiness"), Probe(**probe), Schedule(), self.ask, self.tell, started=True
         )
 
-    async def ask(self, _: Probe) -> Answer:
+    async def ask(self, _: Probe) -> ProbeAnswer:
         if isinstance(self.says, NoAnswer):
             raise self.says
         return self.says
@@ -412,7 +412,7 @@ class Told:
     def tell(self, _: ProbeState, report: Report) -> None:
         self.reports.append((report.result, report.failures.untold, report.failures.text))
 
-    async def runs(self, times: int, answer: Answer) -> None:
+    async def runs(self, times: int, answer: ProbeAnswer) -> None:
         self.says = answer
         for _ in range(times):
             await self.worker._run_once()
@@ -421,7 +421,7 @@ class Told:
 async def test_probe_failures_are_counted_locally_and_sent_at_the_1st_10th_and_100th() -> None:
     """Row 85: Unhealthy from the first failure, without a signal for each."""
     told = Told(failure_threshold=1000)
-    await told.runs(123, Answer("failure", "no"))
+    await told.runs(123, ProbeAnswer("failure", "no"))
     assert told.reports == [("unknown", 1, "no"), ("unknown", 9, "no"), ("unknown", 90, "no")]
     told.worker.end()
     assert told.reports[3:] == [("unknown", 23, "no")]
@@ -432,11 +432,11 @@ async def test_probe_failures_are_counted_locally_and_sent_at_the_1st_10th_and_1
 async def test_probe_failures_are_sent_with_the_next_change_of_the_result() -> None:
     """Row 85: the count is not lost when a threshold is reached, or when the probe succeeds."""
     told = Told(failure_threshold=3)
-    await told.runs(5, Answer("failure", "no"))
+    await told.runs(5, ProbeAnswer("failure", "no"))
     assert told.reports == [("unknown", 1, "no"), ("failure", 2, "no")]
-    await told.runs(1, Answer("success", "yes"))
+    await told.runs(1, ProbeAnswer("success", "yes"))
     assert told.reports[2:] == [("success", 2, "no")]
-    await told.runs(2, Answer("failure", "again"))
+    await told.runs(2, ProbeAnswer("failure", "again"))
     told.worker.end()
     assert told.reports[3:] == [("unknown", 2, "again")]
 
@@ -468,11 +468,11 @@ async def test_unsent_probe_failures_can_be_read(tmp_path: Path) -> None:
 async def test_a_probe_that_cannot_run_does_not_hide_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_ENDING_SECONDS", 0)
     told = Told(failure_threshold=3)
-    await told.runs(2, Answer("failure", "no"))
+    await told.runs(2, ProbeAnswer("failure", "no"))
     told.says = NoAnswer("cannot")
     await told.worker._run_once()
     assert told.reports == [("unknown", 1, "no"), ("unknown", 0, "")]
-    await told.runs(1, Answer("failure", "no"))
+    await told.runs(1, ProbeAnswer("failure", "no"))
     assert told.reports[2:] == [("failure", 2, "no")]
 
 

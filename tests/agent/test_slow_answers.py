@@ -18,7 +18,7 @@ from syncpod.agent.probing.results import read_results, read_slow, write_results
 from syncpod.agent.probing.slow_answers import NOT_SLOW, Slow, SlowAnswers
 from syncpod.cri.errors import CommandTimedOut, Unavailable
 from syncpod.cri.port import CriRuntime, ExecResult
-from syncpod.handlers.answer import Answer, NoAnswer, Target
+from syncpod.handlers.answer import NoAnswer, ProbeAnswer, Target
 from syncpod.pod import ExecAction, Probe
 from tests.agent.test_prober import UID, Node, a_node, listing, passing
 
@@ -108,12 +108,12 @@ async def test_an_answer_ends_what_was_waited_for(patience: None) -> None:
     kept: list[Slow] = []
     answers = SlowAnswers(Probe.model_validate(PROBE), Slow(2, 50.0), kept.append)
 
-    async def unwell() -> Answer:
+    async def unwell() -> ProbeAnswer:
         raise NoAnswer("the runtime is away")
 
-    async def slowly(result: Any) -> Answer:
+    async def slowly(result: Any) -> ProbeAnswer:
         await passing(lambda: answers.overdue_since is not None)
-        return Answer(result)
+        return ProbeAnswer(result)
 
     with pytest.raises(NoAnswer):
         await answers.answer(ACTION, unwell)

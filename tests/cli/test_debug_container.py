@@ -14,14 +14,14 @@ from typing import Any, cast
 import pytest
 
 from syncpod.cli.commands import attached_container
-from syncpod.cli.commands.debug_container import PROFILES, Wanted, debug_container, debug_copy, default_profile
+from syncpod.cli.commands.debug_container import PROFILES, DebugRequest, debug_container, debug_copy, default_profile
 from syncpod.cli.failure import FAILED, BadInput, Failure
 from syncpod.cri.client import CriClient
 from syncpod.node import log_reading
 from syncpod.pod import ContainerStatus, Pod, PodStatus, admit_pod, pod_to_wire
 from tests.cli.manifests import manifest
 
-WANTED = Wanted(
+WANTED = DebugRequest(
     image="busybox:1",
     name="",
     target="",

@@ -20,7 +20,7 @@ from syncpod.cli.view.explanation_document import document
 from syncpod.cli.view.node_explanation import lines as node_lines
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
-from syncpod.journal.reading import NodeSummary, PodRunRecords
+from syncpod.journal.reading import JournalSummary, PodRunRecords
 from syncpod.journal.records import (
     RESTART_OF_ALL,
     Absence,
@@ -680,7 +680,7 @@ def test_the_name_of_a_pod_is_whole_on_a_narrow_terminal() -> None:
     life = WEB._replace(name="a-name-as-long-as-deployments-give-7c9d8f5b6d-x2x9k")
     instances = tuple(crash(each, 300, 250 - 80 * each) for each in (0, 1, 2))
     records = PodRunRecords(life, ago(400), ago(1), present=PRESENT, instances=instances)
-    of_node = NodeSummary(1, 0, 3, ((records, 3),), (records,))
+    of_node = JournalSummary(1, 0, 3, ((records, 3),), (records,))
     shown = node_lines(of_node, [], [], NOW, ago(500), node="n", served=["worker 1 serves it"], wide=80)
     restless = shown[shown.index("") + 1 :]
     assert [line.split()[0] for line in restless[:2]] == ["POD", f"default/{life.name}"]
@@ -691,7 +691,7 @@ def test_the_name_of_a_pod_is_whole_on_a_narrow_terminal() -> None:
 
 def test_what_happened_to_the_node_is_whole_on_a_narrow_terminal() -> None:
     event = NodeEvent("There is no cluster DNS here: " + "a long word " * 9 + "the end", ago(9), ago(9), 3)
-    node = NodeSummary(0, 0, 0, (), ())
+    node = JournalSummary(0, 0, 0, (), ())
     shown = node_lines(node, [event], [], NOW, ago(500), node="n", served=["worker 1 serves it"], wide=80)
     assert max(map(len, shown)) <= 80
     assert "the end (3 times since" in " ".join(" ".join(shown).split())

@@ -20,10 +20,10 @@ from syncpod.cli.deletion import Going, Thing
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.fleet_names import fleet_names
 from syncpod.cli.input.kind_words import OBJECTS, POD_WORDS
-from syncpod.cli.listing import Form, Found
+from syncpod.cli.listing import Form, FoundObjects
 from syncpod.cli.temporal import fleet, fleet_deletion, fleet_lists, fleet_objects, fleet_pod_changes, fleet_workloads
 from syncpod.cli.temporal.fleet_deletion import FleetThings
-from syncpod.cli.temporal.fleet_pod_changes import Ended
+from syncpod.cli.temporal.fleet_pod_changes import PodDeletionResult
 from syncpod.cli.view.rows import Row
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import WorkloadPod, WorkloadView
@@ -222,9 +222,9 @@ def deleted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def no_workload(*_: Any) -> None:
         return None
 
-    async def delete_pod(_client: Client, namespace: str, name: str, **_: Any) -> Ended:
+    async def delete_pod(_client: Client, namespace: str, name: str, **_: Any) -> PodDeletionResult:
         named.append(f"pod/{name} of {namespace}")
-        return Ended(is_placed=False, nodes=[node], owners=[])
+        return PodDeletionResult(is_placed=False, nodes=[node], owners=[])
 
     async def delete_other(_client: Client, kind: str, namespace: str, name: str) -> bool:
         named.append(f"{kind}/{name} of {namespace}")
@@ -260,12 +260,12 @@ def test_a_dry_run_deletes_nothing(deleted: list[str], capsys: pytest.CaptureFix
 def test_what_labels_and_fields_select_is_deleted(
     deleted: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def find(_client: Client, kind: str, names: Any, form: Form) -> Found:
+    async def find(_client: Client, kind: str, names: Any, form: Form) -> FoundObjects:
         asked.append(f"{kind} of {form.namespace}")
         rows = [
             Row((name,), {"metadata": {"name": name, "namespace": "default", "labels": {"app": name}}}) for name in "ab"
         ]
-        return Found(kind.lower(), (), form.chosen(rows))
+        return FoundObjects(kind.lower(), (), form.chosen(rows))
 
     asked: list[str] = []
     monkeypatch.setattr(fleet_lists, "find", find)
@@ -286,9 +286,11 @@ def test_what_labels_and_fields_select_is_deleted(
 def test_pods_that_their_workloads_are_yet_to_place_are_not_selected(
     deleted: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def find(_client: Client, _kind: str, _names: Any, form: Form) -> Found:
+    async def find(_client: Client, _kind: str, _names: Any, form: Form) -> FoundObjects:
         names = ("web", "web-2")
-        return Found("pod", (), [Row((each,), {"metadata": {"name": each, "namespace": "default"}}) for each in names])
+        return FoundObjects(
+            "pod", (), [Row((each,), {"metadata": {"name": each, "namespace": "default"}}) for each in names]
+        )
 
     monkeypatch.setattr(fleet_lists, "find", find)
     delete(["pods"], everything=True, wait=False)

@@ -23,7 +23,7 @@ from syncpod.cli.machine.systemd_units import (
     RUNTIME,
     SERVER,
     WORKER,
-    OwnServer,
+    DevServerUnit,
     Temporal,
     UnitSettings,
     environment_file,
@@ -38,7 +38,7 @@ from tests.cli.conftest import Command, program
 
 STATE = Path("/var/lib/sync pod/$x %h")
 SETTINGS = UnitSettings(Path("/usr/bin/true"), STATE, STATE / "units.env", system=True)
-OWN = OwnServer("127.0.0.1:7233", 8233, guard=True)
+OWN = DevServerUnit("127.0.0.1:7233", 8233, guard=True)
 GONE = ProcessIdentity(1, 0, "another boot")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from syncpod.cli.commands import top
 from syncpod.cli.machine import usage
-from syncpod.cli.machine.usage import ContainerUsage, Meter, Usage, between, measure
+from syncpod.cli.machine.usage import Meter, TopContainer, TopUsage, between, measure
 from syncpod.cli.main import run
 from syncpod.cri.errors import DeadlineExceeded
 from syncpod.cri.port import ContainerStats, ContainerSummary, CpuUsage, CriRuntime, MemoryUsage, SandboxSummary
@@ -27,8 +27,8 @@ def stats(at: int, used: int, memory: int | None = MI, id: str = "c") -> Contain
 
 
 def test_cpu_usage_is_measured_between_two_samples() -> None:
-    assert between(stats(10, 4), stats(12, 5, memory=7 * MI)) == Usage(SECOND // 2, 7 * MI)
-    assert between(stats(10, 4), stats(11, 3)) == Usage(0, MI), "a process that has ended takes its time with it"
+    assert between(stats(10, 4), stats(12, 5, memory=7 * MI)) == TopUsage(SECOND // 2, 7 * MI)
+    assert between(stats(10, 4), stats(11, 3)) == TopUsage(0, MI), "a process that has ended takes its time with it"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_a_repeated_sample_is_requested_again_and_a_hung_pod_is_named(
     monkeypatch.setattr(usage, "_PAUSE_SECONDS", 0.0)
     runtime = Measuring()  # type: ignore[abstract]  # what else a runtime can do is not asked of it
     measured = await measure(runtime, "vm")
-    assert measured.containers == (ContainerUsage("default", "calm", "app", {"app": "calm"}, Usage(SECOND, MI)),)
+    assert measured.containers == (TopContainer("default", "calm", "app", {"app": "calm"}, TopUsage(SECOND, MI)),)
     assert measured.unmeasured == (("default", "hung", "the runtime does not report it within 3 s"),)
     assert runtime.asked == 4
 
@@ -112,14 +112,14 @@ class Ticking(Measuring):
 async def test_each_look_of_a_watch_measures_since_the_last_and_a_repeated_sample_changes_nothing() -> None:
     meter = Meter(Ticking(), "vm")  # type: ignore[abstract]
     seen = [await meter.next() for _ in range(5)]
-    used = (ContainerUsage("default", "calm", "app", {"app": "calm"}, Usage(SECOND, MI)),)
+    used = (TopContainer("default", "calm", "app", {"app": "calm"}, TopUsage(SECOND, MI)),)
     assert [each.containers for each in seen] == [(), used, used, used, used]
 
 
 USED = [
-    ContainerUsage("default", "web", "app", {}, Usage(250 * 1_000_000, 20 * MI)),
-    ContainerUsage("default", "web", "proxy", {}, Usage(1, 5 * MI)),
-    ContainerUsage("team", "db", "postgres", {}, Usage(100 * 1_000_000, 300 * MI)),
+    TopContainer("default", "web", "app", {}, TopUsage(250 * 1_000_000, 20 * MI)),
+    TopContainer("default", "web", "proxy", {}, TopUsage(1, 5 * MI)),
+    TopContainer("team", "db", "postgres", {}, TopUsage(100 * 1_000_000, 300 * MI)),
 ]
 
 
@@ -150,7 +150,7 @@ def test_the_top_table_is_that_of_kubectl(how: dict[str, Any], lines: list[str])
 
 def test_of_more_pods_than_there_is_room_for_the_busiest_are_shown_in_their_order() -> None:
     used = [
-        ContainerUsage("default", f"p{each}", "app", {}, Usage(cpu * 1_000_000, MI))
+        TopContainer("default", f"p{each}", "app", {}, TopUsage(cpu * 1_000_000, MI))
         for each, cpu in enumerate((5, 90, 1, 70, 3))
     ]
     drawn = top.Table(with_sum=True, headers=False).lines(used, 3)
@@ -184,7 +184,7 @@ def test_node_usage_is_measured_from_proc(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("syncpod.cli.machine.usage.time.sleep", work)
     monkeypatch.setattr("syncpod.cli.machine.usage.time.monotonic", lambda: next(ticks))
     found = usage.measure_node(tmp_path)
-    assert found == usage.NodeUsage(SECOND // 2, cpus=2, memory_bytes=500 * 1024, total_memory_bytes=1000 * 1024)
+    assert found == usage.TopNode(SECOND // 2, cpus=2, memory_bytes=500 * 1024, total_memory_bytes=1000 * 1024)
 
 
 @pytest.mark.parametrize(

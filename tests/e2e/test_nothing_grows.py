@@ -29,7 +29,7 @@ PATIENCE = 240.0
 OURS = ("syncpod.", "workflows.", "activities.", "protos.", "temporalio.", "asyncio.", "_asyncio.")
 """Objects of whose classes none may be left; others are parts of these, or of the interpreter's own caches."""
 BOUNDED = {
-    "activities.node.fences.Claim": "kept for ten minutes: a try of an ended life may be stalled",
+    "activities.node.fences.FenceClaim": "kept for ten minutes: a try of an ended life may be stalled",
     "activities.node.fences.Fences._newest": "the same",
     "activities.node.fences.Fences._over": "the same",
     "activities.node.pod_queues.PodQueue._came": "of the pods that came within a minute",

@@ -14,7 +14,7 @@ import grpc
 import pytest
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 
-from syncpod.gate.authority import Fleet, Issued, Pair, now, open_fleet
+from syncpod.gate.authority import Fleet, IssuedToNode, Pair, now, open_fleet
 from syncpod.gate.tokens import TaskTokens, task_tokens
 from syncpod.settings.errors import SettingsInvalid
 from tests.gate.conftest import SERVICE, Gated
@@ -73,7 +73,7 @@ def test_revoking_is_of_one_node_and_for_good(fleet: Fleet) -> None:
 def test_one_certificate_of_a_node_is_revoked(fleet: Fleet) -> None:
     fleet.issue("n1", HOUR, now())
     fleet.issue("n1", 2 * HOUR, now())
-    first: Issued = fleet.issued()[0]
+    first: IssuedToNode = fleet.issued()[0]
     assert fleet.revoke("n1", now(), first.serial) == [first.serial]
     assert counted(fleet) == [("n1", 1, True), ("n1", 1, False)]
 

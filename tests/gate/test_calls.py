@@ -11,7 +11,7 @@ from temporalio.api.enums.v1 import TaskQueueKind
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import request_response_pb2 as wire
 
-from syncpod.gate.calls import HEALTH, NodeCalls, Refused, Unreadable
+from syncpod.gate.calls import HEALTH, CallRefused, CallUnreadable, NodeCalls
 from syncpod.gate.tokens import TaskTokens
 from tests.gate.conftest import NAMESPACE, SERVICE
 from tests.gate.test_attacks import METHODS, OF_A_NODE
@@ -22,7 +22,7 @@ POLL = SERVICE + "PollActivityTaskQueue"
 
 @given(st.sampled_from(sorted(OF_A_NODE)), st.binary(max_size=200))
 def test_no_bytes_break_it(name: str, said: bytes) -> None:
-    with contextlib.suppress(Refused, Unreadable):
+    with contextlib.suppress(CallRefused, CallUnreadable):
         CALLS.forwarded("a", SERVICE + name, said)
 
 
@@ -38,7 +38,7 @@ def test_a_poll_is_of_the_nodes_own_queue_or_none(queue: str, kind: int, namespa
         passed = wire.PollActivityTaskQueueRequest.FromString(
             CALLS.forwarded("a", POLL, asked.SerializeToString()).request
         )
-    except Refused:
+    except CallRefused:
         assert (queue, namespace) != ("fleet-node/a", NAMESPACE) or kind > 1
         return
     assert (queue, namespace) == ("fleet-node/a", NAMESPACE)

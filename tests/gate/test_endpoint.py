@@ -22,7 +22,7 @@ from syncpod.agent import own_commands
 from syncpod.agent.fleet import endpoint as endpoints
 from syncpod.agent.fleet.endpoint import Endpoint
 from syncpod.cli.failure import Failure
-from syncpod.cli.fleet_endpoint import Unreachable, reached
+from syncpod.cli.fleet_endpoint import EndpointUnreachable, reached
 from syncpod.cli.streams.command_streams import Output
 from syncpod.gate.authority import Fleet, Pair, now, open_fleet
 from syncpod.gate.gate import fleet_directory
@@ -268,16 +268,16 @@ async def test_nobody_but_who_commands_the_fleet_is_let_in(node: Listening, tmp_
 
 async def test_a_node_that_is_not_the_one_or_was_revoked_is_told_nothing(node: Listening, tmp_path: Path) -> None:
     async with listening(tmp_path, "n2", "thief") as false:
-        with pytest.raises(Unreachable, match="is not node n2"):
+        with pytest.raises(EndpointUnreachable, match="is not node n2"):
             await false.run("exec", "cat", stdin=given(b"secret"))
     other = open_fleet(tmp_path / "other", now())
     node.endpoint.show(invitation(other, "n1", other.issue("n1", timedelta(hours=1), now())))
-    with pytest.raises(Unreachable, match=r"self-signed|unable to get local issuer|verify"):
+    with pytest.raises(EndpointUnreachable, match=r"self-signed|unable to get local issuer|verify"):
         await node.run("exec", "cat", stdin=given(b"secret"))
     node.endpoint.show(node.renewed())
     assert (await node.run("exec", "echo well"))[1].out == b"well\n"
     node.fleet.revoke("n1", now())
-    with pytest.raises(Unreachable, match="certificate revoked"):
+    with pytest.raises(EndpointUnreachable, match="certificate revoked"):
         await node.run("exec", "cat", stdin=given(b"secret"))
 
 
@@ -318,7 +318,7 @@ async def test_who_says_nothing_keeps_nobody_out(node: Listening) -> None:
     async def enters() -> bool:
         try:
             return (await node.run("exec", "echo in"))[1].out == b"in\n"
-        except Unreachable:
+        except EndpointUnreachable:
             return False
 
     await until_asked(enters)
@@ -358,10 +358,10 @@ async def test_what_makes_no_sense_ends_the_connection(node: Listening) -> None:
 
 async def test_the_fleets_machine_needs_the_authority_of_the_nodes_fleet(node: Listening, tmp_path: Path) -> None:
     elsewhere = Listening(node.fleet, node.endpoint, str(tmp_path / "elsewhere"), node.view)
-    with pytest.raises(Unreachable, match="another fleet than node n1"):
+    with pytest.raises(EndpointUnreachable, match="another fleet than node n1"):
         await elsewhere.run("exec", "echo no")
     false = node.view.model_copy(update={"endpoint": "http://evil/?x"})
-    with pytest.raises(Unreachable, match="which is no address"):
+    with pytest.raises(EndpointUnreachable, match="which is no address"):
         await Listening(node.fleet, node.endpoint, node.state_dir, false).run("exec", "echo no")
 
 

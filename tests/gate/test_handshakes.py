@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from syncpod.agent.fleet.reports import reachable
-from syncpod.gate.handshakes import FAILURES_BURST, FAILURES_OF_ONE_BURST, Client, Handshakes, Room, listen
+from syncpod.gate.handshakes import FAILURES_BURST, FAILURES_OF_ONE_BURST, Client, ConnectionRoom, Handshakes, listen
 
 
 def answers(port: int, host: str) -> bool:
@@ -49,14 +49,16 @@ def test_a_node_reports_an_address_at_which_it_listens(endpoint: str, addresses:
     assert reachable(endpoint, addresses) == reported
 
 
-ROOM = Room(silent=6, silent_of_one_address=4, handshakes=6, handshakes_of_one_address=4, of_one_address=1_000)
+ROOM = ConnectionRoom(
+    silent=6, silent_of_one_address=4, handshakes=6, handshakes_of_one_address=4, of_one_address=1_000
+)
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
 
 class Doorstep:
     """Handshakes, with stand-ins for the tasks of connections."""
 
-    def __init__(self, room: Room = ROOM) -> None:
+    def __init__(self, room: ConnectionRoom = ROOM) -> None:
         self.refused: list[tuple[str, str]] = []
         self.handshakes = Handshakes(
             room,

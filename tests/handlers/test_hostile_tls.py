@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.handlers.answer import Answer
+from syncpod.handlers.answer import ProbeAnswer
 from syncpod.handlers.dialing import dial
 from syncpod.handlers.http_get import http_get
 from syncpod.pod import HTTPGetAction
@@ -62,12 +62,12 @@ def openssl_server(openssl: str, pair: tuple[Path, Path], *options: str) -> Iter
         serving.wait()
 
 
-async def probed(port: int, timeout: float | None = 30) -> Answer:
+async def probed(port: int, timeout: float | None = 30) -> ProbeAnswer:
     return await http_get(HTTPGetAction(port=port, scheme="HTTPS"), target(), timeout)
 
 
-async def probed_once_it_serves(port: int) -> Answer:
-    answers: list[Answer] = []
+async def probed_once_it_serves(port: int) -> ProbeAnswer:
+    answers: list[ProbeAnswer] = []
 
     async def answered() -> bool:
         answers.append(await probed(port))

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, cause_of, changes_of, ends_of
+from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, OutsideChange, cause_of, changes_of, ends_of
 from syncpod.journal.records import RESTART_OF_ALL, Fact, HistoryEntry, Instance
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.messages.steps import Outcome
@@ -234,12 +234,12 @@ def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not(
         ]
     )
     assert told == [
-        Change(at(0), "apply: generation 1"),
-        Change(at(2), "restart: an operator restarts app"),
-        Change(at(4), "resized in place: cpu limit of app 1 -> 2"),
-        Change(at(6), "the pod failed: RestartLimitReached: 3"),
-        Change(at(8), "app waits: ImagePullBackOff"),
-        Change(at(11), "step pull_image app failed: ErrImagePull: no such image", 2, at(3)),
+        OutsideChange(at(0), "apply: generation 1"),
+        OutsideChange(at(2), "restart: an operator restarts app"),
+        OutsideChange(at(4), "resized in place: cpu limit of app 1 -> 2"),
+        OutsideChange(at(6), "the pod failed: RestartLimitReached: 3"),
+        OutsideChange(at(8), "app waits: ImagePullBackOff"),
+        OutsideChange(at(11), "step pull_image app failed: ErrImagePull: no such image", 2, at(3)),
     ]
 
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from syncpod.agent.kubelet_port.access import Guard
-from syncpod.agent.kubelet_port.port import Door, KubeletPort
+from syncpod.agent.kubelet_port.port import KubeletPort, PortPlace
 from syncpod.agent.kubelet_port.serving_certificate import own_pair, tls
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.scraping.terminations import Terminations
@@ -241,7 +241,7 @@ async def node(directory: Path, access: PortAccess = CLOSED) -> AsyncIterator[No
     published = PublishedPods(node_of(directory))
     readings = node_readings(directory, published, terminations=Terminations(lambda *_: None), runtime=runtime)
     pair = own_pair(directory, "n1", ["127.0.0.1"], datetime.now(UTC))
-    door = Door(["127.0.0.1"], 0, tls(pair, authority.pem))
+    door = PortPlace(["127.0.0.1"], 0, tls(pair, authority.pem))
     configuration = {"kind": "KubeletConfiguration"}
     port = KubeletPort(
         door, readings, cast("Any", pods), cast("CriRuntime", runtime), PodThreads(), configuration, os.environ

@@ -30,7 +30,7 @@ from syncpod.kubernetes.certificates import (
     CLIENT_SIGNER,
     SERVING_SIGNER,
     CertificateInvalid,
-    Wanted,
+    WantedCertificate,
     life_of,
     new_key,
     node_of,
@@ -38,15 +38,15 @@ from syncpod.kubernetes.certificates import (
     require_ours,
     rotation_due,
 )
-from syncpod.kubernetes.client import ApiClient, ApiError
+from syncpod.kubernetes.client import ApiClient, ClusterError
 from syncpod.kubernetes.kubeconfig import read_kubeconfig, require_usable
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import ApiServer, Fault, served
 from tests.kubernetes.api_server import write_kubeconfig as write_bootstrap
 from tests.kubernetes.certificate_authority import issued
 
-CLIENT = Wanted("n1", CLIENT_SIGNER)
-SERVING = Wanted("n1", SERVING_SIGNER, ("n1",), ("10.0.0.1",))
+CLIENT = WantedCertificate("n1", CLIENT_SIGNER)
+SERVING = WantedCertificate("n1", SERVING_SIGNER, ("n1",), ("10.0.0.1",))
 
 
 def requests(api: ApiServer) -> dict[str, dict[str, Any]]:
@@ -98,7 +98,9 @@ def test_a_certificate_for_another_key_or_node_is_not_taken() -> None:
     with pytest.raises(CertificateInvalid, match="for another key"):
         require_ours(issued(request_document(CLIENT, other)["spec"]["request"]), key, CLIENT)
     with pytest.raises(CertificateInvalid, match="for node n2"):
-        require_ours(issued(request_document(Wanted("n2", CLIENT_SIGNER), key)["spec"]["request"]), key, CLIENT)
+        require_ours(
+            issued(request_document(WantedCertificate("n2", CLIENT_SIGNER), key)["spec"]["request"]), key, CLIENT
+        )
     with pytest.raises(CertificateInvalid, match="not in PEM"):
         require_ours(b"x", key, CLIENT)
 
@@ -137,7 +139,7 @@ async def test_a_refusal_says_why_and_the_next_request_has_another_key(
             await asking
     assert file.read() == b""
     api.faults.append(Fault("POST", REQUESTS, "403"))
-    with pytest.raises(ApiError):
+    with pytest.raises(ClusterError):
         await obtain(client, CLIENT, file)
     (tmp_path / "kubernetes" / "client-next.key").write_text("damaged")
     with pytest.raises(CertificateRefused, match="cannot be read"):
@@ -151,7 +153,7 @@ async def test_a_certificate_is_replaced_before_it_ends(api: ApiServer, client: 
     file.keep(issued(request, since=timedelta(days=80), life=timedelta(days=100)), key)
     before = file.read()
 
-    async def wanted() -> Wanted:
+    async def wanted() -> WantedCertificate:
         return CLIENT
 
     async def note() -> None:
@@ -179,8 +181,8 @@ async def test_a_serving_certificate_is_replaced_when_the_addresses_change(
     monkeypatch.setattr("syncpod.kubernetes.certificate_rotation.LOOK_SECONDS", 0.01)
     file, addresses = serving_file(tmp_path), ["10.0.0.1"]
 
-    async def wanted() -> Wanted:
-        return Wanted("n1", SERVING_SIGNER, ("n1",), tuple(addresses))
+    async def wanted() -> WantedCertificate:
+        return WantedCertificate("n1", SERVING_SIGNER, ("n1",), tuple(addresses))
 
     async def nothing() -> None:
         """Nobody serves with it here."""

@@ -23,7 +23,7 @@ from syncpod.agent.agent import Agent
 from syncpod.agent.pods_api import SOCKET, add_pods_api
 from syncpod.pods_api import server
 from syncpod.pods_api.pod_bytes import pod_bytes
-from syncpod.pods_api.server import EVENTS, Node, PodNews, serving
+from syncpod.pods_api.server import EVENTS, PodNews, ServedNode, serving
 from tests.agent.waiting import until
 from tests.kubernetes.storage_driver import cancelled
 
@@ -83,7 +83,7 @@ async def serving_pods() -> AsyncIterator[Served]:
             def drop() -> None:
                 made.dropped += 1
 
-            facts = Node(lambda: list(made.pods.values()), is_ready, lambda: made.has_room, drop)
+            facts = ServedNode(lambda: list(made.pods.values()), is_ready, lambda: made.has_room, drop)
             running = asyncio.ensure_future(news.run())
             async with serving(socket, facts, news):
                 yield made

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from syncpod.kubernetes import reflector as module
-from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.kubeconfig import read_kubeconfig
 from syncpod.kubernetes.reflector import Backoff, Reflector, is_expired
 from tests.agent.waiting import until
@@ -171,10 +171,10 @@ async def test_a_token_that_was_rotated_is_read_again(api: ApiServer, tmp_path: 
     (tmp_path / "token").write_text("old\n")
     config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api, tokenFile="token"))  # a path
     async with ApiClient(config, user_agent="test") as client:
-        with pytest.raises(ApiError, match="no such token"):
+        with pytest.raises(ClusterError, match="no such token"):
             await client.ask("GET", pod_path("a"))
         (tmp_path / "token").write_text(f"{TOKEN}\n")
-        with pytest.raises(ApiError, match="no such token"):
+        with pytest.raises(ClusterError, match="no such token"):
             await client.ask("GET", pod_path("a"))
         assert (await client.ask("GET", pod_path("a")))["metadata"]["name"] == "a"
 
@@ -182,7 +182,7 @@ async def test_a_token_that_was_rotated_is_read_again(api: ApiServer, tmp_path: 
 async def test_a_refusal_is_the_servers_sentence(api: ApiServer, tmp_path: Path) -> None:
     config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api, token="another"))  # refused
     async with ApiClient(config, user_agent="test") as client:
-        with pytest.raises(ApiError) as refused:
+        with pytest.raises(ClusterError) as refused:
             await client.ask("GET", "/api/v1/pods")
     assert (refused.value.code, refused.value.reason, str(refused.value)) == (401, "Unauthorized", "no such token")
 
@@ -193,13 +193,13 @@ def test_waits_double_up_to_the_longest_and_are_as_long_as_the_server_asks(monke
     backoff = Backoff(lambda: now[0], lambda: 0.5)
     error = Unreachable("it is away")
     assert [round(backoff.next(error), 1) for _ in range(7)] == [1.2, 2.4, 4.8, 9.6, 19.2, 38.4, 45.0]
-    assert backoff.next(ApiError(429, retry_after=99.0)) == 99.0
+    assert backoff.next(ClusterError(429, retry_after=99.0)) == 99.0
     now[0] = 1000.0
     assert round(backoff.next(error), 1) == 1.2
 
 
 def test_a_version_is_forgotten_by_status_or_reason() -> None:
-    assert is_expired(ApiError(410))
-    assert is_expired(ApiError(500, reason="Expired"))
-    assert not is_expired(ApiError(500))
+    assert is_expired(ClusterError(410))
+    assert is_expired(ClusterError(500, reason="Expired"))
+    assert not is_expired(ClusterError(500))
     assert not is_expired(Unreachable("gone"))

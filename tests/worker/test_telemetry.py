@@ -15,7 +15,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from syncpod.messages.identity import node_task_queue, pod_workflow_id
 from syncpod.settings.errors import SettingsInvalid
-from syncpod.telemetry import Request, requested
+from syncpod.telemetry import TelemetryRequest, requested
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import until, until_asked
@@ -34,37 +34,43 @@ SECRET = "hunter2-which-nobody-may-see"
 @pytest.mark.parametrize(
     ("environment", "wish"),
     [
-        pytest.param({}, Request(), id="nothing asked for"),
-        pytest.param({ENDPOINT: "http://c:4318"}, Request("otlp", "otlp"), id="an endpoint"),
-        pytest.param({ENDPOINT: "http://c:4317"}, Request("otlp", "otlp", "grpc", "grpc"), id="gRPC by its port"),
-        pytest.param({ENDPOINT: "c:4317"}, Request("otlp", "otlp", "grpc", "grpc"), id="an endpoint without a scheme"),
+        pytest.param({}, TelemetryRequest(), id="nothing asked for"),
+        pytest.param({ENDPOINT: "http://c:4318"}, TelemetryRequest("otlp", "otlp"), id="an endpoint"),
+        pytest.param(
+            {ENDPOINT: "http://c:4317"}, TelemetryRequest("otlp", "otlp", "grpc", "grpc"), id="gRPC by its port"
+        ),
+        pytest.param(
+            {ENDPOINT: "c:4317"}, TelemetryRequest("otlp", "otlp", "grpc", "grpc"), id="an endpoint without a scheme"
+        ),
         pytest.param(
             {ENDPOINT: "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
-            Request("otlp", "otlp"),
+            TelemetryRequest("otlp", "otlp"),
             id="a protocol that is said",
         ),
         pytest.param(
             {ENDPOINT: "http://c:4318", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"},
-            Request("otlp", "otlp", "grpc"),
+            TelemetryRequest("otlp", "otlp", "grpc"),
             id="a protocol for one signal",
         ),
         pytest.param(
             {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"},
-            Request("otlp"),
+            TelemetryRequest("otlp"),
             id="one signal's endpoint",
         ),
         pytest.param(
             {ENDPOINT: "http://c:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4317"},
-            Request("otlp", "otlp", "grpc"),
+            TelemetryRequest("otlp", "otlp", "grpc"),
             id="one signal's endpoint beside that of all",
         ),
-        pytest.param({"OTEL_TRACES_EXPORTER": "console"}, Request("console"), id="the console"),
-        pytest.param({"OTEL_METRICS_EXPORTER": "otlp"}, Request(metrics="otlp"), id="an exporter"),
-        pytest.param({ENDPOINT: "http://c:4318", "OTEL_METRICS_EXPORTER": "none"}, Request("otlp"), id="none of one"),
-        pytest.param({ENDPOINT: "http://c:4318", "OTEL_SDK_DISABLED": "true"}, Request(), id="disabled"),
+        pytest.param({"OTEL_TRACES_EXPORTER": "console"}, TelemetryRequest("console"), id="the console"),
+        pytest.param({"OTEL_METRICS_EXPORTER": "otlp"}, TelemetryRequest(metrics="otlp"), id="an exporter"),
+        pytest.param(
+            {ENDPOINT: "http://c:4318", "OTEL_METRICS_EXPORTER": "none"}, TelemetryRequest("otlp"), id="none of one"
+        ),
+        pytest.param({ENDPOINT: "http://c:4318", "OTEL_SDK_DISABLED": "true"}, TelemetryRequest(), id="disabled"),
     ],
 )
-def test_exporters_are_selected_by_the_environment(environment: dict[str, str], wish: Request) -> None:
+def test_exporters_are_selected_by_the_environment(environment: dict[str, str], wish: TelemetryRequest) -> None:
     assert requested(environment) == wish
 
 

@@ -33,10 +33,10 @@ from syncpod.messages.fleet import (
     TAKE_INTENT,
     Attend,
     Attended,
+    FleetNodeReport,
     FleetNodeView,
     Intent,
     IntentTaken,
-    NodeReport,
     PodReport,
     WhoAsks,
     fleet_node_id,
@@ -72,7 +72,7 @@ class ScriptedMember:
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
     awaits: bool = False
     """Whether it was asked for changes last, and has none."""
-    last: NodeReport | None = None
+    last: FleetNodeReport | None = None
     """What it reports when its worker is stopped in order; None = nothing."""
 
     async def recall(self, _asked: WhoAsks) -> Intent:
@@ -95,7 +95,7 @@ class ScriptedMember:
             version=str(self.number),
             generation=self.taken.generation,
             present=there,
-            node=NodeReport(ready=True, labels={"disk": "ssd"}, allocatable={"cpu": "2"}),
+            node=FleetNodeReport(ready=True, labels={"disk": "ssd"}, allocatable={"cpu": "2"}),
             pods=tuple(self.pods.values()),
         )
 
@@ -413,7 +413,7 @@ async def test_a_node_whose_worker_is_stopped_in_order_is_known_to_be_away_at_on
     await fleet.start()
     why = "the node's worker was stopped in order"
     condition = NodeCondition(type="Ready", status="False", reason="KubeletNotReady", message=why)
-    fleet.member.last = NodeReport(labels={"disk": "ssd"}, conditions=(condition,))
+    fleet.member.last = FleetNodeReport(labels={"disk": "ssd"}, conditions=(condition,))
     async with fleet.node():
         await fleet.until(lambda view: view.presence == "Ready")
         await fleet.place(pod("web"))
@@ -562,7 +562,7 @@ async def test_a_node_that_reports_without_a_pause_is_made_to_pause(fleet: Fleet
     class Talkative(ScriptedMember):
         async def attend(self, _asked: Attend) -> Attended:
             self.number += 1
-            return Attended(version=str(self.number), present=(), node=NodeReport(ready=True))
+            return Attended(version=str(self.number), present=(), node=FleetNodeReport(ready=True))
 
     fleet.member = member = Talkative()
     await fleet.start(maxEvents=most)
@@ -585,7 +585,9 @@ async def test_two_machines_that_answer_as_one_node_are_said_and_get_no_new_pods
             if self.asked > 4:
                 await asyncio.Event().wait()
             life = str(self.asked % 2)
-            return Attended(version=life, present=(), node=NodeReport(ready=True), life=life, machine=f"rack-{life}")
+            return Attended(
+                version=life, present=(), node=FleetNodeReport(ready=True), life=life, machine=f"rack-{life}"
+            )
 
     fleet.member = DuplicateNodes()
     await fleet.start()

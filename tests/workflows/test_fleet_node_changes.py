@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, Intent, IntentTaken, NodeReport, PodReport
+from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, FleetNodeReport, Intent, IntentTaken, PodReport
 from syncpod.messages.node import PodKey
 from workflows.fleet import node_changes
-from workflows.fleet.claimed_pods import Claims
+from workflows.fleet.claimed_pods import ClaimedPods
 from workflows.fleet.node_changes import FORGIVEN_AFTER, SENT
 from workflows.fleet.node_state import FleetNodeState, Placed
 
@@ -28,7 +28,7 @@ def document(name: str, owner: str) -> dict[str, Any]:
 
 def node() -> FleetNodeState:
     """A node with twenty pods, each of another owner, which have all been told."""
-    state = FleetNodeState(fleet="f", name="n", joined=NOW, presence="Ready", report=NodeReport(ready=True))
+    state = FleetNodeState(fleet="f", name="n", joined=NOW, presence="Ready", report=FleetNodeReport(ready=True))
     for name, owner in zip(NAMES, OWNERS, strict=True):
         state.placed[f"default/{name}"] = Placed(document=document(name, owner), generation=1)
         state.pods[f"default/{name}"] = PodReport(name=name)
@@ -65,8 +65,8 @@ def test_a_pod_has_been_ending_since_it_was_withdrawn() -> None:
 
 def test_owners_are_told_of_a_cordon_by_the_fleet_and_by_the_node_itself() -> None:
     """A DaemonSet must not end a pod on a node that would not take another one."""
-    state, by_itself = node(), NodeReport(ready=True, unschedulable=True)
-    for said in ("cordon", "uncordon", by_itself, NodeReport(ready=True)):
+    state, by_itself = node(), FleetNodeReport(ready=True, unschedulable=True)
+    for said in ("cordon", "uncordon", by_itself, FleetNodeReport(ready=True)):
         was_cordoned, state.untold = state.is_cordoned, {}
         if isinstance(said, str):
             node_changes.change(state, said, (), NOW)
@@ -112,11 +112,11 @@ def test_a_node_with_another_key_is_sent_its_list_again_if_objects_were_sealed_f
     state, generations = node(), []
     state.referred = ("Secret/default/s",)
     for key in ("", "a", "a", "b", "b", ""):
-        node_changes.attended(state, Attended(node=NodeReport(ready=True, key=key)), NOW)
+        node_changes.attended(state, Attended(node=FleetNodeReport(ready=True, key=key)), NOW)
         generations.append(state.generation)
     assert generations == [0, 0, 0, 1, 1, 1]
-    state.referred, state.report = (), NodeReport(key="a")
-    node_changes.attended(state, Attended(node=NodeReport(ready=True, key="c")), NOW)
+    state.referred, state.report = (), FleetNodeReport(key="a")
+    node_changes.attended(state, Attended(node=FleetNodeReport(ready=True, key="c")), NOW)
     assert state.generation == 1
 
 
@@ -128,7 +128,7 @@ def test_each_list_names_those_that_the_node_may_have_since_the_last_that_it_is_
     assert one < other < third, "no clock that is set back makes two lists one"
     assert [each.after for each in lists] == [(), (one,), (one, other)]
     node_changes.taken(state, IntentTaken(generation=5), NOW)
-    node_changes.recalled(state, Intent(generation=9, stamp=77), Claims(), NOW, replaces=False)
+    node_changes.recalled(state, Intent(generation=9, stamp=77), ClaimedPods(), NOW, replaces=False)
     latest = node_changes.sending(state, NOW)
     assert (latest.generation, latest.taken, latest.after) == (10, 5, (77,))
     for _ in range(3 * SENT):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.messages.fleet import Attended, IntentTaken, NodeReport, PodReport
+from syncpod.messages.fleet import Attended, FleetNodeReport, IntentTaken, PodReport
 from syncpod.messages.node import KNOWN_LIMIT, PodKey
 from workflows.fleet import node_changes
 from workflows.fleet.node import next_input
@@ -35,7 +35,10 @@ def reports(count: int, **more: Any) -> tuple[PodReport, ...]:
         (Attended(gone=(PodKey(name="x" * 300),)), "gone[0]: must have a name of no more than 256 characters"),
         (Attended(version="x" * 300), "version: must be no more than 256 characters"),
         (Attended(life="x" * 65), "life: must be no more than 64 characters"),
-        (Attended(node=NodeReport(labels={"a": "x" * NODE_LIMIT})), f"node: must be no more than {NODE_LIMIT} bytes"),
+        (
+            Attended(node=FleetNodeReport(labels={"a": "x" * NODE_LIMIT})),
+            f"node: must be no more than {NODE_LIMIT} bytes",
+        ),
         (Attended(pods=reports(1, message="x" * POD_LIMIT)), f"pods[0]: must be no more than {POD_LIMIT} bytes"),
         (Attended(pods=reports(200, message="x" * 3000)), "bytes as JSON in all, are 60"),
     ],
@@ -57,7 +60,7 @@ def test_reports_do_not_add_up() -> None:
 
 def test_a_report_of_a_pod_that_is_not_there_is_not_kept() -> None:
     state = FleetNodeState(fleet="f", name="n")
-    node_changes.attended(state, Attended(pods=reports(3), present=KEYS[:1], node=NodeReport(ready=True)), NOW)
+    node_changes.attended(state, Attended(pods=reports(3), present=KEYS[:1], node=FleetNodeReport(ready=True)), NOW)
     assert list(state.pods) == ["default/p0"]
 
 
@@ -77,7 +80,7 @@ def test_an_honest_node_with_as_many_pods_as_there_can_be_is_believed_and_its_st
         ip="10.88.255.255",
         message="x" * 400,
     )
-    answer = Attended(pods=honest, present=KEYS[:PLACED_LIMIT], node=NodeReport(ready=True))
+    answer = Attended(pods=honest, present=KEYS[:PLACED_LIMIT], node=FleetNodeReport(ready=True))
     assert not why_too_large(state, answer)
     node_changes.attended(state, answer, NOW)
     assert len(str(next_input(state))) < KNOWN_LIMIT + 150_000

@@ -39,9 +39,9 @@ from syncpod.messages.fleet import (
     FLEET_NODE_WORKFLOW,
     Attend,
     Attended,
+    FleetNodeReport,
     Intent,
     IntentTaken,
-    NodeReport,
     PlacedPod,
     PodReport,
     PodsChanged,
@@ -113,7 +113,7 @@ class Machine:
             version=str(self.number),
             generation=self.taken.generation,
             present=tuple(PodKey(namespace=each.namespace, name=each.name) for each in reports),
-            node=NodeReport(
+            node=FleetNodeReport(
                 ready=True,
                 labels=labels,
                 allocatable={"cpu": "2", "memory": "1Gi", "pods": "110"},

@@ -8,7 +8,7 @@ import pytest
 from temporalio import workflow
 
 from tests.workflows.test_workload_changes import NOW, OWNER, applied, known
-from workflows.fleet.under_way import UnderWay
+from workflows.fleet.under_way import OpenQuestions
 from workflows.fleet.workload_questions import WorkloadQuestions
 
 
@@ -16,7 +16,7 @@ def questions(kind: str, monkeypatch: pytest.MonkeyPatch) -> WorkloadQuestions:
     """Return the questions of a workload that has surveyed its nodes ten seconds ago."""
     state = applied(kind)
     known(state)
-    asked = WorkloadQuestions(state, OWNER.format(kind=kind), UnderWay(lambda: None))
+    asked = WorkloadQuestions(state, OWNER.format(kind=kind), OpenQuestions(lambda: None))
     asked.surveyed_at = NOW - timedelta(seconds=10)
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     return asked

@@ -20,7 +20,7 @@ LONGEST_OWNER: Final = 512
 
 
 @dataclass
-class Claims:
+class ClaimedPods:
     """The content of a node's list."""
 
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)

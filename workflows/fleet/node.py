@@ -43,7 +43,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.fleet.node_questions import NodeQuestions
     from workflows.fleet.node_state import FleetNodeState
     from workflows.fleet.signed import fleet_commands, require_its_history
-    from workflows.fleet.under_way import UnderWay
+    from workflows.fleet.under_way import OpenQuestions
     from workflows.handlers import UNKNOWN, query_handler, takes, unknown_signal
     from workflows.rejections import Rejected, sentence
 
@@ -68,7 +68,7 @@ class FleetNodeWorkflow:
         if self.state.since is None:
             self.state.since = self.state.presence_since = workflow.now()
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
-        self.busy = UnderWay(self.entity.wake)
+        self.busy = OpenQuestions(self.entity.wake)
         self.node = NodeQuestions(self.state)
         self.trusted = self.state.report.fleet_key
         self.doubted: set[str] = set()

@@ -25,7 +25,7 @@ from syncpod.messages.signed import microseconds
 from syncpod.pod import PodInvalid, admit, pod_to_wire
 from workflows.effects import Effect, effects
 from workflows.event_log import clipped
-from workflows.fleet.claimed_pods import Claims
+from workflows.fleet.claimed_pods import ClaimedPods
 from workflows.fleet.node_state import FleetNodeState, Placed, Withdrawn, key_of
 from workflows.rejections import Rejected
 
@@ -249,7 +249,7 @@ def _may_have(state: FleetNodeState, stamp: int) -> None:
     state.sent = sent if len(sent) <= 2 * SENT else (*sent[:SENT], *sent[-SENT:])
 
 
-def recalled(state: FleetNodeState, told: Intent, claims: Claims, now: datetime, *, replaces: bool) -> None:
+def recalled(state: FleetNodeState, told: Intent, claims: ClaimedPods, now: datetime, *, replaces: bool) -> None:
     """Take over the list that the node was last given: with `replaces` in place of the fleet's own, or else added.
 
     Documents that cannot be a fleet's, and those for which there is no room, are left out and shown.
@@ -277,7 +277,9 @@ def recalled(state: FleetNodeState, told: Intent, claims: Claims, now: datetime,
         state.event(now, "Warning", "RefusedClaim", text)
 
 
-def _with_room(staying: Mapping[str, Placed], ending: Collection[str], claims: Claims) -> tuple[list[str], list[str]]:
+def _with_room(
+    staying: Mapping[str, Placed], ending: Collection[str], claims: ClaimedPods
+) -> tuple[list[str], list[str]]:
     """Return the claimed pods that fit into the node's list beside those that stay in it, and the others.
 
     The pods that are ending count too: a stolen node that never ends one could otherwise claim others without end.

@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.entity import PAUSE, decoded
     from workflows.event_log import clipped
     from workflows.fleet import duplicate_nodes, node_changes
-    from workflows.fleet.claimed_pods import Claims
+    from workflows.fleet.claimed_pods import ClaimedPods
     from workflows.fleet.lives import CLOSE_SECONDS
     from workflows.fleet.node_changes import PLACED_LIMIT
     from workflows.fleet.node_state import FleetNodeState
@@ -267,7 +267,7 @@ class NodeQuestions:
 
     async def take_over(self, told: Intent, *, replaces: bool) -> None:
         """Check the list that the node claims to have, and take it over; a long list takes several workflow tasks."""
-        claims, pods = Claims(), told.pods[:PLACED_LIMIT]
+        claims, pods = ClaimedPods(), told.pods[:PLACED_LIMIT]
         if len(told.pods) > PLACED_LIMIT:
             claims.wrong.append(
                 f"pods: must be no more than {PLACED_LIMIT}, are {len(told.pods)}: the others are left out"

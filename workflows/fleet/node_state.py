@@ -13,8 +13,8 @@ from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.fleet import (
     GRACE_SECONDS,
     OWNER_ANNOTATION,
+    FleetNodeReport,
     Intent,
-    NodeReport,
     PlacedPod,
     PodReport,
     PodsChanged,
@@ -116,7 +116,7 @@ class FleetNodeState(BaseModel):
     presence_since: datetime | None = None
     version: str = ""
     """The version of the node's last report."""
-    report: NodeReport = NodeReport()
+    report: FleetNodeReport = FleetNodeReport()
     pods: dict[str, PodReport] = {}
     troubles: dict[str, str] = {}
     """By the name of the activity that asks it: why the node did not answer as it should the last time."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 
-class UnderWay:
+class OpenQuestions:
     """Questions that are waiting for their answers, by name."""
 
     def __init__(self, wake: Callable[[], None]) -> None:

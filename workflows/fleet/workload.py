@@ -38,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.fleet import workload_news, workload_report, workload_rollout, workload_updates
     from workflows.fleet.inbox import FleetInbox
     from workflows.fleet.signed import fleet_commands, require_its_history
-    from workflows.fleet.under_way import UnderWay
+    from workflows.fleet.under_way import OpenQuestions
     from workflows.fleet.workload_questions import WorkloadQuestions
     from workflows.fleet.workload_state import WorkloadState
     from workflows.handlers import UNKNOWN, query_handler, takes, unknown_signal
@@ -63,7 +63,7 @@ class WorkloadWorkflow:
         if not self.state.heard_from:
             self.state.heard_from = microseconds(workflow.info().workflow_start_time)
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
-        self.busy = UnderWay(self.entity.wake)
+        self.busy = OpenQuestions(self.entity.wake)
         self.owner = workflow.info().workflow_id
         self.questions = WorkloadQuestions(self.state, self.owner, self.busy)
         self.signals = effects(Effect(PODS_CHANGED, self.pods_changed), Effect(ROOM, self.room))

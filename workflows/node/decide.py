@@ -63,7 +63,7 @@ class Action:
 
 
 @dataclass(frozen=True)
-class Step:
+class NodeStep:
     """One activity: an action, or several of one kind."""
 
     name: NodeStepName
@@ -104,7 +104,7 @@ def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = A
     return Plan(tuple(actions), retry_at, waits_for)
 
 
-def steps(actions: Sequence[Action], alone: Container[str] = ()) -> list[Step]:
+def steps(actions: Sequence[Action], alone: Container[str] = ()) -> list[NodeStep]:
     """Return the activities that carry out the actions: one for all deletions, and one for all pods that start.
 
     The pods in `alone` have activities of their own. So has a pod that replaces another one, whose turn is first.
@@ -117,7 +117,7 @@ def steps(actions: Sequence[Action], alone: Container[str] = ()) -> list[Step]:
         if len(part) > 1
     ]
     joined = {each.key for _, part in parts for each in part}
-    single = [Step(each.name, each.input, each.summary, (each,)) for each in actions if each.key not in joined]
+    single = [NodeStep(each.name, each.input, each.summary, (each,)) for each in actions if each.key not in joined]
     return [*single, *(_several(name, part) for name, part in parts)]
 
 
@@ -147,12 +147,12 @@ def _parts(actions: Sequence[Action]) -> Iterator[list[Action]]:
     yield part
 
 
-def _several(name: NodeStepName, actions: Sequence[Action]) -> Step:
+def _several(name: NodeStepName, actions: Sequence[Action]) -> NodeStep:
     """Return the activity that carries out several actions of one kind."""
     applied = tuple(each.input for each in actions if isinstance(each.input, ApplyPodWorkflow))
     deleted = tuple(each.input for each in actions if isinstance(each.input, DeletePodWorkflow))
     request = ApplyPodWorkflows(pods=applied) if applied else DeletePodWorkflows(pods=deleted)
-    return Step(_TOGETHER[name], request, _summary_of(_TOGETHER[name], actions), tuple(actions))
+    return NodeStep(_TOGETHER[name], request, _summary_of(_TOGETHER[name], actions), tuple(actions))
 
 
 def _summary_of(name: NodeStepName, actions: Sequence[Action]) -> str:

@@ -42,7 +42,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.handlers import UNKNOWN, query_handler, takes, unknown_signal
     from workflows.node import absorb, decide, report
-    from workflows.node.decide import Step
+    from workflows.node.decide import NodeStep
     from workflows.node.inbox import NodeInbox
     from workflows.node.published import PublishedNode, next_input
     from workflows.node.state import NodeState
@@ -110,7 +110,7 @@ class NodeWorkflow:
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
-    def tell(self, step: Step) -> None:
+    def tell(self, step: NodeStep) -> None:
         """Begin to tell one or several pods' workflows something, concurrently with all other steps."""
         for action in step.actions:
             decide.record_step(self.state, action)
@@ -142,7 +142,7 @@ class NodeWorkflow:
         telling = asyncio.create_task(run())
         self.busy.update((action.key, telling) for action in step.actions)
 
-    def finished(self, step: Step, results: Sequence[PodWorkflowResult | None]) -> None:
+    def finished(self, step: NodeStep, results: Sequence[PodWorkflowResult | None]) -> None:
         """Record what the workflows have answered. One that has not gets its order alone, at once."""
         for action, result in zip(step.actions, results, strict=True):
             if result is None:
@@ -151,7 +151,7 @@ class NodeWorkflow:
                 self.alone.discard(action.key)
                 decide.finished(self.state, action, result, workflow.now())
 
-    def failed(self, step: Step, reason: str, message: str) -> None:
+    def failed(self, step: NodeStep, reason: str, message: str) -> None:
         """Record that a step has failed: the orders to its pods are repeated after a back-off."""
         for action in step.actions:
             self.alone.discard(action.key)
@@ -310,7 +310,7 @@ def recorded() -> NodeSummary | None:
         return None
 
 
-def answers(step: Step, returned: Any) -> Sequence[PodWorkflowResult | None]:
+def answers(step: NodeStep, returned: Any) -> Sequence[PodWorkflowResult | None]:
     """Return a step's results, one for each of its actions, None for an action that has none.
 
     An unreadable result of a step for one pod counts as an empty one; that of a step for several pods as none at all.

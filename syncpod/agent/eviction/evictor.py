@@ -31,7 +31,7 @@ from temporalio.service import RPCError
 
 from syncpod.agent import metrics
 from syncpod.agent.background import cancel_all
-from syncpod.agent.eviction.observations import Measured
+from syncpod.agent.eviction.observations import NodeMeasurement
 from syncpod.agent.eviction.shortage_usage import ActivePod, PodUsages
 from syncpod.agent.storage.image_gc import ImageGcFailed
 from syncpod.cri.errors import CriError
@@ -78,7 +78,7 @@ class WaitForCleanup(Protocol):
 class Observations(Protocol):
     """See :class:`syncpod.agent.eviction.observations.NodeObservations`."""
 
-    async def measure(self) -> Measured:
+    async def measure(self) -> NodeMeasurement:
         """Measure now; leave out signals that cannot be measured."""
 
 
@@ -163,7 +163,7 @@ class Evictor:
 
     # --- reclaiming ---------------------------------------------------------------------------------------------------
 
-    async def _reclaimed(self, signal: Signal, measured: Measured) -> bool:
+    async def _reclaimed(self, signal: Signal, measured: NodeMeasurement) -> bool:
         """Reclaim resources at the node level where that helps; say whether it was enough.
 
         Mirrors reclaimNodeLevelResources.
@@ -206,7 +206,7 @@ class Evictor:
 
     # --- evicting -----------------------------------------------------------------------------------------------------
 
-    async def _evict_one(self, first: Threshold, pressure: Pressure, measured: Measured) -> PodRef | None:
+    async def _evict_one(self, first: Threshold, pressure: Pressure, measured: NodeMeasurement) -> PodRef | None:
         """Evict the highest-ranked pod that was not evicted before, and wait for its end."""
         try:
             active = await self._usages.active()

@@ -29,7 +29,7 @@ DISK_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class NodeMeasurement:
     """One measurement of the node."""
 
     signals: Observations
@@ -49,7 +49,7 @@ class NodeObservations:
         self._disks = DiskReader()
         self._complaints: dict[str, str] = {}
 
-    async def measure(self) -> Measured:
+    async def measure(self) -> NodeMeasurement:
         """Measure now. A signal that cannot be measured is left out; a new reason for that is logged."""
         signals: dict[Signal, Observation] = {}
         if "memory.available" in self._wanted:
@@ -66,7 +66,7 @@ class NodeObservations:
             _note(signals, "imagefs.available", "imagefs.inodesFree", images)
         kept: Observations = {signal: seen for signal, seen in signals.items() if signal in self._wanted}
         dedicated = node is not None and images is not None and node.device != images.device
-        return Measured(kept, dedicated)
+        return NodeMeasurement(kept, dedicated)
 
     def _wants(self, *disks: str) -> bool:
         return any(signal.partition(".")[0] in disks for signal in self._wanted)

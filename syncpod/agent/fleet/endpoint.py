@@ -21,7 +21,7 @@ from cryptography import x509
 
 from syncpod.agent.fleet.endpoint_command import run_command
 from syncpod.gate.authority import is_commander
-from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Client, Handshakes, Room, accept, listen, refusal_of
+from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Client, ConnectionRoom, Handshakes, accept, listen, refusal_of
 from syncpod.gate.hello import hello_name
 from syncpod.gate.refusals import Refusals
 from syncpod.kernel.memory_file import memory_file
@@ -35,7 +35,7 @@ COMMANDS: Final = 32
 """Commands at once. Each is a process."""
 CONNECTIONS: Final = 128
 """Connections to ports of pods at once."""
-ROOM: Final = Room(
+ROOM: Final = ConnectionRoom(
     silent=128, silent_of_one_address=64, handshakes=64, handshakes_of_one_address=32, of_one_address=256
 )
 _FIRST_SECONDS: Final = 10.0

@@ -24,7 +24,7 @@ _TERM_SECONDS: Final = 10.0
 _LINE_BYTES: Final = 64 * 1024
 
 
-class Listener:
+class ListenerProcess:
     """Runs one process as long as `run` does. All methods belong to one event loop."""
 
     def __init__(self, state_dir: Path, node: str, runtime: str, environment: Mapping[str, str]) -> None:

@@ -53,7 +53,7 @@ _ENDED: Final = 4096
 """How many ended sessions are remembered, so that none of them begins again: those of :data:`IN_TIME_SECONDS`."""
 
 
-class Command:
+class RunningCommand:
     """One command that runs, or has ended with output that is not fetched yet."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -181,7 +181,7 @@ class RemoteCommands:
     def __init__(self, node: str, environment: Mapping[str, str]) -> None:
         """Begin without commands. `environment` is for them: it names the node's own server and state directory."""
         self._node, self._environment = node, dict(environment)
-        self._commands: dict[str, Command] = {}
+        self._commands: dict[str, RunningCommand] = {}
         self._turn = asyncio.Lock()
         """Held while a command begins or is forgotten: it must neither begin twice, nor after its end."""
         self._ended: OrderedDict[str, None] = OrderedDict()
@@ -252,12 +252,12 @@ class RemoteCommands:
             return f"the worker of node {self._node} began after the command was asked for: send it again"
         return ""
 
-    async def _begin(self, asked: RemoteCommand) -> Command:
+    async def _begin(self, asked: RemoteCommand) -> RunningCommand:
         pipe = asyncio.subprocess.PIPE
         stdin = pipe if asked.with_input else asyncio.subprocess.DEVNULL
         process = await start_command(asked.words, self._environment, stdin, pipe, pipe)
         log.info("for the fleet: syncpod %s", asked.words[0])
-        return Command(process)
+        return RunningCommand(process)
 
     async def _end(self, session: str) -> None:
         """End a command, and let it never begin again."""

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from syncpod.agent.fleet.runtime_facts import RuntimeFacts
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
 from syncpod.lifecycle.printed_status import printed_status
-from syncpod.messages.fleet import FLEET_SOURCE, Attended, NodeReport, PodReport
+from syncpod.messages.fleet import FLEET_SOURCE, Attended, FleetNodeReport, PodReport
 from syncpod.messages.node import DesiredPod, NodeCondition, NodeView, PodKey, node_workflow_id
 from syncpod.messages.sources import list_of
 from syncpod.pod import ObjectMeta, parse_pod
@@ -104,7 +104,7 @@ class FleetReports:
         self._sent_pods = pods
         return self._sent
 
-    def of_leaving_node(self, why: str) -> NodeReport:
+    def of_leaving_node(self, why: str) -> FleetNodeReport:
         """Return the report of a node that goes away in order: it is as it was, but not ready."""
         report = self._node_report()
         ready = NodeCondition(type="Ready", status="False", reason=_NOT_READY, message=why)
@@ -134,9 +134,9 @@ class FleetReports:
         ours = (each for each in self._view.desired if each.source == FLEET_SOURCE)
         return {f"{each.namespace}/{each.name}": each for each in ours}
 
-    def _node_report(self) -> NodeReport:
+    def _node_report(self) -> FleetNodeReport:
         view = self._view
-        return NodeReport(
+        return FleetNodeReport(
             ready=any(each.type == "Ready" and each.status == "True" for each in view.conditions),
             unschedulable=view.unschedulable,
             conditions=view.conditions,

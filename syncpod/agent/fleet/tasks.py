@@ -12,7 +12,7 @@ from temporalio.client import Client
 from syncpod.agent.agent import Agent
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.link import FleetLink, ToFleet
-from syncpod.agent.fleet.listener import Listener
+from syncpod.agent.fleet.listener import ListenerProcess
 from syncpod.agent.fleet.member import FleetMembership
 from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.remote_commands import RemoteCommands
@@ -52,7 +52,7 @@ def add_fleet_link(
         log_dir=context.log_dir,
     )
     remote_commands = RemoteCommands(context.name, environment)
-    listener = Listener(context.state_dir, context.name, runtime, environment)
+    listener = ListenerProcess(context.state_dir, context.name, runtime, environment)
 
     def member(invitation: Invitation) -> FleetMembership:
         store = ObjectStore(context.state_dir, context.memory_dir)

@@ -19,8 +19,7 @@ from typing import Final
 
 from syncpod.agent.kubelet_port.remembered import Remembered
 from syncpod.api.statuses import ApiError
-from syncpod.kubernetes.client import ApiClient, Unreachable
-from syncpod.kubernetes.client import ApiError as ClusterError
+from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.client_certificates import user_of_certificate
 from syncpod.kubernetes.reviews import (
     ACCESS_REVIEWS,

@@ -49,7 +49,7 @@ _NO_CHECKPOINTS: Final = "containers are not checkpointed on this node"
 
 
 @dataclass(frozen=True)
-class Door:
+class PortPlace:
     """Where the port is served, and how."""
 
     addresses: Sequence[str]
@@ -66,7 +66,7 @@ class KubeletPort:
 
     def __init__(
         self,
-        door: Door,
+        door: PortPlace,
         readings: NodeReadings,
         source: PodSource,
         cri: CriRuntime,

@@ -15,7 +15,7 @@ from syncpod.agent.node_workflow.status import engine_version
 from syncpod.kernel.memory_file import memory_file
 from syncpod.kubernetes.certificate_files import serving_file
 from syncpod.kubernetes.certificate_rotation import Rotation
-from syncpod.kubernetes.certificates import SERVING_SIGNER, Wanted
+from syncpod.kubernetes.certificates import SERVING_SIGNER, WantedCertificate
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.kubeconfig import Kubeconfig
 
@@ -28,7 +28,7 @@ class ServingRotation:
     ) -> None:
         """Ask the cluster of `config` for one for the node's name and addresses, and serve `context` with it."""
         self._config, self._context = config, context
-        self._certificate = Wanted(node, SERVING_SIGNER, (node,), tuple(addresses))
+        self._certificate = WantedCertificate(node, SERVING_SIGNER, (node,), tuple(addresses))
         self._file = serving_file(state_dir)
 
     async def run(self) -> None:
@@ -36,7 +36,7 @@ class ServingRotation:
         async with ApiClient(self._config, user_agent=f"syncpod/{engine_version()}") as client:
             await Rotation(client, self._file, self._wanted, replaced=self._use).run()
 
-    async def _wanted(self) -> Wanted:
+    async def _wanted(self) -> WantedCertificate:
         return self._certificate
 
     async def _use(self) -> None:

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from syncpod.agent.agent import Agent
 from syncpod.agent.kubelet_port.access import Guard
 from syncpod.agent.kubelet_port.configuration import kubelet_configuration
-from syncpod.agent.kubelet_port.port import Door, KubeletPort
+from syncpod.agent.kubelet_port.port import KubeletPort, PortPlace
 from syncpod.agent.kubelet_port.serving_certificate import own_pair, tls
 from syncpod.agent.kubelet_port.serving_rotation import ServingRotation
 from syncpod.agent.node_workflow.status import engine_version
@@ -71,7 +71,7 @@ def add_kubelet_port(
     _tell_what_is_open(access, settings.kubelet_port if is_served else 0)
     authorities, whence = _client_authorities(settings, config)
     context = _tls(settings, node, authorities)
-    door = Door(addresses, settings.kubelet_port, context)
+    door = PortPlace(addresses, settings.kubelet_port, context)
     configuration = kubelet_configuration(settings, node, whence, housekeeping_settings(os.environ).eviction)
     environment = command_environment(
         os.environ,

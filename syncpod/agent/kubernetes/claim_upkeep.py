@@ -55,14 +55,14 @@ class ClaimUpkeep:
     async def begin(self, found: BoundVolume, need: ClaimNeed, place: ClaimedPlace) -> None:
         """Have a volume that was just published grow, if that is due: its pod begins after it.
 
-        Raises NotUsable, ApiError, Unreachable.
+        Raises NotUsable, ClusterError, Unreachable.
         """
         await self._grow(found, need, place)
 
     async def look(self, found: BoundVolume, need: ClaimNeed, place: ClaimedPlace) -> None:
         """Do what is due for a volume that a pod uses. The log and the pod's events show each failure.
 
-        Raises ApiError, Unreachable, OSError.
+        Raises ClusterError, Unreachable, OSError.
         """
         try:
             await self._csi.again(found.volume, need, place)
@@ -111,7 +111,7 @@ class ClaimUpkeep:
     async def _grown(self, found: BoundVolume, need: ClaimNeed, place: ClaimedPlace, growth: Growth) -> bool:
         """Have the driver grow a volume, and tell the claim; False: it is left as it is.
 
-        Raises NotUsable, ApiError, Unreachable.
+        Raises NotUsable, ClusterError, Unreachable.
         """
         claim = found.claim
         if growth.has_states and not growth.is_told:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from syncpod.csi.driver import CsiDriver, CsiError
 from syncpod.csi.registration import CSI, plugin_at, tell_plugin
 from syncpod.kernel.os_errors import where_and_why
-from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.csi import GROUP, RegisteredDriver, csi_node, has_drivers, node_patch, node_path
 from syncpod.kubernetes.json_values import mapping
 from syncpod.translation.paths import PLUGINS_REGISTRY
@@ -139,7 +139,7 @@ class CsiDrivers:
             return
         try:
             await self._write(drivers, node)
-        except (ApiError, Unreachable) as error:
+        except (ClusterError, Unreachable) as error:
             self._complain("CSINode", f"the cluster cannot be told of the storage drivers: {error}")
             self._cluster_at = now + RETRY_SECONDS
         else:
@@ -151,7 +151,7 @@ class CsiDrivers:
         before: Mapping[str, Any] | None
         try:
             before = await self._client.ask("GET", path)
-        except ApiError as error:
+        except ClusterError as error:
             if error.reason != "NotFound":
                 raise
             before = None

@@ -43,7 +43,7 @@ class DriverTokens:
     async def attributes(self, need: ClaimNeed, wanted: Sequence[WantedToken]) -> Mapping[str, str]:
         """Return what a driver is given for a pod; nothing if it wants no token.
 
-        Raises NotUsable, ApiError, Unreachable.
+        Raises NotUsable, ClusterError, Unreachable.
         """
         if not wanted:
             return {}

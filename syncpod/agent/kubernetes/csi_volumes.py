@@ -25,7 +25,7 @@ from syncpod.csi.driver import GIVES_TO_GROUP, GROWS, STAGES, CsiError
 from syncpod.csi.volume import Growing, Publishing, Staging, Use
 from syncpod.kernel.machine import boot_id
 from syncpod.kubernetes.claimed_volume import NotUsable
-from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.csi import (
     CsiVolume,
     DriverTraits,
@@ -83,7 +83,7 @@ class CsiVolumes:
     async def bring(self, volume: CsiVolume, need: ClaimNeed) -> ClaimedPlace:
         """Make a volume visible for a pod, and return where it is. Repeatable.
 
-        Raises NotUsable, ApiError, Unreachable, OSError.
+        Raises NotUsable, ClusterError, Unreachable, OSError.
         """
         driver = self._driver(volume)
         traits = await self._traits(volume)
@@ -115,7 +115,7 @@ class CsiVolumes:
     async def again(self, volume: CsiVolume, need: ClaimNeed, place: ClaimedPlace) -> None:
         """Ask a driver that wants it so to publish a volume once more (requiresRepublish).
 
-        The pod's view of it stays, even if the call fails. Raises NotUsable, ApiError, Unreachable, OSError.
+        The pod's view of it stays, even if the call fails. Raises NotUsable, ClusterError, Unreachable, OSError.
         """
         traits = await self._traits(volume)
         if not traits.is_asked_again:
@@ -257,7 +257,7 @@ class CsiVolumes:
     async def _found(self, path: str) -> Mapping[str, Any] | None:
         try:
             return await self._client.ask("GET", path)
-        except ApiError as error:
+        except ClusterError as error:
             if error.reason == "NotFound":
                 return None
             raise
@@ -275,7 +275,7 @@ class CsiVolumes:
         ref = ObjectRef("Secret", name.namespace, name.name, "cluster")
         try:
             found = values(given_object(ref, await self._client.ask("GET", name.path)))
-        except (ApiError, Unreachable, NotAnObject) as error:
+        except (ClusterError, Unreachable, NotAnObject) as error:
             raise NotUsable(f'failed to fetch secret "{name.name}" from API server: {error}') from error
         secrets = {key: value.decode(errors="surrogateescape") for key, value in found.items()}
         of_process.add(secrets.values())

@@ -21,7 +21,7 @@ from temporalio.exceptions import ApplicationError
 from syncpod.agent.kubernetes.statuses import StatusWriter, path_of
 from syncpod.agent.node_workflow.desired_pods import AT_ONCE, Orders
 from syncpod.kubernetes.bound_pod import BoundPod
-from syncpod.kubernetes.client import ApiClient, ApiError
+from syncpod.kubernetes.client import ApiClient, ClusterError
 from syncpod.kubernetes.reflector import Backoff, ObjectKey
 from syncpod.messages.identity import PodRef
 from syncpod.messages.node import DeletePodWorkflow
@@ -154,13 +154,13 @@ class Deletions:
                 deletion.is_gone_here = True
 
     async def _remove(self, pod: BoundPod) -> None:
-        """Write the pod's last status, and have the API server remove it. Raises ApiError, Unreachable."""
+        """Write the pod's last status, and have the API server remove it. Raises ClusterError, Unreachable."""
         key = ObjectKey(pod.namespace, pod.name)
         await self._statuses.write(key)
         try:
             await self._client.ask(
                 "DELETE", path_of(key), body={"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
             )
-        except ApiError as error:
+        except ClusterError as error:
             if error.code not in (404, 409):  # 409: another pod has its name by now
                 raise

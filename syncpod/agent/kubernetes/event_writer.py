@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from secrets import SystemRandom
 from typing import Final
 
-from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.event_correlation import KEPT, EventCorrelator, Recent, TokenBucket
 from syncpod.kubernetes.events import Event, event_document, event_patch
 from syncpod.kubernetes.reflector import Backoff
@@ -96,7 +96,7 @@ class EventWriter:
                 self._rate.take(self._clock())
                 try:
                     await self._write(name, event)
-                except (ApiError, Unreachable) as error:
+                except (ClusterError, Unreachable) as error:
                     self._tell(str(error))
                     await asyncio.sleep(backoff.next(error))
                     continue
@@ -113,7 +113,7 @@ class EventWriter:
         self.trouble = trouble
 
     async def _write(self, name: _Name, event: Event) -> None:
-        """Write one event. Raises ApiError and Unreachable for what may succeed later."""
+        """Write one event. Raises ClusterError and Unreachable for what may succeed later."""
         known = self._known.of(name)
         try:
             if known and await self._patched(name, event):
@@ -122,17 +122,17 @@ class EventWriter:
             if not await self._made(event):
                 await self._patched(name, event)
             known[:] = [True]
-        except ApiError as error:
+        except ClusterError as error:
             if error.code >= 500 or error.code in _TEMPORARY:
                 raise
             log.warning("the cluster does not take the event %s of %s/%s: %s", event.reason, *name, error)
 
     async def _made(self, event: Event) -> bool:
-        """Make the Event; return whether there was none. Raises ApiError, Unreachable."""
+        """Make the Event; return whether there was none. Raises ClusterError, Unreachable."""
         try:
             path = f"/api/v1/namespaces/{event.namespace}/events"
             await self._client.ask("POST", path, body=event_document(event, self._node))
-        except ApiError as error:
+        except ClusterError as error:
             if error.reason != "AlreadyExists":
                 raise
             return False
@@ -141,12 +141,12 @@ class EventWriter:
     async def _patched(self, name: _Name, event: Event) -> bool:
         """Bring the Event up to date; return False if it is gone, as events are after an hour.
 
-        Raises ApiError, Unreachable.
+        Raises ClusterError, Unreachable.
         """
         path = f"/api/v1/namespaces/{name[0]}/events/{name[1]}"
         try:
             await self._client.ask("PATCH", path, body=event_patch(event), content_type=MERGE_PATCH)
-        except ApiError as error:
+        except ClusterError as error:
             if error.code != 404:
                 raise
             return False

@@ -20,7 +20,7 @@ from syncpod.agent.kubernetes.csi_volumes import CsiVolumes
 from syncpod.agent.kubernetes.followed_gift import FollowedGift
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.claimed_volume import NotUsable, bound_volume, claim_path, place_of, volume_path
-from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.csi import csi_volume, inline_volume
 from syncpod.kubernetes.events import Event
 from syncpod.kubernetes.reflector import Backoff
@@ -90,7 +90,7 @@ class FollowedClaim(FollowedGift):
                 wait = RETRY_SECONDS
             except (_NotFetched, OSError, ValueError) as error:
                 self._fail(where_and_why(error))
-                wait = backoff.next(error.__cause__ if isinstance(error.__cause__, ApiError) else error)
+                wait = backoff.next(error.__cause__ if isinstance(error.__cause__, ClusterError) else error)
             await self._rest(wait)
 
     def _held(self) -> ClaimedPlace | None:
@@ -110,7 +110,7 @@ class FollowedClaim(FollowedGift):
         try:
             place = await self._csi.bring(found.volume, self._need)
             await self._upkeep.begin(found, self._need, place)
-        except (ApiError, Unreachable) as error:
+        except (ClusterError, Unreachable) as error:
             raise _NotFetched(f"failed to ask the API server about {found.volume.title}: {error}") from error
         return place
 
@@ -120,7 +120,7 @@ class FollowedClaim(FollowedGift):
             found = await self._found()
             if isinstance(found, BoundVolume):
                 await self._upkeep.look(found, self._need, place)
-        except (NotUsable, _NotFetched, ApiError, Unreachable, OSError) as error:
+        except (NotUsable, _NotFetched, ClusterError, Unreachable, OSError) as error:
             log.debug("volume %s of pod %s: %s", place.volume, self._need.pod, error)
 
     async def _found(self) -> ClaimedPlace | BoundVolume:
@@ -137,8 +137,8 @@ class FollowedClaim(FollowedGift):
     async def _fetch(self, what: str, path: str) -> Mapping[str, Any]:
         try:
             return await self._client.ask("GET", path)
-        except (ApiError, Unreachable) as error:
-            missing = isinstance(error, ApiError) and error.reason == "NotFound"
+        except (ClusterError, Unreachable) as error:
+            missing = isinstance(error, ClusterError) and error.reason == "NotFound"
             kind = NotUsable if missing else _NotFetched
             raise kind(f"failed to fetch {what} from API server: {error}") from error
 

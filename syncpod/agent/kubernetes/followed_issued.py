@@ -18,7 +18,7 @@ from typing import Any, Final
 from syncpod.agent.kubernetes.followed_gift import FollowedGift
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.certificates import key_and_request
-from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.issued import (
     BUNDLES,
     GROUP,
@@ -56,11 +56,11 @@ _CHANCE: Final = SystemRandom().random
 
 
 async def served_version(client: ApiClient, resource: str) -> str:
-    """Return the best version in which the cluster serves a resource. Raises NotIssued, ApiError, Unreachable."""
+    """Return the best version in which the cluster serves a resource. Raises NotIssued, ClusterError, Unreachable."""
     for version in VERSIONS:
         try:
             served = await client.ask("GET", f"{GROUP}/{version}")
-        except ApiError as error:
+        except ClusterError as error:
             if error.code == 404:
                 continue
             raise
@@ -83,7 +83,7 @@ class FollowedBundle(FollowedGift):
             try:
                 version = await served_version(self._client, BUNDLES)
                 break
-            except (ApiError, Unreachable, NotIssued) as error:
+            except (ClusterError, Unreachable, NotIssued) as error:
                 self._fail(str(error))
                 await asyncio.sleep(RETRY_SECONDS)
         need = self._need
@@ -145,7 +145,7 @@ class FollowedCertificate(FollowedGift):
             except NotIssued as error:
                 self._fail(str(error))
                 wait = None  # for good, as in the kubelet
-            except (ApiError, Unreachable, OSError, ObjectRefused) as error:
+            except (ClusterError, Unreachable, OSError, ObjectRefused) as error:
                 self._fail(where_and_why(error))
                 wait = backoff.next(error)
             await self._rest(wait)
@@ -197,7 +197,7 @@ class FollowedCertificate(FollowedGift):
             wait = min(wait * 1.5, longest)
             try:
                 asked = await self._client.ask("GET", f"{path}/{name}")
-            except ApiError as error:
+            except ClusterError as error:
                 if error.code == 404:  # somebody has deleted it
                     return None
                 self._fail(str(error))

@@ -15,7 +15,7 @@ from typing import Final
 
 from syncpod.agent.kubernetes.followed_gift import FollowedGift
 from syncpod.kernel.os_errors import where_and_why
-from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.reflector import Backoff
 from syncpod.kubernetes.token_requests import NoToken, TokenWish, request_token
 from syncpod.objects import TOKEN_KEY, ObjectRef, ObjectRefused, ObjectStore, ObjectUnreadable, TokenNeed
@@ -56,7 +56,7 @@ class FollowedToken(FollowedGift):
         while True:
             try:
                 wait = await self._round()
-            except (ApiError, Unreachable, NoToken, OSError, ObjectRefused) as error:
+            except (ClusterError, Unreachable, NoToken, OSError, ObjectRefused) as error:
                 self._fail(where_and_why(error))
                 wait = backoff.next(error)
             await self._rest(wait)
@@ -94,7 +94,7 @@ class FollowedToken(FollowedGift):
         return min(expires - life + LONGEST, expires - life / 5) - jitter
 
     async def _request(self) -> tuple[str, datetime]:
-        """Return a new token, and when it expires. Raises ApiError, Unreachable, NoToken."""
+        """Return a new token, and when it expires. Raises ClusterError, Unreachable, NoToken."""
         need = self._need
         wish = TokenWish(need.ref.namespace, need.service_account, need.pod, need.uid, need.audience, need.seconds)
         token = await request_token(self._client, wish)

@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 
 from syncpod.agent import metrics
 from syncpod.agent.kubernetes.deletions import Standing
-from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.mirror_pod import is_deleted, mirror_of, mirrored_uid
 from syncpod.kubernetes.reflector import Backoff, ObjectKey
 from syncpod.messages.identity import PodRef
@@ -120,7 +120,7 @@ class MirrorPods:
             waiting.cancel()
         try:
             await self._reconcile(key)
-        except (ApiError, Unreachable, RPCError) as error:
+        except (ClusterError, Unreachable, RPCError) as error:
             self._tell(key, str(error))
             self._look_again(key, self._backoffs[key].next(error))
         except Exception as error:  # it concerns one mirror, and no other waits for it
@@ -139,7 +139,7 @@ class MirrorPods:
         self._troubles[key] = trouble
 
     async def _reconcile(self, key: ObjectKey) -> None:
-        """Have the API server have the mirror that is due, and no other. Raises ApiError, Unreachable, RPCError."""
+        """Have the API server have the mirror that is due, and no other. Raises ClusterError, Unreachable, RPCError."""
         static, mirror = self._static.get(key), (self._mirrors or {}).get(key)
         uid = static.metadata.uid if static is not None else ""
         if mirror is not None and static is None and await self._may_run(key, mirror):
@@ -160,18 +160,18 @@ class MirrorPods:
         return await self._standing(ref) not in ("closed", "unknown")
 
     async def _make(self, key: ObjectKey, mirror: Mapping[str, Any]) -> None:
-        """Make a mirror. One that is there already will be listed. Raises ApiError, Unreachable."""
+        """Make a mirror. One that is there already will be listed. Raises ClusterError, Unreachable."""
         try:
             await self._client.ask("POST", f"/api/v1/namespaces/{key.namespace}/pods", body=mirror)
-        except ApiError as error:
+        except ClusterError as error:
             if error.reason != "AlreadyExists":
                 raise
 
     async def _delete(self, key: ObjectKey, mirror: Mapping[str, Any]) -> None:
-        """Delete a mirror at once, and no other pod of its name. Raises ApiError, Unreachable."""
+        """Delete a mirror at once, and no other pod of its name. Raises ClusterError, Unreachable."""
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": mirror["metadata"]["uid"]}}
         try:
             await self._client.ask("DELETE", f"/api/v1/namespaces/{key.namespace}/pods/{key.name}", body=body)
-        except ApiError as error:
+        except ClusterError as error:
             if error.code not in (404, 409):
                 raise

@@ -13,7 +13,7 @@ from typing import Any
 from syncpod.agent.kubernetes.event_writer import EventWriter
 from syncpod.kubernetes import node_changes
 from syncpod.kubernetes.events import Event, node_subject
-from syncpod.kubernetes.node_changes import Change
+from syncpod.kubernetes.node_changes import NodeChange
 from syncpod.messages.node import NodeStatus
 
 
@@ -53,7 +53,7 @@ class NodeEvents:
         self._tell(node_changes.scheduling(self._name, self._seen, node))
         self._seen = node
 
-    def _tell(self, changes: Sequence[Change]) -> None:
+    def _tell(self, changes: Sequence[NodeChange]) -> None:
         for each in changes:
             # An event's name is made from its time: two of the same moment would be one.
             at = self._last = max(datetime.now(UTC), self._last + timedelta(microseconds=1))

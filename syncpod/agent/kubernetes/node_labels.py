@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from syncpod.kubernetes.client import ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.json_values import mapping
 from syncpod.translation.context import NodeContext
 
@@ -34,7 +34,7 @@ class ClusterLabels:
         node = self._newest()
         try:
             node = await self._client.ask("GET", f"/api/v1/nodes/{self._context.name}")
-        except (ApiError, Unreachable) as error:
+        except (ClusterError, Unreachable) as error:
             log.warning("the labels of node %s cannot be asked for: %s", self._context.name, error)
         labels = mapping(mapping(mapping(node).get("metadata")).get("labels"))
         self._context.labels_of_cluster.clear()

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from syncpod.fleet.offers import Taint
 from syncpod.kubernetes import node as documents
-from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.node import LEASE_NAMESPACE, LEASE_SECONDS, LOOK_SECONDS, REPORT_SECONDS, Machine
 from syncpod.kubernetes.pod_status import versioned_patch
@@ -123,7 +123,7 @@ class Registration:
         while True:
             try:
                 await write()
-            except (ApiError, Unreachable) as error:
+            except (ClusterError, Unreachable) as error:
                 if str(error) != told:
                     told = str(error)
                     log.warning("%s cannot be written to the cluster: %s", what, error)
@@ -136,7 +136,7 @@ class Registration:
     async def register(self) -> None:
         """Have the cluster know the node: make its Node, or give the one that is there its labels.
 
-        Raises ApiError, Unreachable.
+        Raises ClusterError, Unreachable.
         """
         status, runtime = await self._status(), await self._runtime()
         try:
@@ -148,7 +148,7 @@ class Registration:
                 self._events.written({}, self._node)
             log.info("node %s is registered with the cluster", self._name)
             return
-        except ApiError as error:
+        except ClusterError as error:
             if error.reason != "AlreadyExists":
                 raise
         self._take(await self._client.ask("GET", self._path))
@@ -160,7 +160,7 @@ class Registration:
 
         A Node that somebody has deleted is not made anew before the next start of the worker: a machine that is taken
         out of a cluster would otherwise be given pods again (kubelet_node_status.go, v1.36, registerWithAPIServer).
-        Raises ApiError, Unreachable.
+        Raises ClusterError, Unreachable.
         """
         status, runtime = await self._status(), await self._runtime()
         is_due, now = self._clock() - self._reported_at >= REPORT_SECONDS, datetime.now(UTC)
@@ -182,7 +182,7 @@ class Registration:
             self._sent, self._taken = sent, mapping(self._node.get("status"))
             if self._events is not None:
                 self._events.written(before, self._node)
-        except ApiError as error:
+        except ClusterError as error:
             if error.code == 404:
                 self._note_deletion()
             elif error.code != 409:  # somebody has written meanwhile: it comes again with the next look
@@ -219,13 +219,13 @@ class Registration:
         return watched if version_of(watched) >= version_of(self._node) else self._node
 
     async def renew(self) -> None:
-        """Renew the lease; make one if there is none, but not without the Node. Raises ApiError, Unreachable."""
+        """Renew the lease; make one if there is none, but not without the Node. Raises ClusterError, Unreachable."""
         try:
             if self._lease is None:
                 self._lease = await self._client.ask("GET", f"{_LEASES}/{self._name}")
             new = documents.lease(self._name, self.uid, self._lease, datetime.now(UTC))
             self._lease = await self._client.ask("PUT", f"{_LEASES}/{self._name}", body=new)
-        except ApiError as error:
+        except ClusterError as error:
             self._lease = None
             if error.code != 404:
                 raise
@@ -235,11 +235,11 @@ class Registration:
         """Make the Node's lease, unless the Node is gone: the lease would belong to nobody.
 
         The server is asked, since the status may be written only in some seconds (kubelet's util/nodelease.go, v1.36,
-        SetNodeOwnerFunc). Raises ApiError, Unreachable.
+        SetNodeOwnerFunc). Raises ClusterError, Unreachable.
         """
         try:
             node = await self._client.ask("GET", self._path)
-        except ApiError as error:
+        except ClusterError as error:
             if error.code != 404:
                 raise
             self._note_deletion()

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from syncpod.agent.background import cancel_all
 from syncpod.agent.kubernetes.newest_pod import NewestPod
-from syncpod.kubernetes.bound_pod import Refusal
-from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ApiError, Unreachable
+from syncpod.kubernetes.bound_pod import PodRefusal
+from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.json_values import mapping
 from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.pod_status import (
@@ -69,7 +69,7 @@ class StatusWriter:
         """
         self._client, self._objects, self._has_refused = client, objects, has_refused
         self._published: dict[str, PublishedStatus] = {}
-        self._refused: dict[str, Refusal] = {}
+        self._refused: dict[str, PodRefusal] = {}
         self._lists = lists or Lists()
         self._written: dict[ObjectKey, _Answer] = {}
         """The API server's answer to the last write; it may be newer than the watch's last event."""
@@ -109,7 +109,7 @@ class StatusWriter:
         else:  # another pod has its name by now
             self._published.pop(state.uid, None)
 
-    def refuse(self, key: ObjectKey, uid: str, why: Refusal) -> None:
+    def refuse(self, key: ObjectKey, uid: str, why: PodRefusal) -> None:
         """Take that the node cannot run a pod; it fails."""
         self._refused[uid] = why
         self._look(key)
@@ -164,7 +164,7 @@ class StatusWriter:
             try:
                 await self.write(key)
             except Exception as error:
-                if not isinstance(error, ApiError | Unreachable):
+                if not isinstance(error, ClusterError | Unreachable):
                     log.exception("the status of pod %s/%s cannot be made", *key)
                 self._look_again(key, self._backoffs[key].next(error))
                 self._tell(str(error))
@@ -188,7 +188,7 @@ class StatusWriter:
         self._retries[key] = asyncio.get_running_loop().call_later(seconds, self._look, key)
 
     async def write(self, key: ObjectKey) -> None:
-        """Write a pod's status, if the API server has another one. Raises ApiError, Unreachable."""
+        """Write a pod's status, if the API server has another one. Raises ClusterError, Unreachable."""
         if key not in self._objects():
             return  # and nothing is kept for it
         async with self._locks.setdefault(key, asyncio.Lock()):
@@ -206,7 +206,7 @@ class StatusWriter:
                     if (why := self._refused.get(uid)) is not None:
                         self._has_refused(key, uid, *why)
                     return
-                except ApiError as error:
+                except ClusterError as error:
                     if error.code != 409:
                         self._give_up(key, error)
                         return
@@ -219,7 +219,7 @@ class StatusWriter:
         if mapping(answer.get("status")).get("phase") not in FINISHED:
             self._went_on[key] = uid
 
-    def _give_up(self, key: ObjectKey, error: ApiError) -> None:
+    def _give_up(self, key: ObjectKey, error: ClusterError) -> None:
         """Leave a pod that is gone, or whose status the server will never take. Raises any other failure."""
         if error.code == 404:
             return
@@ -230,7 +230,7 @@ class StatusWriter:
     async def _read(self, key: ObjectKey) -> Mapping[str, Any] | None:
         try:
             return await self._client.ask("GET", path_of(key))
-        except ApiError as error:
+        except ClusterError as error:
             if error.code == 404:
                 return None
             raise

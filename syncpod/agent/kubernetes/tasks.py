@@ -25,7 +25,7 @@ from syncpod.agent.kubernetes.node_events import NodeEvents
 from syncpod.agent.kubernetes.node_labels import ClusterLabels
 from syncpod.agent.kubernetes.pod_cidr import PodCidr
 from syncpod.agent.kubernetes.pod_events import PodEvents
-from syncpod.agent.kubernetes.pod_resources import PodResources
+from syncpod.agent.kubernetes.pod_resources import PodResourcesService
 from syncpod.agent.kubernetes.readiness_gates import ReadinessGates
 from syncpod.agent.kubernetes.registration import Registration, machine
 from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
@@ -39,7 +39,7 @@ from syncpod.cri.port import CriRuntime
 from syncpod.fleet.offers import Taint
 from syncpod.kubernetes.certificate_files import CertificateFile, client_file
 from syncpod.kubernetes.certificate_rotation import Rotation
-from syncpod.kubernetes.certificates import CLIENT_SIGNER, Wanted
+from syncpod.kubernetes.certificates import CLIENT_SIGNER, WantedCertificate
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.kubeconfig import Kubeconfig
 from syncpod.kubernetes.reflector import ObjectKey, Reflector
@@ -174,7 +174,9 @@ class _KubernetesLink:
                 objects.run,
                 classes.run,
                 PodCidr(node.cri, registration.newest).run,
-                PodResources(node.context.state_dir, lambda: [state.pod() for state in agent.task_watch.pods()]).run,
+                PodResourcesService(
+                    node.context.state_dir, lambda: [state.pod() for state in agent.task_watch.pods()]
+                ).run,
                 keep_mirrors,
                 parts.events.run,
                 events.run,
@@ -237,8 +239,8 @@ class _KubernetesLink:
         path = self._node.config.certificate.path
         return path is not None and path.absolute() == own.path
 
-    async def _wanted(self) -> Wanted:
-        return Wanted(self._name, CLIENT_SIGNER)
+    async def _wanted(self) -> WantedCertificate:
+        return WantedCertificate(self._name, CLIENT_SIGNER)
 
 
 def _finder(reflector: Reflector) -> Callable[[ObjectMeta], Mapping[str, Any] | None]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from syncpod.agent.node_workflow.desired_pods import Listing
-from syncpod.agent.node_workflow.manifest_place import MEANT, Place, place_of, recall_place, remember_place
+from syncpod.agent.node_workflow.manifest_place import MEANT, DirectoryPlace, place_of, recall_place, remember_place
 from syncpod.kernel.atomic_file import replace_file, sync_file
 from syncpod.kernel.os_errors import why_of
 from syncpod.messages.node import PodKey
@@ -75,7 +75,7 @@ class ManifestFiles:
     _read: dict[Path, _Read] = field(default_factory=dict)
     _made: dict[str, PodKey] | None = None
     _is_unsynced: bool = False
-    _place: Place | None = None
+    _place: DirectoryPlace | None = None
     _went: set[Path] = field(default_factory=set)
     """Files that have gone although their pods may not have ended: they may be back before anybody has looked."""
 
@@ -136,7 +136,7 @@ class ManifestFiles:
         listing = self._listing()
         return listing._replace(problems=(problem, *listing.problems))
 
-    def _note(self, place: Place) -> str:
+    def _note(self, place: DirectoryPlace) -> str:
         """Note where the directory lies; return why that failed, "" if it did not. A failure is tried again."""
         if place == self._place:
             return ""

@@ -21,7 +21,7 @@ _FILE: Final = "manifest-place.json"
 
 
 @dataclass(frozen=True)
-class Place:
+class DirectoryPlace:
     """Where a directory lies."""
 
     directory: str
@@ -39,7 +39,7 @@ class Place:
     def __str__(self) -> str:
         return f"{self.file_system} mounted at {self.mount_point}"
 
-    def is_another_than(self, before: Place) -> bool:
+    def is_another_than(self, before: DirectoryPlace) -> bool:
         """Say whether the same directory lay on another device before; after a boot, as far as that is known."""
         if self.directory != before.directory:
             return False
@@ -48,7 +48,7 @@ class Place:
         return (self.mount_point, self.file_system) != (before.mount_point, before.file_system)
 
 
-def place_of(directory: Path, known: Place | None) -> Place:
+def place_of(directory: Path, known: DirectoryPlace | None) -> DirectoryPlace:
     """Return where a directory lies. `known` spares looking again if it lies there still. Blocks. Raises OSError."""
     boot, device, disk = boot_id(), directory.stat().st_dev, os.statvfs(directory).f_fsid
     if known is not None and boot:
@@ -60,17 +60,17 @@ def place_of(directory: Path, known: Place | None) -> Place:
     # A later mount hides an earlier one at the same point.
     mount = max(reversed(mounts), key=lambda each: len(each.mount_point), default=None)
     point, kind = (mount.mount_point, mount.file_system) if mount is not None else ("/", "")
-    return Place(str(directory), boot, device, disk, point, kind)
+    return DirectoryPlace(str(directory), boot, device, disk, point, kind)
 
 
-def recall_place(state_dir: Path) -> Place | None:
+def recall_place(state_dir: Path) -> DirectoryPlace | None:
     """Return where the node's directory lay when it was last read; None if that is not known. Blocks."""
     try:
-        return Place(**json.loads((state_dir / _FILE).read_bytes()))
+        return DirectoryPlace(**json.loads((state_dir / _FILE).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def remember_place(state_dir: Path, place: Place) -> None:
+def remember_place(state_dir: Path, place: DirectoryPlace) -> None:
     """Note where the directory lies. Blocks. Raises OSError."""
     replace_file(state_dir / _FILE, json.dumps(asdict(place), indent=1) + "\n", durable=False)

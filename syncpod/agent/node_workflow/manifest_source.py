@@ -24,7 +24,7 @@ from syncpod.agent.node_workflow.desired_pods import DesiredPods, Listing
 from syncpod.agent.node_workflow.manifest_files import ManifestFiles
 from syncpod.agent.node_workflow.manifest_report import ManifestReport
 from syncpod.kernel.daemon_thread import in_daemon_thread
-from syncpod.kernel.inotify import Change, DirectoryWatch
+from syncpod.kernel.inotify import DirectoryChange, DirectoryWatch
 
 log = logging.getLogger(__name__)
 
@@ -151,9 +151,9 @@ async def _changes(
     with contextlib.closing(watch):
         # The watch is set up before the first read, so that every later change is noticed. Whether the path still
         # leads to the watched directory is asked after each read, which need not wait for that.
-        change, due = Change.NONE, time.monotonic()
-        while change is not Change.OVER:
-            is_due = change is Change.NONE or time.monotonic() >= due
+        change, due = DirectoryChange.NONE, time.monotonic()
+        while change is not DirectoryChange.OVER:
+            is_due = change is DirectoryChange.NONE or time.monotonic() >= due
             if is_due:
                 due = time.monotonic() + reread
             yield _Due(is_slow=is_due, gone=watch.take_gone())
@@ -162,16 +162,16 @@ async def _changes(
             change = await _next_change(watch, max(0.0, due - time.monotonic()), expect)
 
 
-async def _next_change(watch: DirectoryWatch, seconds: float, expect: Callable[[], None]) -> Change:
-    """Wait until there is something to read; return `Change.NONE` if nothing has changed for so many seconds."""
+async def _next_change(watch: DirectoryWatch, seconds: float, expect: Callable[[], None]) -> DirectoryChange:
+    """Wait until there is something to read; return `DirectoryChange.NONE` if nothing changed for so many seconds."""
     change = await watch.noticed(seconds)
-    if change is not Change.NONE:
+    if change is not DirectoryChange.NONE:
         expect()
     deadline = time.monotonic() + UNSETTLED_SECONDS
-    while change in (Change.GONE, Change.BEGUN) and (left := deadline - time.monotonic()) > 0:
-        settled = GONE_SECONDS if change is Change.GONE else SETTLED_SECONDS
+    while change in (DirectoryChange.GONE, DirectoryChange.BEGUN) and (left := deadline - time.monotonic()) > 0:
+        settled = GONE_SECONDS if change is DirectoryChange.GONE else SETTLED_SECONDS
         more = await watch.noticed(min(settled, left))
-        if more is Change.NONE:
+        if more is DirectoryChange.NONE:
             break
         change = more
     return change

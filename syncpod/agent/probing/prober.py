@@ -37,7 +37,7 @@ from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.probing.worker import ProbeWorker, Report
 from syncpod.cri.port import CriRuntime
 from syncpod.go_durations import go_duration
-from syncpod.handlers.answer import Answer, NoAnswer, Target
+from syncpod.handlers.answer import NoAnswer, ProbeAnswer, Target
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.probing import (
@@ -179,7 +179,7 @@ class Prober:
         for instance in pod.instances.values():
             for worker in instance.workers:
                 if worker.state.settled:
-                    answer = Answer("failure" if worker.state.result == "failure" else "success", _AS_BEFORE)
+                    answer = ProbeAnswer("failure" if worker.state.result == "failure" else "success", _AS_BEFORE)
                     self._tell(pod, instance, worker.state, Report(worker.state.result, answer))
 
     def untold(self, uid: str) -> tuple[UntoldFailures, ...]:
@@ -291,7 +291,7 @@ class Prober:
         share = zlib.crc32(f"{observed.id}/{type_}".encode()) % 1000 / 1000
         return delay + share * period_seconds(probe)
 
-    async def _ask(self, pod: _Pod, instance: _Instance, type_: ProbeType, probe: Probe) -> Answer:
+    async def _ask(self, pod: _Pod, instance: _Instance, type_: ProbeType, probe: Probe) -> ProbeAnswer:
         began, result = time.monotonic(), "unknown"
         try:
             # Expanded for each run, and not kept: the commands of many containers are large.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syncpod.cri.port import CriRuntime
-from syncpod.handlers.answer import Answer, NoAnswer, Target
+from syncpod.handlers.answer import NoAnswer, ProbeAnswer, Target
 from syncpod.handlers.command import run_command
 from syncpod.handlers.http_get import http_get
 from syncpod.handlers.tcp_socket import tcp_socket
@@ -35,7 +35,7 @@ def with_static_variables(probe: Probe, container: Container) -> Probe:
     return probe.model_copy(update={"exec": probe.exec.model_copy(update={"command": tuple(command)})})
 
 
-async def run_probe(probe: Probe, target: Target, cri: CriRuntime) -> Answer:
+async def run_probe(probe: Probe, target: Target, cri: CriRuntime) -> ProbeAnswer:
     """Run the probe once; retry one that could not be carried out, up to three attempts. Raises :class:`NoAnswer`."""
     for tries_left in reversed(range(_TRIES)):
         try:
@@ -46,7 +46,7 @@ async def run_probe(probe: Probe, target: Target, cri: CriRuntime) -> Answer:
     raise AssertionError("unreachable")
 
 
-async def _run_once(probe: Probe, target: Target, cri: CriRuntime) -> Answer:
+async def _run_once(probe: Probe, target: Target, cri: CriRuntime) -> ProbeAnswer:
     patience = timeout_seconds(probe)
     if probe.exec is not None:
         return await run_command(probe.exec, target, patience, cri)

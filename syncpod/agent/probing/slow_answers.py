@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from syncpod.handlers.answer import Answer, NoAnswer
+from syncpod.handlers.answer import NoAnswer, ProbeAnswer
 from syncpod.handlers.command import RUNTIMES_SECONDS, timed_out
 from syncpod.lifecycle.probing import timeout_seconds
 from syncpod.pod import ExecAction, Probe
@@ -55,7 +55,7 @@ class SlowAnswers:
         """The probe fails after this many seconds without an answer."""
         return self._timeout + RUNTIMES_SECONDS
 
-    async def answer(self, action: ExecAction, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def answer(self, action: ExecAction, ask: Callable[[], Awaitable[ProbeAnswer]]) -> ProbeAnswer:
         """Run the command by `ask`; return the answer, a failure if it does not come in time. Raises NoAnswer."""
         before, self._began = self._slow, time.monotonic()
         patience = max(self._timeout + OVERDUE_SECONDS, self.limit_seconds - before.waited)

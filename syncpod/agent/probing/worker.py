@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from syncpod.agent.probing.schedule import Schedule
-from syncpod.handlers.answer import Answer, NoAddress, NoAnswer
+from syncpod.handlers.answer import NoAddress, NoAnswer, ProbeAnswer
 from syncpod.lifecycle.probing import (
     Failures,
     ProbeResult,
@@ -34,7 +34,7 @@ _ENDING_SECONDS: Final = 1.0
 _REMARK_AGAIN_SECONDS: Final = 300.0
 """Minimum time between two remarks that change no result, so that they do not flood the pod's events."""
 
-Ask = Callable[[Probe], Awaitable[Answer]]
+Ask = Callable[[Probe], Awaitable[ProbeAnswer]]
 """Runs the probe once. Raises NoAnswer if that cannot be done."""
 
 
@@ -47,7 +47,7 @@ class Report:
 
     result: ProbeResult
     """The result; `unknown` if the probe cannot be run, or if it has failed and that does not change the result yet."""
-    answer: Answer
+    answer: ProbeAnswer
     failures: Failures = _NONE
     """The failed answers, including those that are reported now for the first time."""
 
@@ -97,7 +97,7 @@ class ProbeWorker:
     def end(self) -> None:
         """Stop probing, and report failures that were not reported yet; the answer of a running probe is ignored."""
         if self.failures.untold:
-            self._tell_of(Report("unknown", Answer("failure", self.failures.text), self.failures))
+            self._tell_of(Report("unknown", ProbeAnswer("failure", self.failures.text), self.failures))
         self._over = True
         if self._task is not None:
             self._task.cancel()
@@ -136,7 +136,7 @@ class ProbeWorker:
             return
         except NoAnswer as error:
             await asyncio.sleep(_ENDING_SECONDS)
-            self._remark(Report("unknown", Answer("failure", str(error))))
+            self._remark(Report("unknown", ProbeAnswer("failure", str(error))))
             return
         before = self.state
         self.state = answered(before, self._probe, "failure" if answer.result == "failure" else "success")

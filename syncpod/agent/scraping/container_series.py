@@ -15,7 +15,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from syncpod.agent.scraping.node_usage import NodeUsage
-from syncpod.agent.scraping.pod_usage import Usage
+from syncpod.agent.scraping.pod_usage import RuntimeUsage
 from syncpod.cri.port import ContainerStats, CpuUsage, InterfaceUsage, MemoryUsage, SandboxStats
 from syncpod.translation.context import Host
 
@@ -36,7 +36,7 @@ Running = Mapping[str, RunningContainer]
 """By the container's id."""
 
 
-def container_series(usage: Usage, node: NodeUsage, host: Host, running: Running) -> Sequence[Metric]:
+def container_series(usage: RuntimeUsage, node: NodeUsage, host: Host, running: Running) -> Sequence[Metric]:
     """Return all families. If the runtime does not answer, there are no pods, and the error gauge is 1."""
     families = _Families()
     families.of_machine(host)

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from syncpod.agent.scraping.http_server import Answer, HttpServer, Request
+from syncpod.agent.scraping.http_server import HttpServer, ScrapeAnswer, ScrapeRequest
 from syncpod.agent.scraping.reader_token import FILE_NAME, ReaderToken
 from syncpod.agent.scraping.readings import CONTENT_TYPE, NodeReadings
 from syncpod.kernel.callers import PeerOf
@@ -42,28 +42,34 @@ class NodeEndpoint:
         """Serve until cancelled."""
         await self.server.run()
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: ScrapeRequest) -> ScrapeAnswer:
         readings = self._readings
         match request.path:
             case "/metrics":
-                return Answer("200 OK", await readings.metrics(), CONTENT_TYPE)
+                return ScrapeAnswer("200 OK", await readings.metrics(), CONTENT_TYPE)
             case "/metrics/resource":
-                return Answer("200 OK", await readings.resource_metrics(), CONTENT_TYPE)
+                return ScrapeAnswer("200 OK", await readings.resource_metrics(), CONTENT_TYPE)
             case "/healthz":
-                return Answer("200 OK", b"ok")
+                return ScrapeAnswer("200 OK", b"ok")
             case "/readyz":
                 why = readings.obstacles()
-                return Answer("503 Service Unavailable", "\n".join(why).encode()) if why else Answer("200 OK", b"ok")
+                return (
+                    ScrapeAnswer("503 Service Unavailable", "\n".join(why).encode())
+                    if why
+                    else ScrapeAnswer("200 OK", b"ok")
+                )
             case "/pods" | "/pods/":
                 return await self._to_its_owner(request, readings.pods)
             case "/stats/summary" | "/stats/summary/":
                 return await self._to_its_owner(request, readings.summary)
         known = b"/metrics, /metrics/resource, /healthz, /readyz, /pods or /stats/summary"
-        return Answer("404 Not Found", known)
+        return ScrapeAnswer("404 Not Found", known)
 
-    async def _to_its_owner(self, request: Request, make: Callable[[], Awaitable[bytes]]) -> Answer:
+    async def _to_its_owner(self, request: ScrapeRequest, make: Callable[[], Awaitable[bytes]]) -> ScrapeAnswer:
         if not self._is_local:
-            return Answer("403 Forbidden", b"served only on a loopback address, since the token is sent unencrypted\n")
+            return ScrapeAnswer(
+                "403 Forbidden", b"served only on a loopback address, since the token is sent unencrypted\n"
+            )
         if not self._token.is_shown(request.authorization):
-            return Answer("401 Unauthorized", _NO_TOKEN, headers={"WWW-Authenticate": 'Bearer realm="syncpod"'})
-        return Answer("200 OK", await make(), _JSON)
+            return ScrapeAnswer("401 Unauthorized", _NO_TOKEN, headers={"WWW-Authenticate": 'Bearer realm="syncpod"'})
+        return ScrapeAnswer("200 OK", await make(), _JSON)

@@ -27,7 +27,7 @@ _LISTEN_SECONDS: Final = 5.0
 """The pause between two tries to get the address."""
 
 
-class Request(NamedTuple):
+class ScrapeRequest(NamedTuple):
     """A request of a reader."""
 
     path: str
@@ -36,7 +36,7 @@ class Request(NamedTuple):
     """The Authorization header; "" = there is none."""
 
 
-class Answer(NamedTuple):
+class ScrapeAnswer(NamedTuple):
     """The answer to a request."""
 
     status: str
@@ -52,7 +52,12 @@ class HttpServer:
     """Serves one address."""
 
     def __init__(
-        self, host: str, port: int, answer: Callable[[Request], Awaitable[Answer]], *, peer_of: PeerOf = find_peer
+        self,
+        host: str,
+        port: int,
+        answer: Callable[[ScrapeRequest], Awaitable[ScrapeAnswer]],
+        *,
+        peer_of: PeerOf = find_peer,
     ) -> None:
         """Answer each request by `answer`. With port 0, any free port is used."""
         self._host, self._port, self._answer = host, port, answer
@@ -100,7 +105,7 @@ class HttpServer:
         """Return the answer to a request with this head. Raises ValueError for an invalid head."""
         method, target, _ = head[0].split(" ", 2)
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
-        request = Request(target.partition("?")[0], headers.get("authorization", ""))
+        request = ScrapeRequest(target.partition("?")[0], headers.get("authorization", ""))
         answer = await self._checked(method, headers.get("host", ""), request)
         told = {
             "Content-Type": answer.kind,
@@ -111,11 +116,11 @@ class HttpServer:
         lines = (f"HTTP/1.1 {answer.status}", *(f"{name}: {value}" for name, value in told.items()), "", "")
         return "\r\n".join(lines).encode() + (answer.body if method != "HEAD" else b"")
 
-    async def _checked(self, method: str, host: str, request: Request) -> Answer:
+    async def _checked(self, method: str, host: str, request: ScrapeRequest) -> ScrapeAnswer:
         if method not in ("GET", "HEAD"):
-            return Answer("405 Method Not Allowed", b"only GET")
+            return ScrapeAnswer("405 Method Not Allowed", b"only GET")
         if not _is_address(host):
-            return Answer("403 Forbidden", b"the Host must be an address of this machine, or localhost")
+            return ScrapeAnswer("403 Forbidden", b"the Host must be an address of this machine, or localhost")
         return await self._answer(request)
 
 

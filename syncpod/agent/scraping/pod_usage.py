@@ -21,7 +21,7 @@ PATIENCE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Usage:
+class RuntimeUsage:
     """One answer of the runtime."""
 
     pods: tuple[SandboxStats, ...] = ()
@@ -35,11 +35,11 @@ class UsageOfPods:
     def __init__(self, cri: CriRuntime, node: str) -> None:
         """Measure the sandboxes of the node with this name."""
         self._cri, self._labels = cri, {NODE_LABEL: node}
-        self._usage, self._stale_at = Usage(), 0.0
+        self._usage, self._stale_at = RuntimeUsage(), 0.0
         self._asking = asyncio.Lock()
         self._is_failing = False
 
-    async def measure(self) -> Usage:
+    async def measure(self) -> RuntimeUsage:
         """Return the usage of pods with a ready sandbox, at most a second old."""
         async with self._asking:
             if time.monotonic() >= self._stale_at:
@@ -47,16 +47,16 @@ class UsageOfPods:
                 self._stale_at = time.monotonic() + _FRESH_SECONDS
             return self._usage
 
-    async def _ask(self) -> Usage:
+    async def _ask(self) -> RuntimeUsage:
         try:
             pods = await self._cri.list_sandbox_stats(labels=self._labels, timeout_seconds=PATIENCE_SECONDS)
         except CriError as error:
             if not self._is_failing:
                 log.warning("the runtime does not report the usage of pods: %s", error)
             self._is_failing = True
-            return Usage(is_known=False)
+            return RuntimeUsage(is_known=False)
         self._is_failing = False
-        return Usage(tuple(map(with_sums, pods)))
+        return RuntimeUsage(tuple(map(with_sums, pods)))
 
 
 def with_sums(pod: SandboxStats) -> SandboxStats:

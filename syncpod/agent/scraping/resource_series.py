@@ -13,7 +13,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from syncpod.agent.scraping.node_usage import NodeUsage
-from syncpod.agent.scraping.pod_usage import Usage
+from syncpod.agent.scraping.pod_usage import RuntimeUsage
 from syncpod.cri.port import CpuUsage, MemoryUsage
 
 _CONTAINER: Final = ("container", "pod", "namespace")
@@ -24,7 +24,7 @@ Starts = Mapping[str, datetime]
 """When each running container started, by its id."""
 
 
-def resource_series(usage: Usage, node: NodeUsage, starts: Starts) -> Sequence[Metric]:
+def resource_series(usage: RuntimeUsage, node: NodeUsage, starts: Starts) -> Sequence[Metric]:
     """Return all families. If the runtime does not answer, there are no pods, and the error gauge is 1."""
     families = _Families()
     for pod in usage.pods:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from syncpod.agent.scraping.node_usage import NodeUsage
-from syncpod.agent.scraping.pod_usage import Usage
+from syncpod.agent.scraping.pod_usage import RuntimeUsage
 from syncpod.agent.scraping.volume_usage import VolumeUsage
 from syncpod.cri.port import (
     ContainerStats,
@@ -47,7 +47,7 @@ class Measured:
     at: datetime
     node_name: str
     node: NodeUsage
-    usage: Usage
+    usage: RuntimeUsage
     node_disk: Disk | None
     images: tuple[FilesystemUsage, Disk | None] | None
     started: Mapping[str, datetime]

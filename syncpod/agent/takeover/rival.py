@@ -45,7 +45,7 @@ _RPC = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
-class Sign:
+class RivalSign:
     """The last sign of life of one worker of the queue."""
 
     identity: str
@@ -121,7 +121,7 @@ async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisN
     return None
 
 
-def is_other(sign: Sign, life: NodeLife) -> bool:
+def is_other(sign: RivalSign, life: NodeLife) -> bool:
     """Say whether the sign is another worker's: on another machine, or with another state directory.
 
     That of a copy of this machine is, if the copy has another host name; otherwise it may be an earlier life's.
@@ -129,12 +129,12 @@ def is_other(sign: Sign, life: NodeLife) -> bool:
     return not _is_of_same_directory(sign, life) or sign.host not in ("", socket.gethostname())
 
 
-def _is_of_same_directory(sign: Sign, life: NodeLife) -> bool:
+def _is_of_same_directory(sign: RivalSign, life: NodeLife) -> bool:
     """Say whether the sign is of a worker with this machine's id and state directory."""
     return sign.identity.startswith(f"{life.node}/{life.machine}/")
 
 
-async def signs(client: Client, task_queue: str) -> tuple[Sign, ...]:
+async def signs(client: Client, task_queue: str) -> tuple[RivalSign, ...]:
     """Return the last signs of the queue's workers, without those that have shut down. Raises RPCError."""
     service, namespace = client.workflow_service, client.namespace
     queue = DescribeTaskQueueRequest(
@@ -153,20 +153,20 @@ async def signs(client: Client, task_queue: str) -> tuple[Sign, ...]:
     return _read(polled, listed)
 
 
-def _read(polled: DescribeTaskQueueResponse, listed: ListWorkersResponse) -> tuple[Sign, ...]:
-    found: dict[str, Sign] = {}
+def _read(polled: DescribeTaskQueueResponse, listed: ListWorkersResponse) -> tuple[RivalSign, ...]:
+    found: dict[str, RivalSign] = {}
     heartbeats = [info.worker_heartbeat for info in listed.workers_info]
     for beat in heartbeats:
         if beat.status == WorkerStatus.WORKER_STATUS_RUNNING:
             started, heard = _seconds(beat.start_time), _seconds(beat.heartbeat_time)
             host = beat.host_info
-            found[beat.worker_identity] = Sign(
+            found[beat.worker_identity] = RivalSign(
                 beat.worker_identity, started, heard, _BEAT_PATIENCE, host.host_name, host.process_id
             )
     known = {beat.worker_identity for beat in heartbeats}
     for poller in polled.pollers:
         if poller.identity not in known:
-            found[poller.identity] = Sign(poller.identity, 0, _seconds(poller.last_access_time), _POLL_PATIENCE)
+            found[poller.identity] = RivalSign(poller.identity, 0, _seconds(poller.last_access_time), _POLL_PATIENCE)
     return tuple(found[identity] for identity in sorted(found))
 
 
@@ -179,7 +179,7 @@ def _seconds(moment: _Timestamp) -> float:
     return moment.seconds + moment.nanos / 1e9
 
 
-def _refusal(life: NodeLife, sign: Sign) -> NotThisNode:
+def _refusal(life: NodeLife, sign: RivalSign) -> NotThisNode:
     named = f"{sign.identity} ({sign.where})" if sign.where else sign.identity
     if _is_of_same_directory(sign, life):
         return NotThisNode(

@@ -26,7 +26,7 @@ _UNKNOWN: Final = "<unknown>"
 
 
 @dataclass(frozen=True)
-class Hold:
+class HoldLine:
     """Something that a back-off holds."""
 
     subject: str
@@ -46,7 +46,7 @@ class Facts:
     events: tuple[EventRecord, ...] | None = ()
     """None = not known: the pod did not answer."""
     pending: tuple[PendingStep, ...] = ()
-    holds: tuple[Hold, ...] = ()
+    holds: tuple[HoldLine, ...] = ()
 
 
 def describe(pod: Pod, facts: Facts, now: datetime) -> list[str]:

@@ -216,7 +216,7 @@ async def _missing_features(client: Client, applied: Applied, served: Collection
 
     Such a pod waits for them to be removed. Only for fields that not every runtime supports is the node asked.
     """
-    from syncpod.cli.temporal.foresight import Foresight, Unanswered
+    from syncpod.cli.temporal.foresight import Foresight, NodeUnanswered
     from syncpod.cli.temporal.updates import PATIENCE_SECONDS
     from syncpod.messages.applied import Change
     from syncpod.translation.features import depends_on_runtime
@@ -225,7 +225,7 @@ async def _missing_features(client: Client, applied: Applied, served: Collection
         return []
     try:
         reasons = await Foresight(client, PATIENCE_SECONDS, served).reasons(applied.pod, applied.node)
-    except Unanswered:
+    except NodeUnanswered:
         return []
     return [reason for reason in reasons if reason.startswith("spec.")]
 

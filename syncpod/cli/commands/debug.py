@@ -17,7 +17,7 @@ from syncpod.cli.input.options import AttachUntilEnd, Namespace, OurStdin, OurTe
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.commands.debug_container import Wanted
+    from syncpod.cli.commands.debug_container import DebugRequest
     from syncpod.pod import Pod
 
 Image = Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image of the debug container.")]
@@ -88,7 +88,7 @@ def debug(
       cat script.sh | syncpod debug web -i --image busybox -- sh
       syncpod debug web -it --image busybox --copy-to web-debug
     """  # noqa: D301
-    from syncpod.cli.commands.debug_container import Wanted
+    from syncpod.cli.commands.debug_container import DebugRequest
     from syncpod.cli.temporal import session
 
     if pod.partition("/")[0] in NODE_WORDS and "/" in pod:
@@ -97,7 +97,7 @@ def debug(
         )
     name = pod_name([pod])
     how = _How(stdin if attach is None else attach, copy_to=copy_to, share_processes=share_processes, quiet=quiet)
-    wanted = Wanted(image, container, target, tuple(command or ()), arguments_only, tuple(env or ()))
+    wanted = DebugRequest(image, container, target, tuple(command or ()), arguments_only, tuple(env or ()))
     wanted = replace(wanted, pull_policy=image_pull_policy, profile=profile, stdin=stdin, tty=tty)
     _require_sense(name, wanted, how)
     if how.attached and tty:
@@ -120,7 +120,7 @@ class _How:
     quiet: bool
 
 
-def _require_sense(name: str, wanted: Wanted, how: _How) -> None:
+def _require_sense(name: str, wanted: DebugRequest, how: _How) -> None:
     """Raise BadInput for flags that do not go together, and without an image."""
     from syncpod.cli.commands.debug_container import require_image_name
 
@@ -138,7 +138,7 @@ def _require_sense(name: str, wanted: Wanted, how: _How) -> None:
         raise BadInput("--tty needs --stdin")
 
 
-async def _debug(client: Client, namespace: str, name: str, wanted: Wanted, how: _How) -> int:
+async def _debug(client: Client, namespace: str, name: str, wanted: DebugRequest, how: _How) -> int:
     """Add the container to the pod, or to a copy of it; return its exit code if we attach, else 0."""
     from syncpod.cli.commands.debug_container import default_profile
     from syncpod.cli.machine.runtime_client import runtime_of
@@ -162,7 +162,7 @@ async def _debug(client: Client, namespace: str, name: str, wanted: Wanted, how:
     return 0
 
 
-async def _join(client: Client, pod: Pod, wanted: Wanted, *, quiet: bool) -> str:
+async def _join(client: Client, pod: Pod, wanted: DebugRequest, *, quiet: bool) -> str:
     """Add an ephemeral container to the pod; return its name. Raises BadInput, Failure."""
     from syncpod.cli.commands.debug_container import debug_container
     from syncpod.cli.temporal.updates import send_update
@@ -180,7 +180,7 @@ async def _join(client: Client, pod: Pod, wanted: Wanted, *, quiet: bool) -> str
     return container.name
 
 
-async def _copy(client: Client, pod: Pod, wanted: Wanted, how: _How) -> tuple[Pod, str]:
+async def _copy(client: Client, pod: Pod, wanted: DebugRequest, how: _How) -> tuple[Pod, str]:
     """Apply a copy of the pod with the container; return it, and the container's name. Raises BadInput, Failure."""
     from syncpod.cli.commands.debug_container import debug_copy
     from syncpod.cli.temporal.pod_apply import apply_pod, refuse_cordoned

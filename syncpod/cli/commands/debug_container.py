@@ -65,7 +65,7 @@ _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DebugRequest:
     """A debug container, from the command line."""
 
     image: str
@@ -100,7 +100,7 @@ def require_image_name(image: str) -> None:
         )
 
 
-def debug_container(pod: Pod, wanted: Wanted) -> EphemeralContainer:
+def debug_container(pod: Pod, wanted: DebugRequest) -> EphemeralContainer:
     """Return the ephemeral container for the pod, checked (cmd/debug/debug.go, v1.36, generateDebugContainer).
 
     Raises BadInput naming flags. Differences: the pod keeps its labels; a profile cannot be customized.
@@ -114,7 +114,7 @@ def debug_container(pod: Pod, wanted: Wanted) -> EphemeralContainer:
         raise _refused(invalid, "ephemeralContainer.") from None
 
 
-def debug_copy(pod: Pod, wanted: Wanted, name: str, *, share_processes: bool) -> tuple[Admission, str]:
+def debug_copy(pod: Pod, wanted: DebugRequest, name: str, *, share_processes: bool) -> tuple[Admission, str]:
     """Return a copy of the pod under another name with the container added, and the container's name.
 
     It has no labels and annotations, which would identify it as the pod, and no probes, which could end it. With
@@ -139,7 +139,7 @@ def debug_copy(pod: Pod, wanted: Wanted, name: str, *, share_processes: bool) ->
         raise _refused(invalid, f"spec.containers[{len(kept)}].") from None
 
 
-def _document(wanted: Wanted, taken: Sequence[str]) -> dict[str, Any]:
+def _document(wanted: DebugRequest, taken: Sequence[str]) -> dict[str, Any]:
     """Return the container as in a manifest."""
     if wanted.profile not in PROFILES:
         raise BadInput(f"--profile: must be {', '.join(PROFILES)}, not {wanted.profile!r}")

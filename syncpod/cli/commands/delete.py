@@ -9,7 +9,7 @@ import typer
 
 from syncpod.cli import deletion
 from syncpod.cli.console import remark
-from syncpod.cli.deletion import Deleting, Request, Thing, read_request
+from syncpod.cli.deletion import Deleting, DeletionRequest, Thing, read_request
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, read_dry_run, read_timeout
 from syncpod.cli.input.kind_words import OBJECTS
@@ -107,7 +107,7 @@ def _do_all(deeds: Sequence[Callable[[], int]]) -> int:
     return number
 
 
-def _delete_pods(request: Request, how: Deleting, grace: int | None) -> int:
+def _delete_pods(request: DeletionRequest, how: Deleting, grace: int | None) -> int:
     from syncpod.cli.strays.forced_deletion import leave_order
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.own_pods import OwnPods
@@ -115,7 +115,7 @@ def _delete_pods(request: Request, how: Deleting, grace: int | None) -> int:
     return session.run(lambda client: deletion.delete(OwnPods(client, how, grace, leave_order), request, how))
 
 
-def _delete_objects(request: Request, how: Deleting) -> int:
+def _delete_objects(request: DeletionRequest, how: Deleting) -> int:
     import asyncio
 
     from syncpod.cli.machine.own_objects import OwnObjects

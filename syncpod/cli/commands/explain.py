@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from syncpod.journal.reading import PodRunRecords
     from syncpod.journal.records import Absence, PodLife
     from syncpod.settings.node import NodeSettings
-    from syncpod.temporal.run_history import Ended
+    from syncpod.temporal.run_history import RunEnd
 
 At = Annotated[
     str | None,
@@ -172,14 +172,14 @@ def _explain_pod(
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.explanation import lines
     from syncpod.cli.view.explanation_document import document
-    from syncpod.journal.causes import Change
+    from syncpod.journal.causes import OutsideChange
     from syncpod.journal.explain import explain as explained
 
     here, past = settings(), moment != now
     lives, records = _lives(here.state_dir, namespace, name, moment, uid)
     absences = _absences(here.state_dir)
     unserved, last_sign = ("", None) if past else _unserved(here, records)
-    ended: Ended | None = None
+    ended: RunEnd | None = None
     alone = ""
     if not past and (alone := _without_workflow(here.state_dir, records, unserved)):
         from syncpod.cli.temporal.ended_workflows import end_of
@@ -194,7 +194,7 @@ def _explain_pod(
         explanation = replace(explanation, waits=(), deadline=None, is_being_deleted=False)
     if ended is not None:
         explanation = replace(
-            explanation, changes=(*explanation.changes, Change(ended.at, f"its workflow {ended.how}"))
+            explanation, changes=(*explanation.changes, OutsideChange(ended.at, f"its workflow {ended.how}"))
         )
     others = [each for each in lives if each is not records]
     has_log = _logs_in(here.log_dir, records.life)

@@ -12,7 +12,7 @@ from syncpod.cli.failure import BadInput
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.temporal.fleet_placement import Explained
+    from syncpod.cli.temporal.fleet_placement import ExplainedPlacement
 
 
 def explain_placement(
@@ -32,7 +32,7 @@ def explain_placement(
         raise BadInput(f"--placement: is of now, and of all nodes; not with {', '.join(others)}")
     kind, asked = kind_and_name(what or [])
 
-    async def work(client: Client) -> list[Explained]:
+    async def work(client: Client) -> list[ExplainedPlacement]:
         if kind == "Pod":
             return await fleet_placement.explain_pod(client, namespace, asked)
         return [await fleet_placement.explain_workload(client, kind, namespace, asked)]

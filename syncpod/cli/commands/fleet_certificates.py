@@ -17,7 +17,7 @@ from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.values import days_or_duration
 
 if TYPE_CHECKING:
-    from syncpod.gate.authority import Fleet, Issued
+    from syncpod.gate.authority import Fleet, IssuedToNode
 
 NodeName = Annotated[str, typer.Argument(metavar="NODE", hidden=True, show_default=False)]
 
@@ -199,7 +199,7 @@ def retire(
     say(f"authority/{fleet.retire()} retired")
 
 
-def issued_by(fleet: Fleet) -> list[Issued]:
+def issued_by(fleet: Fleet) -> list[IssuedToNode]:
     """Return the certificates that a fleet has issued. Blocks. Raises BadInput."""
     try:
         return fleet.issued()

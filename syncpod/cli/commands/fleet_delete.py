@@ -8,7 +8,7 @@ import typer
 
 from syncpod.cli import deletion
 from syncpod.cli.console import remark
-from syncpod.cli.deletion import Deleting, Request, Thing, read_request
+from syncpod.cli.deletion import Deleting, DeletionRequest, Thing, read_request
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_dry_run, read_timeout
 from syncpod.cli.input.fleet_manifests import named_in
@@ -101,7 +101,7 @@ def _named(words: list[str]) -> dict[str, list[str]]:
     return fleet_names(words, {**KINDS, **OBJECTS, **PODS}, _KNOWN, bare="Pod") if words else {"Pod": []}
 
 
-def _check(request: Request, node: str, *, force: bool) -> None:
+def _check(request: DeletionRequest, node: str, *, force: bool) -> None:
     """Raise BadInput if a flag is not for what is to be deleted."""
     for kind in request.kinds:
         if force and kind != "Pod":

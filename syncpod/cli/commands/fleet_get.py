@@ -23,7 +23,7 @@ from syncpod.cli.input.options import (
     StateDir,
     Watch,
 )
-from syncpod.cli.listing import Listing, read_form, show_async
+from syncpod.cli.listing import ListingPrinter, read_form, show_async
 from syncpod.cli.streams import interrupts
 from syncpod.fleet import workload_traits
 
@@ -84,7 +84,7 @@ def get(
         raise BadInput(f"--sort-by: not for a {sealed[0]}: it is sealed, and only its nodes can read it")
 
     async def work(client: Client) -> None:
-        with Listing(form) as listing:
+        with ListingPrinter(form) as listing:
             for kind, names in things.items():
                 await show_async(listing, partial(fleet_lists.find, client, kind, names, form))
             listing.end()

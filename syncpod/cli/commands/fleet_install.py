@@ -16,7 +16,7 @@ from syncpod.cli.machine.systemd_units import (
     FLEET_WORKER,
     SERVER,
     WORKER,
-    OwnServer,
+    DevServerUnit,
     Temporal,
     fleet_units,
 )
@@ -97,5 +97,7 @@ def _temporal(directory: Path) -> Temporal:
             "that systemd runs it"
         )
     server = recorded_server(directory)
-    own = as_unit(server, guard=False) if server else OwnServer(dev_server.next_address(directory), None, guard=False)
+    own = (
+        as_unit(server, guard=False) if server else DevServerUnit(dev_server.next_address(directory), None, guard=False)
+    )
     return Temporal(own.address, dev_server.NAMESPACE, own)

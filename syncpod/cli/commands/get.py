@@ -27,7 +27,7 @@ from syncpod.cli.input.options import (
     Things,
     Watch,
 )
-from syncpod.cli.listing import Form, Found, Listing, read_form, show, show_async
+from syncpod.cli.listing import Form, FoundObjects, ListingPrinter, read_form, show, show_async
 from syncpod.cli.orphans import orphan_notes
 from syncpod.cli.streams import interrupts
 from syncpod.cli.view.documents import picks_fields
@@ -82,7 +82,7 @@ def get(
     )
     if watch:
         interrupts.enable()
-    with Listing(form) as listing:
+    with ListingPrinter(form) as listing:
         for kind, names in things.items():
             if kind == "Pod":
                 _show_pods(listing, names, {"labelSelector": selector, "fieldSelector": field_selector})
@@ -107,7 +107,7 @@ def _of_manifests(filename: Sequence[str], what: list[str] | None, namespace: st
     return words, next(iter(namespaces), "default")
 
 
-def _show_pods(listing: Listing, names: Sequence[str], selectors: Mapping[str, str]) -> None:
+def _show_pods(listing: ListingPrinter, names: Sequence[str], selectors: Mapping[str, str]) -> None:
     """Print pods; `selectors` as the node's API takes them."""
     from syncpod.cli.node_api import NodeApi
 
@@ -115,7 +115,7 @@ def _show_pods(listing: Listing, names: Sequence[str], selectors: Mapping[str, s
         show(listing, lambda: _pods(api, names, selectors, listing.form))
 
 
-def _pods(api: NodeApi, names: Sequence[str], selectors: Mapping[str, str], form: Form) -> Found:
+def _pods(api: NodeApi, names: Sequence[str], selectors: Mapping[str, str], form: Form) -> FoundObjects:
     """Return the pods, and what is to be said of those that have not answered, or have no workflow. Raises Failure."""
     # Names alone would not show the mark of a pod of which only what was recorded last is known.
     whole = not form.is_table or form.order is not None
@@ -127,7 +127,7 @@ def _pods(api: NodeApi, names: Sequence[str], selectors: Mapping[str, str], form
         notes.append(marked_note(reply.warnings, marked))
     if picks_fields(form.output):  # from which nobody could tell that there is no more than their names
         missing += [f'pod "{one.name}" {why_recorded(one.document)}' for one in rows if _is_bare(one)]
-    return Found("pod", form.head(HEADER, WIDE), rows, missing, notes)
+    return FoundObjects("pod", form.head(HEADER, WIDE), rows, missing, notes)
 
 
 def _is_bare(pod: Row) -> bool:
@@ -135,23 +135,23 @@ def _is_bare(pod: Row) -> bool:
     return bool(why_recorded(pod.document)) and not pod.document["spec"].get("containers")
 
 
-def _show_nodes(listing: Listing, names: Sequence[str]) -> None:
+def _show_nodes(listing: ListingPrinter, names: Sequence[str]) -> None:
     from syncpod.cli.commands.node_listing import find_nodes
     from syncpod.cli.temporal import session
 
     session.run(lambda client: show_async(listing, lambda: find_nodes(client, names, listing)))
 
 
-def _show_objects(listing: Listing, kind: ObjectKind, names: Sequence[str]) -> None:
+def _show_objects(listing: ListingPrinter, kind: ObjectKind, names: Sequence[str]) -> None:
     """Print the node's ConfigMaps or Secrets."""
     from syncpod.cli.machine.object_store import find
     from syncpod.cli.view.object_table import HEADERS, row
     from syncpod.pod import pod_to_wire
 
-    def objects() -> Found:
+    def objects() -> FoundObjects:
         found, missing = find(kind, names, listing.form.namespace, listing.form.conditions)
         now, documents = datetime.now(UTC), map(pod_to_wire, found)
         rows = [Row(row(one, now), document, steady=document) for one, document in zip(found, documents, strict=True)]
-        return Found(kind.lower(), HEADERS[kind], listing.form.chosen(rows), missing)
+        return FoundObjects(kind.lower(), HEADERS[kind], listing.form.chosen(rows), missing)
 
     show(listing, objects)

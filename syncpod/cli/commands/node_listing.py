@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.fetched import FetchedNode, FetchedPod
-    from syncpod.cli.listing import Found, Listing
+    from syncpod.cli.listing import FoundObjects, ListingPrinter
     from syncpod.node.loop_stalls import LoopStall
 
 
-async def find_nodes(client: Client, names: Sequence[str], listing: Listing) -> Found:
+async def find_nodes(client: Client, names: Sequence[str], listing: ListingPrinter) -> FoundObjects:
     """Return the named nodes, or all; which nodes are missing from a list of all is noted when a listing begins."""
-    from syncpod.cli.listing import Found
+    from syncpod.cli.listing import FoundObjects
     from syncpod.cli.view.node_table import HEADER, WIDE, document, row
     from syncpod.cli.view.rows import Row
 
@@ -30,7 +30,7 @@ async def find_nodes(client: Client, names: Sequence[str], listing: Listing) -> 
     notes = [] if names or listing.has_begun else await _notes_of_absent(client, found)
     now = datetime.now(UTC)
     rows = listing.form.chosen(Row(row(one, now), document(one)) for one in found)
-    return Found("node", listing.form.head(HEADER, WIDE), rows, missing, notes, is_namespaced=False)
+    return FoundObjects("node", listing.form.head(HEADER, WIDE), rows, missing, notes, is_namespaced=False)
 
 
 def describe_nodes(names: Sequence[str]) -> None:

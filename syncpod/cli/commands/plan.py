@@ -188,11 +188,11 @@ def _refused(name: str, refused: Failure) -> tuple[dict[str, Any], Failure]:
 
 async def _turned_away(foresight: Foresight, pod: Pod, node: str) -> list[str]:
     """Return each reason why a new pod's node would not run it; [] if it would. This warns if the node does not say."""
-    from syncpod.cli.temporal.foresight import Unanswered
+    from syncpod.cli.temporal.foresight import NodeUnanswered
 
     try:
         return await foresight.reasons(pod, node)
-    except Unanswered as unanswered:
+    except NodeUnanswered as unanswered:
         warn(f"pod {pod.metadata.name}: {unanswered}, so it is not known whether it would run the pod")
         return []
 

@@ -21,7 +21,7 @@ from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
     from syncpod.api.label_selector import Selector as Conditions
-    from syncpod.cli.machine.usage import ContainerUsage, Measured, Usage
+    from syncpod.cli.machine.usage import TopContainer, TopMeasured, TopUsage
     from syncpod.cri.port import CriRuntime
 
 app = typer.Typer(cls=Group, help="Show the CPU and memory usage of pods and of the node.", no_args_is_help=True)
@@ -85,7 +85,7 @@ class _Chosen:
     """Empty = all."""
     conditions: Conditions
 
-    def has(self, each: ContainerUsage) -> bool:
+    def has(self, each: TopContainer) -> bool:
         """Return whether a container belongs to such a pod."""
         return self.may_have(each.namespace, each.pod) and self.conditions.matches(each.labels)
 
@@ -94,7 +94,7 @@ class _Chosen:
         return self.namespace in (None, namespace) and (not self.names or name in self.names)
 
 
-def _tell_what_lacks(chosen: _Chosen, found: Sequence[ContainerUsage], silent: Sequence[tuple[str, str]]) -> None:
+def _tell_what_lacks(chosen: _Chosen, found: Sequence[TopContainer], silent: Sequence[tuple[str, str]]) -> None:
     """Print a note about pods without a measurement. Raises Failure for named pods that do not run here."""
     for name, why in silent:
         remark(f"Note: pod {name} is not measured: {why}")
@@ -167,7 +167,7 @@ class Table:
     with_sum: bool = False
     headers: bool = True
 
-    def lines(self, found: Sequence[ContainerUsage], room: int | None = None) -> list[str]:
+    def lines(self, found: Sequence[TopContainer], room: int | None = None) -> list[str]:
         """Return the table's lines; of more rows than there is room for, the busiest, and how many are left out."""
         from syncpod.cli.machine.usage import total
 
@@ -190,18 +190,18 @@ class Table:
             cells += [[*blank, cores(whole.cpu_nano_cores), mebibytes(whole.memory_bytes)]]
         return [*columns(cells), *([more] if more else [])]
 
-    def _rows(self, found: Sequence[ContainerUsage]) -> list[tuple[tuple[str, ...], Usage]]:
+    def _rows(self, found: Sequence[TopContainer]) -> list[tuple[tuple[str, ...], TopUsage]]:
         from syncpod.cli.machine.usage import total
 
         if self.by_container:
             return [((each.namespace, each.pod, each.container), each.usage) for each in found]
-        pods: dict[tuple[str, ...], list[Usage]] = {}
+        pods: dict[tuple[str, ...], list[TopUsage]] = {}
         for each in found:
             pods.setdefault((each.namespace, each.pod), []).append(each.usage)
         return [(key, total(usages)) for key, usages in pods.items()]
 
 
-_ORDERS: Final[dict[str, Callable[[Usage], int]]] = {
+_ORDERS: Final[dict[str, Callable[[TopUsage], int]]] = {
     "": lambda usage: 0,
     "cpu": lambda usage: -usage.cpu_nano_cores,
     "memory": lambda usage: -usage.memory_bytes,
@@ -252,7 +252,7 @@ def _node() -> str:
     return local_node("")
 
 
-def _measured() -> Measured:
+def _measured() -> TopMeasured:
     """Ask this machine's runtime. Raises Failure."""
     from syncpod.cli.machine.usage import measure
 

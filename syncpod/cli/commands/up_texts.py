@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from syncpod.settings.node import NodeSettings
 
 
-def tell(here: NodeSettings, server: local_processes.Server, running: local_processes.Node) -> None:
+def tell(here: NodeSettings, server: local_processes.Server, running: local_processes.LocalNode) -> None:
     """Print what runs now, and where its UI, its logs and its state are."""
     from syncpod.cli.machine.state_directory import is_marked, log_directory, runtime_log, server_log, worker_log
     from syncpod.settings.directories import is_in_memory

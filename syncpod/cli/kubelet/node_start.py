@@ -70,20 +70,20 @@ class NodeStart:
 
 
 @dataclass(frozen=True)
-class Machine:
+class KubeletMachine:
     """What the machine has to do with it."""
 
     has_swap: bool
     has_cgroup_v1: bool
 
     @classmethod
-    def read(cls, root: Path = Path("/")) -> Machine:
+    def read(cls, root: Path = Path("/")) -> KubeletMachine:
         """Read this machine's. Raises OSError."""
         swaps = (root / "proc/swaps").read_text().splitlines()[1:]
         return cls(bool(swaps), not (root / "sys/fs/cgroup/cgroup.controllers").exists())
 
 
-def node_start(given: Given, machine: Machine) -> NodeStart:
+def node_start(given: Given, machine: KubeletMachine) -> NodeStart:
     """Return how the node is to be started. Raises KubeletInputInvalid with a line for each refusal."""
     problems = list(_machines(given, machine))
     warnings: list[str] = []
@@ -108,7 +108,7 @@ def node_start(given: Given, machine: Machine) -> NodeStart:
     return NodeStart(variables, tuple(warnings), level, str(given.of("--bootstrap-kubeconfig", "")))
 
 
-def _machines(given: Given, machine: Machine) -> Iterator[str]:
+def _machines(given: Given, machine: KubeletMachine) -> Iterator[str]:
     """Return why a kubelet would not start on this machine."""
     if given.of("failSwapOn", True) and machine.has_swap:
         yield "failSwapOn: this machine has swap: turn it off, or set failSwapOn to false"

@@ -49,9 +49,9 @@ def run(arguments: list[str]) -> int:
     try:
         given = read(arguments)
         listen_first(early_ports(given))  # before the imports that take their time
-        from syncpod.cli.kubelet.node_start import Machine, node_start
+        from syncpod.cli.kubelet.node_start import KubeletMachine, node_start
 
-        start = node_start(given, Machine.read())
+        start = node_start(given, KubeletMachine.read())
     except KubeletInputInvalid as wrong:
         sys.stderr.writelines(f"syncpod-kubelet: {line}\n" for line in str(wrong).splitlines())
         return BAD_INPUT

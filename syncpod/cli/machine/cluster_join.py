@@ -30,7 +30,7 @@ def joined(here: NodeSettings, bootstrap: Path, *, at: Path | None = None) -> Pa
     """
     from syncpod.kubernetes.certificate_files import kubeconfig_path
     from syncpod.kubernetes.certificate_requests import CertificateRefused
-    from syncpod.kubernetes.client import ApiError, Unreachable
+    from syncpod.kubernetes.client import ClusterError, Unreachable
 
     path = at or kubeconfig_path(here.state_dir)
     if _is_valid(path, here.node):
@@ -41,7 +41,7 @@ def joined(here: NodeSettings, bootstrap: Path, *, at: Path | None = None) -> Pa
         return asyncio.run(_join(here, config, path))
     except CertificateRefused as refused:
         raise Failure(f"{_OPTION}: the cluster gives the node no certificate: {refused}") from None
-    except (ApiError, Unreachable) as error:
+    except (ClusterError, Unreachable) as error:
         raise Failure(f"{_OPTION}: {config.server}: {error}") from None
     except OSError as error:
         raise Failure(f"{here.state_dir}: {error.strerror}") from None
@@ -74,11 +74,11 @@ def _is_valid(path: Path, node: str) -> bool:
 async def _join(here: NodeSettings, config: Kubeconfig, path: Path) -> Path:
     """Obtain a certificate, and write the node's kubeconfig.
 
-    Raises CertificateRefused, ApiError, Unreachable, OSError.
+    Raises CertificateRefused, ClusterError, Unreachable, OSError.
     """
     from syncpod.kubernetes.certificate_files import client_file, write_kubeconfig
     from syncpod.kubernetes.certificate_requests import obtain
-    from syncpod.kubernetes.certificates import CLIENT_SIGNER, Wanted
+    from syncpod.kubernetes.certificates import CLIENT_SIGNER, WantedCertificate
     from syncpod.kubernetes.client import ApiClient
 
     def asked(name: str) -> None:
@@ -86,7 +86,7 @@ async def _join(here: NodeSettings, config: Kubeconfig, path: Path) -> Path:
 
     authorities = config.authorities.read() if config.authorities else b""
     async with ApiClient(config, user_agent="syncpod") as client:
-        await obtain(client, Wanted(here.node, CLIENT_SIGNER), client_file(here.state_dir), asked=asked)
+        await obtain(client, WantedCertificate(here.node, CLIENT_SIGNER), client_file(here.state_dir), asked=asked)
     write_kubeconfig(here.state_dir, path, config, authorities)
     say(f"node/{here.node} has joined the cluster at {config.server}")
     return path

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from syncpod.cli.deletion import Deleted, Going, NotThere, Selection, Thing
+from syncpod.cli.deletion import DeletionResult, Going, NotThere, Selection, Thing
 from syncpod.cli.machine.object_store import find, not_there, saying_what_failed, store_to_read
 from syncpod.objects import Kind, ObjectRef
 
@@ -23,12 +23,12 @@ class OwnObjects:
         ]
         return [Thing(one.kind, one.metadata.namespace or "default", one.metadata.name) for one in found]
 
-    async def look(self, thing: Thing) -> Deleted:
+    async def look(self, thing: Thing) -> DeletionResult:
         """Raise NotThere if there is no such object, and Failure if the store cannot be read."""
         with saying_what_failed():
             return _required(thing, is_there=store_to_read().get(_ref_of(thing)) is not None)
 
-    async def end(self, thing: Thing) -> Deleted:
+    async def end(self, thing: Thing) -> DeletionResult:
         """Remove the object from the node. Raises NotThere and Failure."""
         with saying_what_failed():
             return _required(thing, is_there=store_to_read().delete(_ref_of(thing)))
@@ -46,7 +46,7 @@ def _ref_of(thing: Thing) -> ObjectRef:
     return ObjectRef(cast(Kind, thing.kind), thing.namespace, thing.name)
 
 
-def _required(thing: Thing, *, is_there: bool) -> Deleted:
+def _required(thing: Thing, *, is_there: bool) -> DeletionResult:
     if not is_there:
         raise NotThere(not_there(thing.kind, thing.name, thing.namespace))
-    return Deleted()
+    return DeletionResult()

@@ -40,7 +40,7 @@ class UnitSettings:
 
 
 @dataclass(frozen=True)
-class OwnServer:
+class DevServerUnit:
     """The Temporal dev server of the state directory."""
 
     address: str
@@ -56,7 +56,7 @@ class Temporal:
 
     address: str
     namespace: str
-    own: OwnServer | None
+    own: DevServerUnit | None
     """Its unit, too; None = the server is others'."""
 
 
@@ -92,7 +92,7 @@ def fleet_units(settings: UnitSettings, temporal: Temporal, *, listen: str, name
     return units
 
 
-def server_unit(settings: UnitSettings, server: OwnServer) -> str:
+def server_unit(settings: UnitSettings, server: DevServerUnit) -> str:
     """Return the unit of the state directory's Temporal server."""
     command = ["server", "--port", server.address.rpartition(":")[2]]
     command += ["--ui-port", str(server.ui_port)] if server.ui_port else []

@@ -16,7 +16,7 @@ from syncpod.cli.machine.systemd_units import (
     FLEET_WORKER,
     RUNTIME,
     WORKER,
-    OwnServer,
+    DevServerUnit,
     Temporal,
     UnitSettings,
     node_units,
@@ -67,9 +67,9 @@ def units_for(state_dir: Path, worker: StartedWorker) -> dict[str, str]:
     )
 
 
-def as_unit(server: ServerRecord, *, guard: bool) -> OwnServer:
+def as_unit(server: ServerRecord, *, guard: bool) -> DevServerUnit:
     """Return the Temporal server of a record as its unit is to start it: where it was."""
-    return OwnServer(server.address, int(server.ui.rpartition(":")[2]) if server.ui else None, guard)
+    return DevServerUnit(server.address, int(server.ui.rpartition(":")[2]) if server.ui else None, guard)
 
 
 def require_fleet_not_installed(state_dir: Path) -> None:

@@ -29,7 +29,7 @@ _AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True)
-class Usage:
+class TopUsage:
     """CPU and memory usage."""
 
     cpu_nano_cores: int
@@ -39,7 +39,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class ContainerUsage:
+class TopContainer:
     """The usage of one running container."""
 
     namespace: str
@@ -47,14 +47,14 @@ class ContainerUsage:
     container: str
     labels: Mapping[str, str]
     """The pod's labels."""
-    usage: Usage
+    usage: TopUsage
 
 
 @dataclass(frozen=True)
-class Measured:
+class TopMeasured:
     """The usage of the node's containers."""
 
-    containers: tuple[ContainerUsage, ...]
+    containers: tuple[TopContainer, ...]
     unmeasured: tuple[tuple[str, str, str], ...]
     """Namespace and name of each pod that the runtime did not report, and why."""
 
@@ -71,7 +71,7 @@ class _Running:
     labels: Mapping[str, str]
 
 
-async def measure(runtime: CriRuntime, node: str) -> Measured:
+async def measure(runtime: CriRuntime, node: str) -> TopMeasured:
     """Measure the running containers of a node's pods; takes a second or more. Raises CriError."""
     running = await _running(runtime, node)
     sandboxes = {each.sandbox_id for each in running}
@@ -98,9 +98,9 @@ class Meter:
         """Measure nothing yet."""
         self._runtime, self._node = runtime, node
         self._before: dict[str, ContainerStats] = {}
-        self._known: dict[str, Usage] = {}
+        self._known: dict[str, TopUsage] = {}
 
-    async def next(self) -> Measured:
+    async def next(self) -> TopMeasured:
         """Return the usage since the last call; for a container that was not measured anew, the last known one.
 
         A container that has been measured only once is left out. Raises CriError.
@@ -119,17 +119,17 @@ class Meter:
         return _measured(running, self._known, reasons)
 
 
-def _measured(running: Iterable[_Running], usages: Mapping[str, Usage], reasons: Mapping[str, str]) -> Measured:
+def _measured(running: Iterable[_Running], usages: Mapping[str, TopUsage], reasons: Mapping[str, str]) -> TopMeasured:
     found = [
-        ContainerUsage(each.namespace, each.pod, each.container, each.labels, usages[each.id])
+        TopContainer(each.namespace, each.pod, each.container, each.labels, usages[each.id])
         for each in running
         if each.id in usages
     ]
     silent = {(each.namespace, each.pod, reasons[each.sandbox_id]) for each in running if each.sandbox_id in reasons}
-    return Measured(tuple(found), tuple(sorted(silent)))
+    return TopMeasured(tuple(found), tuple(sorted(silent)))
 
 
-def between(first: ContainerStats | None, last: ContainerStats | None) -> Usage | None:
+def between(first: ContainerStats | None, last: ContainerStats | None) -> TopUsage | None:
     """Return a container's usage between two measurements; None if one of them is missing.
 
     Also None while both are of the same moment: kubectl leaves out such containers as well.
@@ -140,13 +140,13 @@ def between(first: ContainerStats | None, last: ContainerStats | None) -> Usage 
     if span <= 0:
         return None
     used = max(0, last.cpu.used_ns - first.cpu.used_ns)
-    return Usage(used * 1_000_000_000 // span, last.working_set_bytes)
+    return TopUsage(used * 1_000_000_000 // span, last.working_set_bytes)
 
 
-def total(usages: Iterable[Usage]) -> Usage:
+def total(usages: Iterable[TopUsage]) -> TopUsage:
     """Return the sum."""
     listed = tuple(usages)
-    return Usage(sum(each.cpu_nano_cores for each in listed), sum(each.memory_bytes for each in listed))
+    return TopUsage(sum(each.cpu_nano_cores for each in listed), sum(each.memory_bytes for each in listed))
 
 
 async def _running(runtime: CriRuntime, node: str) -> list[_Running]:
@@ -200,7 +200,7 @@ def _stale(first: Mapping[str, ContainerStats], last: Mapping[str, ContainerStat
 
 
 @dataclass(frozen=True)
-class NodeUsage:
+class TopNode:
     """The usage of the whole machine, and its capacity."""
 
     cpu_nano_cores: int
@@ -211,7 +211,7 @@ class NodeUsage:
     total_memory_bytes: int
 
 
-def measure_node(root: Path = Path("/")) -> NodeUsage:
+def measure_node(root: Path = Path("/")) -> TopNode:
     """Measure this machine; blocks for a second. Raises OSError, ValueError, KeyError.
 
     The kubelet takes the root cgroup's figures from cAdvisor; these are from /proc, which counts the same.
@@ -222,4 +222,4 @@ def measure_node(root: Path = Path("/")) -> NodeUsage:
     last, span = read_processors(proc), time.monotonic() - begun
     memory = read_memory(proc)
     nano_cores = int((last.busy_ns - first.busy_ns) / span)
-    return NodeUsage(max(0, nano_cores), last.count, memory.working_set, memory.total)
+    return TopNode(max(0, nano_cores), last.count, memory.working_set, memory.total)

@@ -16,15 +16,15 @@ from syncpod.temporal.run_history import how_ended
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.temporal.run_history import Ended
+    from syncpod.temporal.run_history import RunEnd
 
 _RPC: Final = timedelta(seconds=5)
 
 
-def end_of(namespace: str, name: str) -> Ended | None:
+def end_of(namespace: str, name: str) -> RunEnd | None:
     """Return how the last workflow of a pod's name has ended; None if it has not, or the server does not say."""
 
-    async def work(client: Client) -> Ended | None:
+    async def work(client: Client) -> RunEnd | None:
         try:
             return await how_ended(client, pod_workflow_id(namespace, name), timeout=_RPC)
         except RPCError:

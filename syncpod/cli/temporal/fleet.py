@@ -13,7 +13,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.fleet_home import home_of_a_fleet
 from syncpod.cli.temporal import fleet_answers, fleet_memos, session
-from syncpod.cli.temporal.fleet_memos import Unreadable
+from syncpod.cli.temporal.fleet_memos import UnreadableMemo
 from syncpod.cli.temporal.stuck_fleet import without_the_key_of
 from syncpod.fleet_client import KeyMissing, OtherFleet, access_to, check_commander, connect_to_fleet, object_sealing_of
 from syncpod.gate.gate import fleet_directory
@@ -114,9 +114,9 @@ async def _judged(client: Client, node: FleetNodeSummary) -> FleetNodeSummary:
     return StuckNode(**node.model_dump() | {"presence": "Unknown", "since": None}, why=why)
 
 
-def _named(found: FleetNodeSummary | Unreadable, workflow_id: str) -> FleetNodeSummary:
+def _named(found: FleetNodeSummary | UnreadableMemo, workflow_id: str) -> FleetNodeSummary:
     name = workflow_id.partition("/")[2] or workflow_id
-    if isinstance(found, Unreadable):
+    if isinstance(found, UnreadableMemo):
         return UnreadNode(name=name, presence="Unknown", why=found.why)
     return found if found.name else found.model_copy(update={"name": name})
 

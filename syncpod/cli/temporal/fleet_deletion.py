@@ -10,7 +10,7 @@ from typing import Final
 from temporalio.client import Client
 
 from syncpod.cli.console import paint, remark
-from syncpod.cli.deletion import Deleted, Going, NotThere, Selection, Thing
+from syncpod.cli.deletion import DeletionResult, Going, NotThere, Selection, Thing
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.kind_words import OBJECTS
 from syncpod.cli.listing import selecting
@@ -46,7 +46,7 @@ class FleetThings:
             found += await self._on_nodes(things) if kind == "Pod" else things
         return found
 
-    async def look(self, thing: Thing) -> Deleted:
+    async def look(self, thing: Thing) -> DeletionResult:
         """Raise NotThere if there is no such thing, and Failure."""
         kind, namespace, name = thing
         if kind == "Pod":
@@ -58,9 +58,9 @@ class FleetThings:
             is_there = await fleet_workloads.view(self._client, kind, namespace, name) is not None
         if not is_there:
             raise _not_there(thing)
-        return Deleted()
+        return DeletionResult()
 
-    async def end(self, thing: Thing) -> Deleted:
+    async def end(self, thing: Thing) -> DeletionResult:
         """Delete a workload, an object, or a pod on all nodes. Raises NotThere and Failure."""
         if thing.kind == "Pod":
             return await self._end_pod(thing)
@@ -68,7 +68,7 @@ class FleetThings:
         delete_it = fleet_objects.delete if is_object else fleet_workloads.delete
         if not await delete_it(self._client, *thing):
             raise _not_there(thing)
-        return Deleted(going=[self.going(thing, self.object_left if is_object else self.workload_left)])
+        return DeletionResult(going=[self.going(thing, self.object_left if is_object else self.workload_left)])
 
     async def begun(self, going: Sequence[Going]) -> Sequence[Going]:
         """Return all of these: a node that cannot be reached ends its pods when it is back."""
@@ -133,7 +133,7 @@ class FleetThings:
             remark(f"Note: pods that no node has yet are left to their workloads: {', '.join(names)}")
         return [pod for pod in pods if pod not in unplaced]
 
-    async def _end_pod(self, thing: Thing) -> Deleted:
+    async def _end_pod(self, thing: Thing) -> DeletionResult:
         _, namespace, name = thing
         ended = await fleet_pod_changes.delete(self._client, namespace, name, node=self._node, force=self._force)
         if not (ended.nodes or ended.is_placed):
@@ -146,7 +146,7 @@ class FleetThings:
             going[0] = self.going(thing, self.pod_left(first), self.workload_left, where=first)
         elif ended.is_placed:
             going = [self.going(thing, self.workload_left)]
-        return Deleted([node.name for node in ended.nodes] or [""], notes, going)
+        return DeletionResult([node.name for node in ended.nodes] or [""], notes, going)
 
     def _notes(self, node: FleetNodeView) -> list[str]:
         if node.presence != "Unknown":

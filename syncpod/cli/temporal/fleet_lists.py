@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.kind_words import OBJECTS
-from syncpod.cli.listing import Form, Found
+from syncpod.cli.listing import Form, FoundObjects
 from syncpod.cli.temporal import fleet, fleet_objects, fleet_pods, fleet_waiting_pods, fleet_workloads
 from syncpod.cli.view import fleet_table
 from syncpod.cli.view.object_table import HEADERS
@@ -23,7 +23,7 @@ _MANY: Final = 50
 """For so many more lines, the pause between two looks of a watch is longer by one: each node and workload is asked."""
 
 
-async def find(client: Client, kind: str, names: Sequence[str], form: Form) -> Found:
+async def find(client: Client, kind: str, names: Sequence[str], form: Form) -> FoundObjects:
     """Return the named objects of a kind, or all that `form` chooses, with their documents if it needs them.
 
     Raises Failure if nothing can be read.
@@ -40,10 +40,10 @@ async def find(client: Client, kind: str, names: Sequence[str], form: Form) -> F
     return found
 
 
-async def _nodes(client: Client, names: Sequence[str], form: Form) -> Found:
+async def _nodes(client: Client, names: Sequence[str], form: Form) -> FoundObjects:
     nothing = "No nodes found: `syncpod fleet invite NODE` lets one in"
     header = form.head(fleet_table.NODE_HEADER, fleet_table.NODE_WIDE)
-    found, now = Found("node", header, is_namespaced=False, nothing=nothing), datetime.now(UTC)
+    found, now = FoundObjects("node", header, is_namespaced=False, nothing=nothing), datetime.now(UTC)
     if form.of_documents or form.fields.fields or form.order is not None:
         views = [] if names else await fleet.views(client)
         for name in names:
@@ -73,7 +73,7 @@ async def _nodes(client: Client, names: Sequence[str], form: Form) -> Found:
     return found
 
 
-async def _pods(client: Client, names: Sequence[str], form: Form) -> Found:
+async def _pods(client: Client, names: Sequence[str], form: Form) -> FoundObjects:
     nodes = await fleet.views(client)
     everywhere = [(node.name, pod) for node in nodes for pod in node.placed]
     placed = [(node, pod) for node in nodes for pod in node.placed if _is_asked_for(pod, names, form)]
@@ -89,7 +89,7 @@ async def _pods(client: Client, names: Sequence[str], form: Form) -> Found:
         rows.append(Row(cells, document, place=one.pod.node, status=cells[2]))
     # Each in its place in the table: a pod keeps it when its node reports it.
     rows = sorted(form.chosen(rows), key=lambda row: (*row.key, row.place))
-    found = Found("pod", form.head(fleet_table.POD_HEADER, fleet_table.POD_WIDE), rows)
+    found = FoundObjects("pod", form.head(fleet_table.POD_HEADER, fleet_table.POD_WIDE), rows)
     there = {row.name for row in rows}
     found.missing = [f'pods "{each}" not found in the fleet' for each in names if each not in there]
     if form.is_table:
@@ -114,8 +114,10 @@ def _placed_row(
     return Row(cells, document, place=node.name, status=cells[2])
 
 
-async def _workloads(client: Client, kind: str, names: Sequence[str], form: Form) -> Found:
-    found = Found(f"{kind.lower()}.apps", form.head(fleet_table.workload_header(kind), fleet_table.WORKLOAD_WIDE))
+async def _workloads(client: Client, kind: str, names: Sequence[str], form: Form) -> FoundObjects:
+    found = FoundObjects(
+        f"{kind.lower()}.apps", form.head(fleet_table.workload_header(kind), fleet_table.WORKLOAD_WIDE)
+    )
     listed: list[WorkloadSummary] = []
     for name in names:
         try:
@@ -142,7 +144,7 @@ async def _whole(client: Client, one: WorkloadSummary) -> WorkloadSummary:
     return whole
 
 
-async def _objects(client: Client, kind: str, names: Sequence[str], form: Form) -> Found:
+async def _objects(client: Client, kind: str, names: Sequence[str], form: Form) -> FoundObjects:
     listed = await fleet_objects.views(client, kind, form.namespace)
     now = datetime.now(UTC)
     rows = form.chosen(
@@ -152,7 +154,7 @@ async def _objects(client: Client, kind: str, names: Sequence[str], form: Form) 
     )
     there = {row.name for row in rows}
     missing = [f'{kind.lower()}s "{each}" not found in the fleet' for each in names if each not in there]
-    return Found(kind.lower(), HEADERS[kind], rows, missing)
+    return FoundObjects(kind.lower(), HEADERS[kind], rows, missing)
 
 
 def _metadata(name: str, namespace: str = "", labels: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ _Memo = TypeVar("_Memo", bound=Message)
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableMemo:
     """A running workflow whose memo cannot be read."""
 
     workflow_id: str
@@ -26,33 +26,35 @@ class Unreadable:
     """In a clause."""
 
 
-async def running(client: Client, workflow: str, memo: str, of: type[_Memo]) -> list[tuple[str, _Memo | Unreadable]]:
+async def running(
+    client: Client, workflow: str, memo: str, of: type[_Memo]
+) -> list[tuple[str, _Memo | UnreadableMemo]]:
     """Return the memo of each running workflow of a type, with the workflow's id.
 
     Raises RPCError; and Undecipherable if none can be read and the keys are to blame: they may be another fleet's.
     """
     query = f"WorkflowType = '{workflow}' AND ExecutionStatus = 'Running'"
-    found: list[tuple[str, _Memo | Unreadable]] = []
+    found: list[tuple[str, _Memo | UnreadableMemo]] = []
     undecipherable: Undecipherable | None = None
     async for each in client.list_workflows(query, rpc_timeout=_RPC):
         try:
             found.append((each.id, await _read(each, memo, of)))
         except Undecipherable as why:
             undecipherable = why
-            found.append((each.id, Unreadable(each.id, str(why))))
+            found.append((each.id, UnreadableMemo(each.id, str(why))))
         except (ValueError, KeyError, RuntimeError):  # of a type, an encoding or a form that no worker of ours writes
-            found.append((each.id, Unreadable(each.id, "it is not what the fleet's workers write")))
-    if undecipherable is not None and all(isinstance(each, Unreadable) for _, each in found):
+            found.append((each.id, UnreadableMemo(each.id, "it is not what the fleet's workers write")))
+    if undecipherable is not None and all(isinstance(each, UnreadableMemo) for _, each in found):
         raise undecipherable
     return found
 
 
-def readable(found: Sequence[tuple[str, _Memo | Unreadable]]) -> list[_Memo]:
+def readable(found: Sequence[tuple[str, _Memo | UnreadableMemo]]) -> list[_Memo]:
     """Return the memos that can be read, and name in a note each workflow that is left out."""
     for _, each in found:
-        if isinstance(each, Unreadable):
+        if isinstance(each, UnreadableMemo):
             remark(f"Note: without {each.workflow_id}, whose memo cannot be read: {each.why}")
-    return [each for _, each in found if not isinstance(each, Unreadable)]
+    return [each for _, each in found if not isinstance(each, UnreadableMemo)]
 
 
 async def _read(execution: WorkflowExecution, memo: str, of: type[_Memo]) -> _Memo:

@@ -26,7 +26,7 @@ _HAS_ITS_POD: Final = "it has its pod"
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplainedPlacement:
     """One pod, and the verdict of placement on every node now."""
 
     pod: Pod
@@ -52,7 +52,7 @@ class _Nodes:
         }
 
 
-async def explain_pod(client: Client, namespace: str, name: str) -> list[Explained]:
+async def explain_pod(client: Client, namespace: str, name: str) -> list[ExplainedPlacement]:
     """Explain every pod of this name. Raises Failure if there is none."""
     nodes = await _nodes(client)
     found = [
@@ -73,7 +73,7 @@ async def explain_pod(client: Client, namespace: str, name: str) -> list[Explain
     raise Failure(f'pods "{name}" not found in the fleet')
 
 
-async def explain_workload(client: Client, kind: str, namespace: str, name: str) -> Explained:
+async def explain_workload(client: Client, kind: str, namespace: str, name: str) -> ExplainedPlacement:
     """Explain where the next pod of a workload would be placed. Raises Failure.
 
     A DaemonSet has one pod on a node, so it would have none on a node that has its pod.
@@ -104,7 +104,7 @@ async def _nodes(client: Client) -> _Nodes:
     return _Nodes(views, {view.name: told for view, told in zip(views, lists, strict=True)})
 
 
-def _explained(nodes: _Nodes, pod: Pod, at: str, owner: str = "") -> Explained:
+def _explained(nodes: _Nodes, pod: Pod, at: str, owner: str = "") -> ExplainedPlacement:
     owner = owner or pod.metadata.annotations.get(OWNER_ANNOTATION, "")
     lists = nodes.without(at, (pod.metadata.namespace or "default", pod.metadata.name))
     offers: list[NodeOffer] = []
@@ -115,7 +115,7 @@ def _explained(nodes: _Nodes, pod: Pod, at: str, owner: str = "") -> Explained:
             silent.append(view.name)
         else:
             offers.append(offer)
-    return Explained(pod, owner, at, place(pod, offers, owner=owner), silent)
+    return ExplainedPlacement(pod, owner, at, place(pod, offers, owner=owner), silent)
 
 
 def _sample(view: WorkloadView, name: str) -> Pod:

@@ -15,7 +15,7 @@ from syncpod.pod import Pod, pod_to_wire
 
 
 @dataclass(frozen=True)
-class Ended:
+class PodDeletionResult:
     """The result of deleting a pod."""
 
     is_placed: bool
@@ -50,7 +50,7 @@ async def apply(client: Client, pods: Iterable[Pod]) -> AsyncIterator[tuple[Pod,
         held[namespace, name], generations[where] = (where, ""), generation
 
 
-async def delete(client: Client, namespace: str, name: str, *, node: str = "", force: bool) -> Ended:
+async def delete(client: Client, namespace: str, name: str, *, node: str = "", force: bool) -> PodDeletionResult:
     """Delete a pod on all nodes, or on one; with `force` without waiting for its nodes.
 
     Different workloads may have pods of one name on different nodes. Without `node` none of them is deleted then.
@@ -71,7 +71,7 @@ async def delete(client: Client, namespace: str, name: str, *, node: str = "", f
         # The workflow of a placed pod withdraws it itself. If the fleet has lost that workflow, nobody else does.
         if force or not is_placed or any(each.owner != own for each in _here(holder, namespace, name)):
             await fleet.update(client, holder.name, "withdraw", change)
-    return Ended(is_placed, holders, sorted(owners - {own}))
+    return PodDeletionResult(is_placed, holders, sorted(owners - {own}))
 
 
 async def unknown(client: Client, namespace: str, names: Sequence[str]) -> list[str]:

@@ -28,7 +28,7 @@ from syncpod.translation.refused_limits import names_a_limit
 _RPC: Final = timedelta(seconds=10)
 
 
-class Unanswered(Exception):
+class NodeUnanswered(Exception):
     """A node has not said whether it would run a pod; the text says why."""
 
 
@@ -46,13 +46,13 @@ class Foresight:
     async def reasons(self, pod: Pod, node: str) -> list[str]:
         """Return why a node would not run a pod beside those before it, a sentence for each reason; [] if it would.
 
-        The pod counts from now on, unless the node would not run it. Raises Unanswered.
+        The pod counts from now on, unless the node would not run it. Raises NodeUnanswered.
         """
         before = self._before.setdefault(node, [])
         found: list[str] = []
         try:
             if node not in self.served and await never_served(self._client, (node,)):
-                raise Unanswered(f"no worker has ever polled for node {node}")
+                raise NodeUnanswered(f"no worker has ever polled for node {node}")
             found = await _foreseen(self._client, pod, node, before, self._patience)
         finally:
             if not found:
@@ -83,7 +83,7 @@ async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str, serv
             continue
         try:
             reasons = [each for each in await foresight.reasons(pod, there) if names_a_limit(each)]
-        except Unanswered:
+        except NodeUnanswered:
             reasons = []
         if not reasons:
             enforces.add(question)
@@ -110,11 +110,11 @@ async def _foreseen(client: Client, pod: Pod, node: str, before: list[ComesBefor
         with waiting(late):
             found: list[str] | None = await answer_in_time(client, node, asking, patience)
         if found is None:
-            raise Unanswered(await absence(client, (node,)))
+            raise NodeUnanswered(await absence(client, (node,)))
     except ActivityFailureError as error:
         if isinstance(error.cause, ApplicationError):
-            raise Unanswered(f"node {node} cannot tell: {error.cause.message}") from None
-        raise Unanswered(f"node {node} has not answered in time") from None
+            raise NodeUnanswered(f"node {node} cannot tell: {error.cause.message}") from None
+        raise NodeUnanswered(f"node {node} has not answered in time") from None
     except RPCError as error:
-        raise Unanswered(f"the server does not let node {node} be asked: {error.message}") from None
+        raise NodeUnanswered(f"the server does not let node {node} be asked: {error.message}") from None
     return found

@@ -12,7 +12,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from syncpod.cli.console import program, remark
-from syncpod.cli.deletion import Deleted, Deleting, Going, NotThere, Selection, Thing
+from syncpod.cli.deletion import Deleting, DeletionResult, Going, NotThere, Selection, Thing
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
@@ -49,16 +49,16 @@ class OwnPods:
         fields = selection.fields
         return [Thing("Pod", *one.key) for one in pods if not fields.fields or fields.matches(one.document)]
 
-    async def look(self, thing: Thing) -> Deleted:
+    async def look(self, thing: Thing) -> DeletionResult:
         """Return the notes about a pod that would be deleted. Raises NotThere and Failure."""
-        return Deleted(notes=source_notes(await self._required(thing, read_pod(self._client, *thing[1:]))))
+        return DeletionResult(notes=source_notes(await self._required(thing, read_pod(self._client, *thing[1:]))))
 
-    async def end(self, thing: Thing) -> Deleted:
+    async def end(self, thing: Thing) -> DeletionResult:
         """Signal a pod to end. Raises NotThere and Failure."""
         asked = request_deletion(self._client, *thing[1:], self._grace)
         fetched = self._ending[thing] = await self._required(thing, asked)
         gone = partial(until_gone, self._client, *fetched.key, fetched.pod.metadata.uid)
-        return Deleted(notes=source_notes(fetched), going=[Going(thing, gone, partial(self._why, fetched))])
+        return DeletionResult(notes=source_notes(fetched), going=[Going(thing, gone, partial(self._why, fetched))])
 
     async def begun(self, going: Sequence[Going]) -> Sequence[Going]:
         """Say why those do not end that do not answer, and return those to wait for.

@@ -138,9 +138,9 @@ class TemporalPods:
             found = await asyncio.to_thread(lambda: [*map(with_last_state, found)])
         return await self._told(found, parts)
 
-    async def lone_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+    async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
         """Return those of this machine that run without a workflow."""
-        return await self._told(await lone_pods(self._client, namespace, [*names]), ())
+        return await self._told(await orphan_pods(self._client, namespace, [*names]), ())
 
     async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[Told]:
         """Return the newest runs of these pods, as far as the server keeps them."""

@@ -12,7 +12,7 @@ from syncpod.api.views.durations import short_duration
 from syncpod.api.views.layout import clipped, pairs, table, wrapped
 from syncpod.api.views.text import printable
 from syncpod.cli.console import paint
-from syncpod.journal.causes import FOREIGN_SIGNAL, NAMED_BY_ITS_WORDS, Cause, Change, End
+from syncpod.journal.causes import FOREIGN_SIGNAL, NAMED_BY_ITS_WORDS, Cause, End, OutsideChange
 from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
 from syncpod.journal.patterns import patterns
@@ -448,7 +448,7 @@ def _short(what: str, wide: int | None) -> str:
     return what if wide is None else clipped(what, _SENTENCE)
 
 
-def _repeated(change: Change, clock: Clock) -> str:
+def _repeated(change: OutsideChange, clock: Clock) -> str:
     return f" ({change.times} times since {clock(change.first)})" if change.times > 1 else ""
 
 

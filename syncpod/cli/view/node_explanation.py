@@ -12,7 +12,7 @@ from syncpod.api.views.layout import pairs, table, wrapped
 from syncpod.cli.view.explanation import absence, what_is_due
 from syncpod.journal.causes import End
 from syncpod.journal.explain import Explanation, explain
-from syncpod.journal.reading import NodeSummary
+from syncpod.journal.reading import JournalSummary
 from syncpod.journal.records import Absence
 from syncpod.node.orphan_mark import STATUS
 from syncpod.node.recorded_events import NodeEvent
@@ -25,7 +25,7 @@ does not suffice. A pod's name is whole, since it is what the next command takes
 
 
 def lines(
-    summary: NodeSummary,
+    summary: JournalSummary,
     events: Sequence[NodeEvent],
     absences: Sequence[Absence],
     now: datetime,
@@ -79,7 +79,7 @@ def lines(
 
 
 def _restless(
-    summary: NodeSummary, now: datetime, since: datetime, wide: int | None, orphans: Collection[str]
+    summary: JournalSummary, now: datetime, since: datetime, wide: int | None, orphans: Collection[str]
 ) -> list[str]:
     lives = Counter((each.life.namespace, each.life.name) for each, _ in summary.restless)
     rows = [("POD", "ENDS", "LAST", "WHY", "DECIDED BY", "NOW")]
@@ -102,7 +102,7 @@ def _repeated(event: NodeEvent) -> str:
     return f" ({event.times} times since {_clock(event.first)})" if event.times > 1 else ""
 
 
-def _due(summary: NodeSummary, now: datetime, orphans: Collection[str]) -> list[tuple[datetime, Explanation, str]]:
+def _due(summary: JournalSummary, now: datetime, orphans: Collection[str]) -> list[tuple[datetime, Explanation, str]]:
     """Return what happens next by itself, the soonest first: when, to which pod, and what; nothing to `orphans`."""
     found = []
     for each in (due for due in summary.due if due.life.uid not in orphans):
@@ -118,7 +118,7 @@ def _due(summary: NodeSummary, now: datetime, orphans: Collection[str]) -> list[
 
 
 def document(
-    summary: NodeSummary,
+    summary: JournalSummary,
     events: Sequence[NodeEvent],
     absences: Sequence[Absence],
     now: datetime,
@@ -160,7 +160,7 @@ def document(
     }
 
 
-def _explained(summary: NodeSummary, now: datetime, since: datetime) -> list[tuple[Explanation, int]]:
+def _explained(summary: JournalSummary, now: datetime, since: datetime) -> list[tuple[Explanation, int]]:
     return [(explain(each, now, since=since), ends) for each, ends in summary.restless]
 
 

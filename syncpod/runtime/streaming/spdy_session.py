@@ -7,14 +7,14 @@ from typing import Final
 
 from syncpod.runtime.streaming.wire import Wire, deliver
 from syncpod.streaming.pipe import Pipe
-from syncpod.streaming.spdy import Session, SpdyStream
+from syncpod.streaming.spdy import SpdySession, SpdyStream
 from syncpod.streaming.spdy_frames import Frame, GoAway, Ping, ResetStatus, SynStream
 
 MAX_STREAMS: Final = 2000
 """The most open streams on one connection. A forwarded connection needs two."""
 
 
-class ServerSession(Session):
+class ServerSession(SpdySession):
     """Accepts the streams that a client opens."""
 
     def __init__(self, wire: Wire, accept: Callable[[SpdyStream], bool]) -> None:

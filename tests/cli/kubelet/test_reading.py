@@ -11,7 +11,7 @@ import yaml
 
 from syncpod.agent.kubelet_port.configuration import kubelet_configuration
 from syncpod.cli.kubelet.fields import BY_FLAG, BY_PATH, FIELDS
-from syncpod.cli.kubelet.node_start import Machine, NodeStart, node_start
+from syncpod.cli.kubelet.node_start import KubeletMachine, NodeStart, node_start
 from syncpod.cli.kubelet.reading import KubeletInputInvalid, read
 from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.settings import variables as v
@@ -19,7 +19,7 @@ from syncpod.settings.node import node_settings
 from syncpod.settings.table import BY_VARIABLE
 from tests.agent.node_endpoint import node_of
 
-PLAIN = Machine(has_swap=False, has_cgroup_v1=False)
+PLAIN = KubeletMachine(has_swap=False, has_cgroup_v1=False)
 HEADER = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 
 
@@ -28,13 +28,13 @@ def listed(name: str) -> set[str]:
     return {line for line in lines if not line.startswith("#")}
 
 
-def started(tmp_path: Path, *flags: str, machine: Machine = PLAIN, **fields: Any) -> NodeStart:
+def started(tmp_path: Path, *flags: str, machine: KubeletMachine = PLAIN, **fields: Any) -> NodeStart:
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(HEADER | fields, sort_keys=False))
     return node_start(read([f"--config={config}", *flags]), machine)
 
 
-def refusal(tmp_path: Path, *flags: str, machine: Machine = PLAIN, **fields: Any) -> list[str]:
+def refusal(tmp_path: Path, *flags: str, machine: KubeletMachine = PLAIN, **fields: Any) -> list[str]:
     with pytest.raises(KubeletInputInvalid) as caught:
         started(tmp_path, *flags, machine=machine, **fields)
     return str(caught.value).replace(f"{tmp_path}/config.yaml: ", "").splitlines()
@@ -288,7 +288,7 @@ def test_a_flag_goes_before_a_file_and_a_drop_in_before_the_file(tmp_path: Path)
 
 
 def test_a_machine_on_which_a_kubelet_would_not_start_is_refused(tmp_path: Path) -> None:
-    old = Machine(has_swap=True, has_cgroup_v1=True)
+    old = KubeletMachine(has_swap=True, has_cgroup_v1=True)
     assert refusal(tmp_path, machine=old) == [
         "failSwapOn: this machine has swap: turn it off, or set failSwapOn to false"
     ]
@@ -306,7 +306,7 @@ def test_on_cgroup_v2_a_container_is_killed_whole_or_not_as_asked(
 
 
 def test_on_cgroup_v1_a_container_cannot_be_killed_whole(tmp_path: Path) -> None:
-    old = Machine(has_swap=False, has_cgroup_v1=True)
+    old = KubeletMachine(has_swap=False, has_cgroup_v1=True)
     assert refusal(tmp_path, machine=old, singleProcessOOMKill=False) == [
         "singleProcessOOMKill: must not be false on cgroup v1, whose kernel always kills a single process"
     ]
