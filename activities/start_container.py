@@ -10,7 +10,7 @@ from functools import partial
 from temporalio import activity
 
 from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
-from activities.containers.leftovers import end_what_was_lost
+from activities.containers.lost_instances import end_what_was_lost
 from activities.containers.noted_starts import forget_start, note_hook_ended, note_start, noted_start, which_counts
 from activities.containers.quick_end import read_once_started
 from activities.containers.removal import remove_dead, remove_given_up, remove_unstarted

@@ -1,6 +1,6 @@
 """Removing what is not running: dead containers with their logs, containers that never ran, stopped sandboxes.
 
-All removals go through this module, because a runtime may have lost track of what it is to remove (see `leftovers`).
+All removals go through this module, because a runtime may have lost track of its objects (see `lost_instances`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from activities.containers.leftovers import discard, end_what_was_lost
+from activities.containers.lost_instances import discard, end_what_was_lost
 from activities.containers.noted_starts import may_have_begun
 from activities.node.clock import monotonic
 from activities.step_attempt import StepAttempt

@@ -8,7 +8,7 @@ from functools import partial
 
 from temporalio import activity
 
-from activities.containers.leftovers import say_killed
+from activities.containers.lost_instances import say_killed
 from activities.containers.removal import keep_log_ends, remove_dead, remove_sandbox, remove_unstarted
 from activities.pods.admission import forget
 from activities.pods.stopping import stop_pod, stop_sandboxes

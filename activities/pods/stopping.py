@@ -11,7 +11,7 @@ from temporalio import activity
 
 from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
 from activities.containers.kill_timeout import within_kill_timeout
-from activities.containers.leftovers import end_what_was_lost
+from activities.containers.lost_instances import end_what_was_lost
 from activities.containers.noted_starts import with_noted_starts
 from activities.pods.admission import finish
 from activities.step_attempt import Polls, StepAttempt

@@ -27,6 +27,7 @@ from syncpod.agent.ended_runs import EndedRuns
 from syncpod.agent.exits import ExitFollower
 from syncpod.agent.journal import Journal
 from syncpod.agent.open_pods import OpenPods
+from syncpod.agent.orphaned_pods import OrphanedPods
 from syncpod.agent.pidfds import PidfdWatcher
 from syncpod.agent.pleg import Pleg
 from syncpod.agent.pod_signals import PodSignals
@@ -42,7 +43,6 @@ from syncpod.agent.takeover.lock import NodeLife
 from syncpod.agent.takeover.pods import Takeover
 from syncpod.agent.takeover.rival import stop_if_outranked
 from syncpod.agent.task_watch import TaskWatch
-from syncpod.agent.unattended_pods import UnattendedPods
 from syncpod.cri.port import CriRuntime
 from syncpod.journal.file import Limits
 from syncpod.lifecycle.observed import ObservedPod
@@ -195,7 +195,7 @@ class Agent:
             context,
             self.published_pods,
             open_pods=open_pods,
-            unattended=UnattendedPods(context, self.pleg.listings, open_pods),
+            orphaned=OrphanedPods(context, self.pleg.listings, open_pods),
             untold=self.prober.untold,
             running=self.running,
             settle_journal=self.journal.flush,

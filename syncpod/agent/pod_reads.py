@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 from temporalio.client import WorkflowExecution
 
+from syncpod.agent.orphaned_pods import OrphanedPod
 from syncpod.agent.probing.untold import UntoldFailures, with_untold
-from syncpod.agent.unattended_pods import Unattended
 from syncpod.api.source import CannotSay
 from syncpod.messages.reads import PodReads
 from syncpod.node.orphan_mark import NO_WORKFLOW, marked
@@ -52,16 +52,16 @@ class PodWithoutWorkflow(PodReads):
     """A pod that runs without a workflow: its last published state if there is one. Nothing is decided for it."""
 
     state_dir: Path
-    lone: Unattended
+    orphan: OrphanedPod
     published: PodReads | None
 
     def pod(self) -> dict[str, Any]:
         """Return the Pod, marked as an orphan: published, recorded on disk, or its name alone."""
         if self.published is not None:
             return marked(self.published.pod(), NO_WORKFLOW)
-        listing = self.lone.listing
+        listing = self.orphan.listing
         bare = bare_pod(listing.namespace, listing.name, listing.uid, (each.name for each in listing.containers))
-        return marked(recorded_pod(self.state_dir, self.lone.workflow_id, listing.uid) or bare, NO_WORKFLOW)
+        return marked(recorded_pod(self.state_dir, self.orphan.workflow_id, listing.uid) or bare, NO_WORKFLOW)
 
     def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
         """Return a plan without steps."""

@@ -14,10 +14,10 @@ from typing import Any, Final
 from temporalio.client import WorkflowExecution
 
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
+from syncpod.agent.orphaned_pods import OrphanedPod, OrphanedPods
 from syncpod.agent.pod_reads import PodWithoutWorkflow, PodWithUntold, RecordedPod
 from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
-from syncpod.agent.unattended_pods import Unattended, UnattendedPods
 from syncpod.api.client import ANSWER_SECONDS
 from syncpod.api.listed import Recorded
 from syncpod.api.source import CannotSay, Told
@@ -43,7 +43,7 @@ class NodePods:
         published: PublishedPods,
         *,
         open_pods: OpenPods | None = None,
-        unattended: UnattendedPods | None = None,
+        orphaned: OrphanedPods | None = None,
         untold: Callable[[str], Sequence[UntoldFailures]] = lambda _: (),
         running: Collection[RunningStep] = (),
         settle_journal: Callable[[], Awaitable[object]] | None = None,
@@ -51,7 +51,7 @@ class NodePods:
     ) -> None:
         """Tell what is `published`; without `open_pods`, not which pods are open.
 
-        `unattended` finds the pods that run without a workflow. They are listed beside the open ones, marked. `untold`
+        `orphaned` finds the pods that run without a workflow. They are listed beside the open ones, marked. `untold`
         returns the failures of a pod's probes (by its UID) that its workflow does not know of yet. `running` has the
         steps that are under way at the time. `settle_journal` brings the journal up to date, and `refresh_report` the
         node's report.
@@ -59,7 +59,7 @@ class NodePods:
         self._node = node
         self._published = published
         self._open_pods = open_pods
-        self._unattended = unattended
+        self._orphaned = orphaned
         self._untold = untold
         self._running = running
         self._settle_journal, self._refresh_report = settle_journal, refresh_report
@@ -94,14 +94,14 @@ class NodePods:
             async with asyncio.timeout(ANSWER_SECONDS):
                 workflows, executions = await self._open(namespace, names, recorded=recorded)
                 known = {*workflows, *(each.id for each in executions)}
-                lone = await self._without_workflow(namespace, names, known)
+                orphan = await self._without_workflow(namespace, names, known)
         except (OpenPodsUnknown, TimeoutError) as unknown:
             raise CannotSay from unknown
         runs = ((each, run) for each in workflows if (run := self._published.newest(each)) is not None)
         return [
             *(self._told(*each) for each in runs),
             *map(_as_recorded, executions),
-            *(self._as_orphan(each, self._published.newest(each.workflow_id)) for each in lone),
+            *(self._as_orphan(each, self._published.newest(each.workflow_id)) for each in orphan),
         ]
 
     async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
@@ -114,12 +114,12 @@ class NodePods:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 known = () if names else await self._open_pods.listed(namespace)
-                lone = await self._without_workflow(namespace, names, known)
-                if lone:
+                orphan = await self._without_workflow(namespace, names, known)
+                if orphan:
                     await self._open_pods.require_own()
         except (OpenPodsUnknown, TimeoutError) as unknown:
             raise CannotSay from unknown
-        return [self._as_orphan(each, self._published.newest(each.workflow_id)) for each in lone]
+        return [self._as_orphan(each, self._published.newest(each.workflow_id)) for each in orphan]
 
     async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[Told]:
         """Return the pods if all are open: a pod that has ended may have run on another node. Raises CannotSay."""
@@ -206,11 +206,11 @@ class NodePods:
 
     async def _without_workflow(
         self, namespace: str | None, names: Collection[str], known: Collection[str]
-    ) -> list[Unattended]:
+    ) -> list[OrphanedPod]:
         """Return the requested pods that run without a workflow. Raises OpenPodsUnknown."""
-        if self._unattended is None:
+        if self._orphaned is None:
             return []
-        return await self._unattended.among(namespace, names, known)
+        return await self._orphaned.among(namespace, names, known)
 
     def _knows(self, workflow_id: str, run_id: str) -> bool:
         known = self._published.newest(workflow_id)
@@ -222,11 +222,11 @@ class NodePods:
         published, untold = run.published, tuple(self._untold(run.published.uid))
         return Told(*_key(workflow_id), run.run_id, PodWithUntold(published, untold) if untold else published)
 
-    def _as_orphan(self, lone: Unattended, run: PublishedRun | None) -> Told:
+    def _as_orphan(self, orphan: OrphanedPod, run: PublishedRun | None) -> Told:
         """Return a pod without a workflow: its last published state, marked."""
-        listing = lone.listing
+        listing = orphan.listing
         last = run if run is not None and run.published.uid == listing.uid else None
-        reads = PodWithoutWorkflow(self.state_dir, lone, last.published if last is not None else None)
+        reads = PodWithoutWorkflow(self.state_dir, orphan, last.published if last is not None else None)
         return Told(listing.namespace, listing.name, last.run_id if last is not None else "", reads)
 
 

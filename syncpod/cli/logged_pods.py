@@ -56,7 +56,7 @@ def logged_pods(namespace: str, name: str, selector: str) -> list[LoggedPod]:
 def _noted(document: Mapping[str, Any]) -> tuple[Pod, NodeContext]:
     """Return this machine's record of a pod that does not answer, with a note. Raises Failure if there is none."""
     from syncpod.cli.machine.kept_logs import noted_pod
-    from syncpod.cli.strays.found_strays import this_node
+    from syncpod.cli.orphans.found_orphans import this_node
 
     node, metadata, why = this_node(), document["metadata"], why_recorded(document)
     pod = noted_pod(node, metadata["namespace"], metadata["name"], metadata.get("uid", ""))

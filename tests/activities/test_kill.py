@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.containers.leftovers import end_what_was_lost
+from activities.containers.lost_instances import end_what_was_lost
 from activities.pods import stopping
 from syncpod.cri.errors import RuntimeFailure
 from syncpod.cri.port import SandboxSummary

@@ -422,8 +422,8 @@ async def test_unreadable_records_are_reported_once_while_they_stay_unreadable(
     await asyncio.gather(looks, return_exceptions=True)
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert sorted(warnings) == [
-        "the pods' records cannot be read, so gone pods are not looked for: [Errno 5] Input/output error",
         "the pods' records cannot be read, so orphans are not looked for: [Errno 5] Input/output error",
+        "the pods' records cannot be read, so remains of pods are not looked for: [Errno 5] Input/output error",
     ]
     monkeypatch.undo()
     assert await looking.round() == 1

@@ -17,10 +17,10 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from syncpod.agent import api_server
 from syncpod.agent.api_server import ApiServer
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
+from syncpod.agent.orphaned_pods import OrphanedPods
 from syncpod.agent.pod_source import NodePods
 from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.agent.unattended_pods import UnattendedPods
 from syncpod.api import client
 from syncpod.api.client import SOCKET_NAME, ask, listed, plan, reports, socket_address, steps_under_way
 from syncpod.api.messages import TABLE, warning_headers, warnings_in
@@ -163,7 +163,7 @@ async def node(tmp_path: Path, server: Server) -> AsyncIterator[tuple[NodeContex
         published,
         open_pods=server,
         untold=lambda uid: [failures] if uid == "uid-web" else [],
-        unattended=UnattendedPods(context, lambda: server.listings, server),
+        orphaned=OrphanedPods(context, lambda: server.listings, server),
         running=steps,
     )
     serving = asyncio.create_task(ApiServer(pods).run())

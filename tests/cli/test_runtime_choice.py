@@ -25,7 +25,7 @@ from syncpod.cli.machine import runtime_process
 from syncpod.cli.machine.runtime_choice import choose, endpoint_of, require_same_name
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import MARK, prepare
-from syncpod.cli.strays import runtime_cleanup
+from syncpod.cli.orphans import runtime_cleanup
 from syncpod.cri import endpoint
 from syncpod.cri.port import SandboxSummary
 from syncpod.kernel.cgroupfs import whole_hierarchies

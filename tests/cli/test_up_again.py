@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.cli.strays.notice import sentence
+from syncpod.cli.orphans.notice import sentence
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, Run, machine
 from tests.cli.manifests import manifest

@@ -147,7 +147,7 @@ def test_the_age_of_an_adopted_pod_counts_from_its_creation_while_no_worker_serv
     created = datetime.fromisoformat(document["metadata"]["creationTimestamp"])
     end_worker(environ)
     end_workflow(environ, "aged")
-    assert "it adopts what runs once its worker does" in syncpod("adopt", "aged").err
+    assert "its worker will adopt it" in syncpod("adopt", "aged").err
     api = state_of(environ)
     fetched = recorded_creation(api, "pod/default/aged", document["metadata"]["uid"])
     assert datetime.fromisoformat(fetched) == created

@@ -135,7 +135,7 @@ class OrphanNode(EngineNode):
 
     async def run_sandbox(self, labels: dict[str, str], like: SandboxStatus | None = None, attempt: int = 0) -> str:
         """Make a sandbox by a raw call: one without a pod, or another one for the pod of `like`."""
-        name = like.name if like is not None else f"stray-{uuid.uuid4().hex[:6]}"
+        name = like.name if like is not None else f"orphan-{uuid.uuid4().hex[:6]}"
         uid = like.uid if like is not None else name
         namespaces = cri.NamespaceOption(network=cri.NamespaceMode.NODE, pid=cri.NamespaceMode.CONTAINER)
         return await self.cri.run_pod_sandbox(
@@ -193,7 +193,7 @@ class Population:
     doomed: LivePod
     static: LivePod
     """A pod with a manifest."""
-    stray: str = ""
+    orphan: str = ""
     """A sandbox without a pod."""
     as_it_was: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The pods, by name."""
@@ -236,7 +236,7 @@ async def populated(node: OrphanNode) -> Population:
     await web.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
     here.as_it_was = {pod.name: await pod.get() for pod in here.applied}
     here.instances = await here.alive()
-    here.stray = await node.run_sandbox({NODE_LABEL: node.name})
+    here.orphan = await node.run_sandbox({NODE_LABEL: node.name})
     return here
 
 
@@ -248,7 +248,7 @@ async def test_a_lost_database_kills_no_pod_and_running_pods_can_be_adopted_or_p
     for pod in (*here.applied, here.static):
         pod.handle = node.client.get_workflow_handle(pod.handle.id)
     await node.sources_are_ready()
-    found = await node.orphans(*map(here.uid, here.applied), here.stray)
+    found = await node.orphans(*map(here.uid, here.applied), here.orphan)
     assert {each.why.rpartition(" ")[0] for each in found.values()} == {"it belongs to the Temporal cluster"}
     assert all(each.left for each in found.values())
     await until_asked(lambda: has_come(here.static), patience=PATIENCE)
@@ -301,7 +301,7 @@ async def adopted_anew_by_force(node: OrphanNode, here: Population) -> None:
     assert (replaced.code, replaced.out) == (0, f"pod/{web.name} adopted; running: crashing, web\n"), replaced
     seen = await web.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
     assert (await alive(web), status_of(seen, "crashing")["restartCount"]) == (here.instances[web.name], 1)
-    await node.orphans(here.uid(here.stale), here.uid(here.doomed), here.stray)
+    await node.orphans(here.uid(here.stale), here.uid(here.doomed), here.orphan)
 
 
 async def pruned_by_their_owner(node: OrphanNode, here: Population) -> None:
@@ -316,7 +316,7 @@ async def pruned_by_their_owner(node: OrphanNode, here: Population) -> None:
     assert (await stale.sandboxes(), await stale.containers()) == ([], [])
     node.assert_nothing_left(here.uid(stale))
     everything = await syncpod(node, "prune", "--all")
-    lines = ["", f"pod/{doomed.name} pruned", f"sandbox/{here.stray} pruned"]
+    lines = ["", f"pod/{doomed.name} pruned", f"sandbox/{here.orphan} pruned"]
     assert sorted(everything.out.split("\n")) == lines, everything
     node.assert_nothing_left(here.uid(doomed))
 

@@ -143,11 +143,11 @@ class Removals:
             noted = await asyncio.to_thread(self._noted.read)
             gone = await self._gone(noted)
         except RPCError as error:
-            log.debug("gone pods are not looked for: %s", error)
+            log.debug("remains of pods are not looked for: %s", error)
             return 0
         except OSError as error:
             if where_and_why(error) != self._obstacle:
-                log.warning("the pods' records cannot be read, so gone pods are not looked for: %s", error)
+                log.warning("the pods' records cannot be read, so remains of pods are not looked for: %s", error)
             self._obstacle = where_and_why(error)
             return 0
         self._obstacle = ""

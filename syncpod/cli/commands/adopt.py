@@ -18,7 +18,7 @@ from syncpod.cli.input.options import Filenames, NamespaceOfAll, OnlyNames, PodN
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.strays.found_strays import Here, Stray
+    from syncpod.cli.orphans.found_orphans import FoundOrphan, Here
     from syncpod.pod import Pod
 
 _AT_ONCE: Final = 8
@@ -51,8 +51,8 @@ def adopt(
     would leave the pod an orphan: a node that takes only signed commands lets it run until `adopt` or `prune`, and any
     other kills it.
     """
+    from syncpod.cli.orphans.found_orphans import chosen, here, named_only, require_choice, staying
     from syncpod.cli.several import do_all
-    from syncpod.cli.strays.found_strays import chosen, here, named_only, require_choice, staying
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.pod_apply import has_search_attributes
 
@@ -66,12 +66,12 @@ def adopt(
 
     async def work(client: Client) -> None:
         found, nameless = await chosen(client, place, names, namespace=namespace, keys=tuple(manifests))
-        strays = await staying(place, found) if everything else found
+        orphans = await staying(place, found) if everything else found
         if nameless:
             remark(f"Note: {len(nameless)} of what runs names no pod, and cannot be adopted; see `syncpod node`")
-        if force and len({(each.pod.namespace, each.pod.name) for each in strays}) < len(strays):
+        if force and len({(each.pod.namespace, each.pod.name) for each in orphans}) < len(orphans):
             raise Failure("--force: the runtime has several pods of that name; `syncpod prune` removes the others")
-        if not strays and everything:
+        if not orphans and everything:
             remark("No pods without a workflow")
         how = _How(
             brief=brief,
@@ -81,7 +81,7 @@ def adopt(
             everything=everything,
             manifests=manifests,
         )
-        await do_all([_adopt(client, place, stray, how) for stray in strays], at_once=_AT_ONCE)
+        await do_all([_adopt(client, place, orphan, how) for orphan in orphans], at_once=_AT_ONCE)
 
     session.run(work)
 
@@ -120,19 +120,19 @@ class _How:
     """The manifests from which the pods were made, by namespace and name, if they were given."""
 
 
-async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
+async def _adopt(client: Client, place: Here, orphan: FoundOrphan, how: _How) -> None:
     """Adopt one pod. Raises Failure with the reason if that is impossible."""
-    from syncpod.cli.strays.adoption import HasWorkflow, start_for, until_adopted
-    from syncpod.cli.strays.found_strays import refusal_of_open, taken
-    from syncpod.cli.strays.from_manifest import record_from
+    from syncpod.cli.orphans.adoption import HasWorkflow, start_for, until_adopted
+    from syncpod.cli.orphans.found_orphans import refusal_of_open, taken
+    from syncpod.cli.orphans.from_manifest import record_from
 
-    name = stray.pod.name
-    if stray.standing == "open" and not how.force:
+    name = orphan.pod.name
+    if orphan.standing == "open" and not how.force:
         raise Failure(refusal_of_open(place, name))
-    if stray.standing == "another":
-        raise Failure(taken(stray))
-    manifest = how.manifests.get((stray.pod.namespace, name))
-    record = stray.record or (record_from(manifest, stray, place.node.name) if manifest is not None else None)
+    if orphan.standing == "another":
+        raise Failure(taken(orphan))
+    manifest = how.manifests.get((orphan.pod.namespace, name))
+    record = orphan.record or (record_from(manifest, orphan, place.node.name) if manifest is not None else None)
     if record is None:
         raise Failure(
             f'pod "{name}" cannot be adopted: node {place.node.name} has no record of what its manifest says, and the '
@@ -146,6 +146,6 @@ async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
             if how.everything:  # it has got one since the pods without were listed
                 return
             raise Failure(refusal_of_open(place, name)) from None
-        await until_adopted(client, place, stray)
+        await until_adopted(client, place, orphan)
     said = " (dry run)" if how.dry_run else ""
-    say(f"pod/{name}" if how.brief else f"{stray.called} adopted{said}; running: {stray.running}")
+    say(f"pod/{name}" if how.brief else f"{orphan.called} adopted{said}; running: {orphan.running}")

@@ -23,7 +23,7 @@ from syncpod.cli.input.options import (
     Recursive,
     Timeout,
 )
-from syncpod.cli.orphans import note_earlier, orphans_here
+from syncpod.cli.orphan_notes import note_earlier, orphans_here
 from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:

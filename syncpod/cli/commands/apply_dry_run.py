@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from syncpod.cli.commands.plan import plan_of_manifest
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import Failure
-from syncpod.cli.orphans import note_if_earlier
+from syncpod.cli.orphan_notes import note_if_earlier
 from syncpod.cli.several import together
 from syncpod.messages.applied import Change
 from syncpod.pod import Admission, Pod

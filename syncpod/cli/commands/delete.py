@@ -108,7 +108,7 @@ def _do_all(deeds: Sequence[Callable[[], int]]) -> int:
 
 
 def _delete_pods(request: DeletionRequest, how: Deleting, grace: int | None) -> int:
-    from syncpod.cli.strays.forced_deletion import leave_order
+    from syncpod.cli.orphans.forced_deletion import leave_order
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.own_pods import OwnPods
 

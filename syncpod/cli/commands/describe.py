@@ -10,7 +10,7 @@ from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, named_nodes, read_selector, with_likely_kind
 from syncpod.cli.input.options import Namespace, Selector, Things
-from syncpod.cli.orphans import note_orphans
+from syncpod.cli.orphan_notes import note_orphans
 
 if TYPE_CHECKING:
     from syncpod.api.client import Reply

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
     from temporalio.envconfig import ClientConnectConfig
 
-    from syncpod.cli.strays.found_strays import Stray
+    from syncpod.cli.orphans.found_orphans import FoundOrphan
     from syncpod.settings.node import NodeSettings
 
 _AT_ONCE: Final = 8
@@ -113,7 +113,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     from syncpod.cli.machine.runtime_choice import choose
     from syncpod.cli.machine.settings import kept_settings
     from syncpod.cli.machine.state_directory import recorded_worker
-    from syncpod.cli.strays.runtime_cleanup import clear_runtime
+    from syncpod.cli.orphans.runtime_cleanup import clear_runtime
     from syncpod.cli.temporal.pod_deletion import delete_all, pods_of
     from syncpod.settings.kept import write_kept_settings
     from syncpod.settings.runtime_record import recorded_runtime
@@ -159,9 +159,9 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
 
 def _end_orphans(config: ClientConnectConfig, here: NodeSettings) -> None:
     """End the pods that run without a workflow, with their own grace periods. Raises Failure."""
+    from syncpod.cli.orphans.found_orphans import Here, chosen, staying
+    from syncpod.cli.orphans.removal import prune_pod
     from syncpod.cli.several import do_all
-    from syncpod.cli.strays.found_strays import Here, chosen, staying
-    from syncpod.cli.strays.removal import prune_pod
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.pod_apply import has_search_attributes
     from syncpod.translation.context import NodeContext
@@ -180,20 +180,20 @@ def _end_orphans(config: ClientConnectConfig, here: NodeSettings) -> None:
     place = Here(node, worker.endpoint)
 
     async def work(client: Client) -> None:
-        strays, _ = await chosen(client, place, (), namespace="")
+        orphans, _ = await chosen(client, place, (), namespace="")
         has_attributes = await has_search_attributes(client)
 
-        async def end(stray: Stray) -> None:
-            await prune_pod(client, place, stray, None, has_attributes=has_attributes)
-            say(f'pod "{stray.pod.name}" deleted from {stray.pod.namespace} namespace')
+        async def end(orphan: FoundOrphan) -> None:
+            await prune_pod(client, place, orphan, None, has_attributes=has_attributes)
+            say(f'pod "{orphan.pod.name}" deleted from {orphan.pod.namespace} namespace')
 
-        await do_all([end(stray) for stray in await staying(place, strays)], at_once=_AT_ONCE)
+        await do_all([end(orphan) for orphan in await staying(place, orphans)], at_once=_AT_ONCE)
 
     session.run_on(config, work, here.state_dir)
 
 
 def _let_the_node_remove(directory: Path) -> None:
-    """Wait, a while at most, until the node has removed what its pods have left: or it would look like strays."""
+    """Wait, a while at most, until the node has removed its pods' remains: they would look like orphans."""
     from syncpod.translation.paths import PODS
 
     deadline, pods = time.monotonic() + _REMOVAL_SECONDS, directory / PODS

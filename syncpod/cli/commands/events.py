@@ -19,7 +19,7 @@ from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames
 from syncpod.cli.node_api import NodeApi
-from syncpod.cli.orphans import note_orphans
+from syncpod.cli.orphan_notes import note_orphans
 from syncpod.cli.streams import interrupts
 from syncpod.cli.view.event_lines import lines
 from syncpod.node.orphan_mark import why_orphaned

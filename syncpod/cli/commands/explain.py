@@ -20,7 +20,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named_nodes, pod_name, read_duration
 from syncpod.cli.input.options import Namespace, PodNames
 from syncpod.cli.machine.journaled_logs import lives_with_uid
-from syncpod.cli.orphans import orphan_of, without_workflow
+from syncpod.cli.orphan_notes import orphan_of, without_workflow
 from syncpod.settings.worker_record import read_worker_record, serving
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
 
 def _orphans() -> list[str]:
     """Return the UIDs of this machine's pods that run without a workflow; [] if the Temporal server does not say it."""
-    from syncpod.cli.orphans import orphans_here
+    from syncpod.cli.orphan_notes import orphans_here
 
     if not orphans_here(None):
         return []

@@ -28,7 +28,7 @@ from syncpod.cli.input.options import (
     Watch,
 )
 from syncpod.cli.listing import Form, FoundObjects, ListingPrinter, read_form, show, show_async
-from syncpod.cli.orphans import orphan_notes
+from syncpod.cli.orphan_notes import orphan_notes
 from syncpod.cli.streams import interrupts
 from syncpod.cli.view.documents import picks_fields
 from syncpod.cli.view.pod_table import marked_note, rows_of

@@ -17,7 +17,7 @@ from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.options import Namespace, PodNames
 from syncpod.cli.node_api import NodeApi
-from syncpod.cli.orphans import note_orphans
+from syncpod.cli.orphan_notes import note_orphans
 from syncpod.cli.view.history_lines import lines
 from syncpod.node.orphan_mark import why_orphaned
 

@@ -238,7 +238,7 @@ def _print_restart(namespace: str, name: str, container: str, restart: int, uid:
 def _noted_pod(life: PodLife) -> Pod | None:
     """Return the pod of a life from this node's record of it; None if it has none. Blocks. Raises BadInput."""
     from syncpod.cli.machine.kept_logs import noted_pod
-    from syncpod.cli.strays.found_strays import this_node
+    from syncpod.cli.orphans.found_orphans import this_node
 
     return noted_pod(this_node(), life.namespace, life.name, life.uid)
 

@@ -99,14 +99,14 @@ def _orphan(orphan: Orphan) -> tuple[str, ...]:
 
 def _orphans_now() -> list[str]:
     """Return the lines about what runs without a workflow, by the runtime and the Temporal server: no worker looks."""
-    from syncpod.cli.strays.found_strays import without_workflow_here
+    from syncpod.cli.orphans.found_orphans import without_workflow_here
     from syncpod.cli.temporal import session
 
     try:
-        strays, nameless = session.run(without_workflow_here)
+        orphans, nameless = session.run(without_workflow_here)
     except Failure as failure:  # neither may be there; the rest of the description is no worse for it
         return ["", f"Orphans: <unknown>, {failure}"]
-    pods = [(f"{one.pod.namespace}/{one.pod.name}", one.pod.uid, str(one.pod.running), one.why) for one in strays]
+    pods = [(f"{one.pod.namespace}/{one.pod.name}", one.pod.uid, str(one.pod.running), one.why) for one in orphans]
     things = [(f"<unidentified {one.kind}>", one.id, str(one.running), "it names no pod") for one in nameless]
     return _part("Orphans:", _ORPHANS, [(*row, "left: no worker serves this node") for row in (*pods, *things)])
 

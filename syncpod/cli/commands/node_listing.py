@@ -49,8 +49,8 @@ def describe_nodes(names: Sequence[str]) -> None:
         nodes = {one.name for one in found}
         pods = await list_pods(client, None, Selector(()), nodes=nodes) if found else []
         if found:  # what runs on this machine's node without a workflow is there too
-            lone = [one for one in await orphan_pods(client, None) if one.pod.spec.node_name in nodes]
-            pods = sorted((*pods, *lone), key=lambda one: one.key)
+            orphans = [one for one in await orphan_pods(client, None) if one.pod.spec.node_name in nodes]
+            pods = sorted((*pods, *orphans), key=lambda one: one.key)
         now = datetime.now(UTC)
         return [
             describe(one, [pod for pod in pods if _node_of(pod) == one.name], now, _stall_of(one.name)) for one in found

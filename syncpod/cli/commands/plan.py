@@ -18,7 +18,7 @@ from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.manifests import Manifests, admitted
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, PodNames, Recursive
-from syncpod.cli.orphans import note_if_earlier, without_workflow
+from syncpod.cli.orphan_notes import note_if_earlier, without_workflow
 from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from syncpod.cli.input.options import GracePeriod, NamespaceOfAll, OnlyNames, Po
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.strays.found_strays import Here, Stray
+    from syncpod.cli.orphans.found_orphans import FoundOrphan, Here
     from syncpod.node.inventory import Nameless
 
 _AT_ONCE: Final = 50
@@ -40,8 +40,8 @@ def prune(
     containers, volumes and logs are removed. A pod that has a workflow is left alone: `syncpod delete` ends it.
     Anything without the node's label is never touched.
     """
+    from syncpod.cli.orphans.found_orphans import chosen, here, named_only, require_choice
     from syncpod.cli.several import do_all
-    from syncpod.cli.strays.found_strays import chosen, here, named_only, require_choice
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.pod_apply import has_search_attributes
 
@@ -51,12 +51,12 @@ def prune(
     place = here()
 
     async def work(client: Client) -> None:
-        strays, nameless = await chosen(client, place, names, namespace=namespace)
-        if not strays and not nameless:
+        orphans, nameless = await chosen(client, place, names, namespace=namespace)
+        if not orphans and not nameless:
             remark("Nothing without a workflow")
         how = _How(grace, brief=brief, dry_run=dry_run, has_attributes=await has_search_attributes(client))
         deeds = [
-            *(_prune(client, place, stray, how) for stray in strays),
+            *(_prune(client, place, orphan, how) for orphan in orphans),
             *(_prune_nameless(place, thing, how) for thing in nameless),
         ]
         await do_all(deeds, at_once=_AT_ONCE)
@@ -84,21 +84,21 @@ class _How:
     has_attributes: bool
 
 
-async def _prune(client: Client, place: Here, stray: Stray, how: _How) -> None:
+async def _prune(client: Client, place: Here, orphan: FoundOrphan, how: _How) -> None:
     """Prune one pod. Raises Failure with the reason if that is impossible."""
-    from syncpod.cli.strays import removal
-    from syncpod.cli.strays.found_strays import refusal_of_open
+    from syncpod.cli.orphans import removal
+    from syncpod.cli.orphans.found_orphans import refusal_of_open
 
-    if stray.standing == "open":
-        raise Failure(f"{refusal_of_open(place, stray.pod.name)}; `syncpod delete` ends it")
+    if orphan.standing == "open":
+        raise Failure(f"{refusal_of_open(place, orphan.pod.name)}; `syncpod delete` ends it")
     if not how.dry_run:
-        await removal.prune_pod(client, place, stray, how.grace, has_attributes=how.has_attributes)
-    said = f" (dry run): kills {stray.running}" if how.dry_run else ""
-    say(f"pod/{stray.pod.name}" if how.brief else f"{stray.called} pruned{said}")
+        await removal.prune_pod(client, place, orphan, how.grace, has_attributes=how.has_attributes)
+    said = f" (dry run): kills {orphan.running}" if how.dry_run else ""
+    say(f"pod/{orphan.pod.name}" if how.brief else f"{orphan.called} pruned{said}")
 
 
 async def _prune_nameless(place: Here, thing: Nameless, how: _How) -> None:
-    from syncpod.cli.strays import removal
+    from syncpod.cli.orphans import removal
 
     if not how.dry_run:
         await removal.prune_nameless(place, thing, how.grace)

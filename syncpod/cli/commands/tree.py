@@ -17,7 +17,7 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import node_names
 from syncpod.cli.input.kind_words import POD_WORDS
-from syncpod.cli.orphans import note_orphans
+from syncpod.cli.orphan_notes import note_orphans
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -302,7 +302,7 @@ def _start(
     from syncpod.cli import local_processes
     from syncpod.cli.machine.object_apply import keep
     from syncpod.cli.machine.settings import kept_settings
-    from syncpod.cli.strays import notice
+    from syncpod.cli.orphans import notice
 
     admissions = manifests.pods
     begun = False

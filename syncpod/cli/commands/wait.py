@@ -13,7 +13,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
 from syncpod.cli.input.manifests import named_in
 from syncpod.cli.input.options import AllNamespaces, Filenames, NamespaceOrFiles, PodNames, Selector
-from syncpod.cli.orphans import orphan_of, without_workflow
+from syncpod.cli.orphan_notes import orphan_of, without_workflow
 from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
@@ -154,8 +154,8 @@ async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadli
 
     first = await read_pod(client, namespace, name)
     is_there = first is not None or isinstance(wanted, Created)
-    if not is_there and (lone := await asyncio.to_thread(orphan_of, namespace, name)) is not None:
-        raise Failure(f"pod {name} {without_workflow(lone)}")
+    if not is_there and (orphan := await asyncio.to_thread(orphan_of, namespace, name)) is not None:
+        raise Failure(f"pod {name} {without_workflow(orphan)}")
     if isinstance(wanted, Deleted):
         if first is None:
             return None

@@ -19,8 +19,8 @@ _KINDS = ("initContainers", "containers", "ephemeralContainers")
 
 def pods(namespace: str | None) -> list[str]:
     """Return the sorted names of the node's pods in a namespace (None = any) that have a workflow."""
-    stray = {one["uid"] for one in _orphans()}
-    there = [pod for pod in _pods() if namespace in (None, _meta(pod)["namespace"]) and _meta(pod)["uid"] not in stray]
+    orphan = {one["uid"] for one in _orphans()}
+    there = [pod for pod in _pods() if namespace in (None, _meta(pod)["namespace"]) and _meta(pod)["uid"] not in orphan]
     return sorted({_meta(pod)["name"] for pod in there})
 
 

@@ -16,7 +16,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.maintenance import Change, Draining, PodToDrain, named
-from syncpod.cli.orphans import orphan_of, way_for
+from syncpod.cli.orphan_notes import orphan_of, way_for
 from syncpod.cli.several import together
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.liveness import absence

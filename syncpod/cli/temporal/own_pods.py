@@ -16,7 +16,7 @@ from syncpod.cli.deletion import Deleting, DeletionResult, Going, NotThere, Sele
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.orphans import orphan_of, way_for
+from syncpod.cli.orphan_notes import orphan_of, way_for
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_deletion import request_deletion, source_notes, why_not_gone, why_silent_pod_is_left
 from syncpod.cli.temporal.pod_waits import until_gone

@@ -27,7 +27,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.orphans import orphan_of, orphans_here, without_workflow
+from syncpod.cli.orphan_notes import orphan_of, orphans_here, without_workflow
 from syncpod.cli.temporal.liveness import judged, unserved_queue
 from syncpod.cli.temporal.pod_reads import PublishedAnswer, ask_pod, is_open, query_pod, told_by_this_node
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id

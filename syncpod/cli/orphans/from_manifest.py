@@ -11,45 +11,45 @@ from syncpod.pod import Container, EphemeralContainer, Pod, container_hash
 from syncpod.translation.names import CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL
 
 if TYPE_CHECKING:
-    from syncpod.cli.strays.found_strays import Stray
+    from syncpod.cli.orphans.found_orphans import FoundOrphan
     from syncpod.cri.port import ContainerSummary
 
 
-def record_from(manifest: Pod, stray: Stray, node: str) -> PodRecord:
+def record_from(manifest: Pod, orphan: FoundOrphan, node: str) -> PodRecord:
     """Return the record of a pod in the runtime that was made from this manifest, admitted.
 
     UID, life and age are those of what is in the runtime. Raises Failure with a sentence if nothing in the runtime
     shows which life of the pod it is, or if the running containers were not made from the manifest, so that an adoption
     would restart them.
     """
-    if not stray.pod.incarnation:
+    if not orphan.pod.incarnation:
         raise Failure(
-            f'pod "{stray.pod.name}" cannot be adopted: nothing in the runtime says which life of the pod it is; '
+            f'pod "{orphan.pod.name}" cannot be adopted: nothing in the runtime says which life of the pod it is; '
             "`syncpod prune` ends it, then apply its manifest again"
         )
-    if wrong := [*_other_identity(manifest, stray, node), *_differences(manifest, stray)]:
+    if wrong := [*_other_identity(manifest, orphan, node), *_differences(manifest, orphan)]:
         raise Failure(
-            f'pod "{stray.pod.name}" cannot be adopted from this manifest, since what runs was made from another: '
+            f'pod "{orphan.pod.name}" cannot be adopted from this manifest, since what runs was made from another: '
             f"{'; '.join(wrong)}"
         )
     meta = manifest.metadata.model_copy(
-        update={"uid": stray.pod.uid, "creation_timestamp": stray.pod.made_at, "generation": 1}
+        update={"uid": orphan.pod.uid, "creation_timestamp": orphan.pod.made_at, "generation": 1}
     )
     spec = manifest.spec.model_copy(update={"node_name": node})
     return PodRecord(
-        pod=manifest.model_copy(update={"metadata": meta, "spec": spec}), incarnation=stray.pod.incarnation
+        pod=manifest.model_copy(update={"metadata": meta, "spec": spec}), incarnation=orphan.pod.incarnation
     )
 
 
-def _other_identity(manifest: Pod, stray: Stray, node: str) -> Iterator[str]:
+def _other_identity(manifest: Pod, orphan: FoundOrphan, node: str) -> Iterator[str]:
     """Yield the fields that say that the manifest is of another pod."""
-    if manifest.metadata.uid not in ("", stray.pod.uid):
-        yield f"metadata.uid: is {manifest.metadata.uid}, must be {stray.pod.uid}"
+    if manifest.metadata.uid not in ("", orphan.pod.uid):
+        yield f"metadata.uid: is {manifest.metadata.uid}, must be {orphan.pod.uid}"
     if manifest.spec.node_name not in (None, "", node):
         yield f"spec.nodeName: is {manifest.spec.node_name}, must be {node}"
 
 
-def _differences(manifest: Pod, stray: Stray) -> Iterator[str]:
+def _differences(manifest: Pod, orphan: FoundOrphan) -> Iterator[str]:
     """Yield the containers that run and that the manifest does not have, or has with another image."""
     spec = manifest.spec
     kinds: tuple[tuple[str, tuple[Container | EphemeralContainer, ...]], ...] = (
@@ -58,7 +58,7 @@ def _differences(manifest: Pod, stray: Stray) -> Iterator[str]:
         ("ephemeralContainers", spec.ephemeral_containers),
     )
     known = {each.name: (f"spec.{kind}[{at}]", each) for kind, some in kinds for at, each in enumerate(some)}
-    for running in sorted(_running(stray), key=lambda each: each.labels.get(CONTAINER_NAME_LABEL, "")):
+    for running in sorted(_running(orphan), key=lambda each: each.labels.get(CONTAINER_NAME_LABEL, "")):
         name = running.labels.get(CONTAINER_NAME_LABEL, "")
         if name not in known:
             yield f"spec.containers: has no {name}, which runs"
@@ -69,5 +69,5 @@ def _differences(manifest: Pod, stray: Stray) -> Iterator[str]:
             yield f"{path}.image: {name} runs with another image than {container.image}"
 
 
-def _running(stray: Stray) -> Iterator[ContainerSummary]:
-    return (each for each in stray.pod.containers if each.state == "running")
+def _running(orphan: FoundOrphan) -> Iterator[ContainerSummary]:
+    return (each for each in orphan.pod.containers if each.state == "running")

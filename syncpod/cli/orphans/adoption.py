@@ -27,7 +27,7 @@ from syncpod.temporal.pod_start import adoption, start_arguments
 from syncpod.temporal.run_history import how_ended
 
 if TYPE_CHECKING:
-    from syncpod.cli.strays.found_strays import Here, Stray
+    from syncpod.cli.orphans.found_orphans import FoundOrphan, Here
 
 ADOPTED_SECONDS: Final = 30.0
 """How long a node may take to adopt a pod: its worker lists the runtime once."""
@@ -87,12 +87,12 @@ async def _how_ended(client: Client, workflow_id: str) -> str:
     return "" if ended is None else ended.sentence
 
 
-async def until_adopted(client: Client, place: Here, stray: Stray) -> None:
+async def until_adopted(client: Client, place: Here, orphan: FoundOrphan) -> None:
     """Wait until the pod's workflow has adopted what runs.
 
     Raises Failure if it has not done so in time, and at once if no worker runs that could.
     """
-    workflow_id = pod_workflow_id(stray.pod.namespace, stray.pod.name)
+    workflow_id = pod_workflow_id(orphan.pod.namespace, orphan.pod.name)
     deadline = asyncio.get_running_loop().time() + ADOPTED_SECONDS
     while serving(place.node.state_dir) is not None and asyncio.get_running_loop().time() < deadline:
         try:
@@ -104,9 +104,7 @@ async def until_adopted(client: Client, place: Here, stray: Stray) -> None:
         if any(each.outcome == Outcome.ADOPTED.value for each in steps):
             return
         if steps:
-            raise Failure(f'pod "{stray.pod.name}" is not adopted yet: {steps[-1].reason}; it will be tried again')
+            raise Failure(f'pod "{orphan.pod.name}" is not adopted yet: {steps[-1].reason}; it will be tried again')
         await asyncio.sleep(_POLL_SECONDS)
     why = "no worker serves this node" if serving(place.node.state_dir) is None else "its node does not answer"
-    raise Failure(
-        f'pod "{stray.pod.name}" has a workflow now, but {why}: it adopts what runs once its worker does (`syncpod up`)'
-    )
+    raise Failure(f'pod "{orphan.pod.name}" has a workflow now, but {why}: its worker will adopt it (`syncpod up`)')

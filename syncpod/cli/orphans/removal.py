@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from temporalio.client import Client
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.strays.adoption import start_for
+from syncpod.cli.orphans.adoption import start_for
 from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, NotFound
@@ -30,7 +30,7 @@ from syncpod.translation.names import NODE_LABEL, POD_TERMINATION_GRACE_PERIOD_A
 from syncpod.translation.paths import pod_directory
 
 if TYPE_CHECKING:
-    from syncpod.cli.strays.found_strays import Here, Stray
+    from syncpod.cli.orphans.found_orphans import FoundOrphan, Here
     from syncpod.cri.port import ContainerSummary, CriRuntime
     from syncpod.node.inventory import Nameless
 
@@ -40,19 +40,21 @@ _MARGIN_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.05
 
 
-async def prune_pod(client: Client, place: Here, stray: Stray, grace: int | None, *, has_attributes: bool) -> None:
+async def prune_pod(
+    client: Client, place: Here, orphan: FoundOrphan, grace: int | None, *, has_attributes: bool
+) -> None:
     """Kill a pod with `grace` seconds (None = its own) and remove all of it. Raises Failure.
 
     `has_attributes`: whether the namespace has our search attributes.
     """
-    pod = stray.pod
-    if stray.record is None or stray.standing != "none" or serving(place.node.state_dir) is None:
+    pod = orphan.pod
+    if orphan.record is None or orphan.standing != "none" or serving(place.node.state_dir) is None:
         await _by_bare_calls(place, pod.containers, [each.id for each in pod.sandboxes], grace)
-        await asyncio.to_thread(_remove_files, place, stray)
+        await asyncio.to_thread(_remove_files, place, orphan)
         return
     request: dict[str, Any] = {"uid": pod.uid} if grace is None else {"uid": pod.uid, "gracePeriodSeconds": grace}
-    await start_for(client, place.node.name, stray.record, has_attributes=has_attributes, delete=request)
-    said = stray.record.pod.spec.termination_grace_period_seconds
+    await start_for(client, place.node.name, orphan.record, has_attributes=has_attributes, delete=request)
+    said = orphan.record.pod.spec.termination_grace_period_seconds
     seconds = (grace if grace is not None else said if said is not None else _USUAL_GRACE_SECONDS) + _MARGIN_SECONDS
     try:
         async with asyncio.timeout(seconds):
@@ -105,9 +107,9 @@ def _grace_of(annotations: Mapping[str, str]) -> int:
     return int(said) if said.isdecimal() else _USUAL_GRACE_SECONDS
 
 
-def _remove_files(place: Here, stray: Stray) -> None:
+def _remove_files(place: Here, orphan: FoundOrphan) -> None:
     """Remove the pod's cgroup, volumes, logs and directory. Blocks. Raises Failure."""
-    pod = stray.pod
+    pod = orphan.pod
     try:
         remove_pod_cgroup(place.node, pod.uid)
         remove_pod_directories(place.node, namespace=pod.namespace, name=pod.name, uid=pod.uid)

@@ -17,9 +17,9 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.failure import Failure
-from syncpod.cli.strays import adoption, found_strays, notice
-from syncpod.cli.strays.found_strays import Here, Standing, Stray, standing_of, taken, told_apart
-from syncpod.cli.strays.from_manifest import record_from
+from syncpod.cli.orphans import adoption, found_orphans, notice
+from syncpod.cli.orphans.found_orphans import FoundOrphan, Here, Standing, standing_of, taken, told_apart
+from syncpod.cli.orphans.from_manifest import record_from
 from syncpod.cli.temporal import pod_apply, pod_reads
 from syncpod.cri.port import ContainerSummary, SandboxSummary
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
@@ -39,7 +39,9 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GONE: Final = "SANDBOX_NOTREADY"
 
 
-def stray(uid: str, standing: Standing, *, made: int = 0, runs: bool = True, namespace: str = "default") -> Stray:
+def orphan(
+    uid: str, standing: Standing, *, made: int = 0, runs: bool = True, namespace: str = "default"
+) -> FoundOrphan:
     at = NOON + timedelta(seconds=made)
     sandbox = SandboxSummary(f"s-{uid}", 0, uid, "cat", namespace, "SANDBOX_READY", at, {}, {}, "")
     container = ContainerSummary(
@@ -54,7 +56,7 @@ def stray(uid: str, standing: Standing, *, made: int = 0, runs: bool = True, nam
         labels={},
         annotations={},
     )
-    return Stray(PodInRuntime(namespace, "cat", uid, "", "", (sandbox,), (container,)), None, standing)
+    return FoundOrphan(PodInRuntime(namespace, "cat", uid, "", "", (sandbox,), (container,)), None, standing)
 
 
 @pytest.fixture
@@ -64,42 +66,42 @@ def place(tmp_path: Path) -> Here:
     return Here(context, "unix:///nowhere")
 
 
-def standings(*strays: Stray) -> dict[str, Standing]:
-    return {each.pod.uid: each.standing for each in told_apart(strays)}
+def standings(*orphans: FoundOrphan) -> dict[str, Standing]:
+    return {each.pod.uid: each.standing for each in told_apart(orphans)}
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_one_of_several_orphans_gets_the_name_in_any_order(order: int) -> None:
-    namesakes = [stray("a", "none"), stray("b", "none", made=1), stray("c", "none", made=2, runs=False)]
+    namesakes = [orphan("a", "none"), orphan("b", "none", made=1), orphan("c", "none", made=2, runs=False)]
     assert standings(*namesakes[::order]) == {"a": "another", "b": "none", "c": "another"}
 
 
 def test_a_pod_with_a_workflow_keeps_the_name() -> None:
-    assert standings(stray("a", "another"), stray("b", "open")) == {"a": "another", "b": "open"}
-    assert standings(stray("a", "none")) == {"a": "none"}
+    assert standings(orphan("a", "another"), orphan("b", "open")) == {"a": "another", "b": "open"}
+    assert standings(orphan("a", "none")) == {"a": "none"}
 
 
 def test_an_orphan_whose_name_is_taken_is_named_by_uid() -> None:
-    assert stray("a", "none").called == "pod/cat"
-    assert stray("a", "another").called == "pod/cat (uid a)"
-    assert stray("a", "another", namespace="prod").called == "pod/cat in namespace prod (uid a)"
+    assert orphan("a", "none").called == "pod/cat"
+    assert orphan("a", "another").called == "pod/cat (uid a)"
+    assert orphan("a", "another", namespace="prod").called == "pod/cat in namespace prod (uid a)"
 
 
 def test_a_refused_adoption_lists_usable_commands() -> None:
-    said = taken(stray("a", "another", namespace="prod"))
+    said = taken(orphan("a", "another", namespace="prod"))
     assert said.startswith('pod "cat" (uid a) cannot be adopted, since its name is another pod\'s now')
     assert "`syncpod prune -n prod cat`" in said and "`syncpod delete -n prod pod cat`" in said
 
 
 def made(name: str, image: str) -> ContainerSummary:
     """A container that runs, and was made with this name and image."""
-    (one,) = stray("a", "none").pod.containers
+    (one,) = orphan("a", "none").pod.containers
     labels = {CONTAINER_NAME_LABEL: name}
     return replace(one, labels=labels, annotations={CONTAINER_HASH_ANNOTATION: container_hash(name, image)})
 
 
-def with_containers(*containers: ContainerSummary, incarnation: str = "life") -> Stray:
-    lost = stray("a", "none")
+def with_containers(*containers: ContainerSummary, incarnation: str = "life") -> FoundOrphan:
+    lost = orphan("a", "none")
     return replace(lost, pod=replace(lost.pod, containers=containers, incarnation=incarnation))
 
 
@@ -122,7 +124,7 @@ def test_a_lost_record_is_made_anew_from_the_manifest_and_what_runs() -> None:
         (with_containers(made("main", "busybox:1"), incarnation=""), "nothing in the runtime says which life"),
     ],
 )
-def test_a_pod_of_another_manifest_is_not_adopted(lost: Stray, said: str) -> None:
+def test_a_pod_of_another_manifest_is_not_adopted(lost: FoundOrphan, said: str) -> None:
     """It would be restarted."""
     pod = admit_pod(manifest("cat", containers=[{"name": "main", "image": "busybox:1"}]))
     with pytest.raises(Failure, match=said):
@@ -148,7 +150,7 @@ async def test_adoptions_are_limited_in_parallel_and_ask_the_server_once(
     syncpod: Command, place: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = PodRecord(pod=admit_pod(manifest("cat")))
-    many = [replace(stray(f"u{number}", "none"), record=record) for number in range(30)]
+    many = [replace(orphan(f"u{number}", "none"), record=record) for number in range(30)]
     started: list[bool] = []
     asked, under_way, most = 0, 0, 0
 
@@ -171,8 +173,8 @@ async def test_adoptions_are_limited_in_parallel_and_ask_the_server_once(
         await asyncio.sleep(0)
         under_way -= 1
 
-    monkeypatch.setattr(found_strays, "here", lambda: place)
-    monkeypatch.setattr(found_strays, "chosen", chosen)
+    monkeypatch.setattr(found_orphans, "here", lambda: place)
+    monkeypatch.setattr(found_orphans, "chosen", chosen)
     monkeypatch.setattr(pod_apply, "has_search_attributes", has_search_attributes)
     monkeypatch.setattr(adoption, "start_for", start_for)
     monkeypatch.setattr(adoption, "until_adopted", until_adopted)
@@ -184,15 +186,15 @@ async def test_adoptions_are_limited_in_parallel_and_ask_the_server_once(
 async def test_what_a_deletion_has_left_is_no_pod_to_adopt(
     syncpod: Command, place: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alive = stray("u1", "none", runs=False)
+    alive = orphan("u1", "none", runs=False)
     ended = replace(alive, pod=replace(alive.pod, sandboxes=(replace(alive.pod.sandboxes[0], state=GONE),)))
-    assert not found_strays.is_leaving(place, alive)
+    assert not found_orphans.is_leaving(place, alive)
 
     async def chosen(*_: object, **__: object) -> Any:
         return [ended], ()
 
-    monkeypatch.setattr(found_strays, "here", lambda: place)
-    monkeypatch.setattr(found_strays, "chosen", chosen)
+    monkeypatch.setattr(found_orphans, "here", lambda: place)
+    monkeypatch.setattr(found_orphans, "chosen", chosen)
     done = await syncpod("adopt", "--all")
     assert (done.code, done.out, done.err) == (0, "", "No pods without a workflow\n")
     named = await syncpod("adopt", "cat")
@@ -205,10 +207,10 @@ async def test_a_pod_that_has_got_a_workflow_meanwhile_fails_an_adoption_by_name
     record = PodRecord(pod=admit_pod(manifest(f"attended-{uuid.uuid4()}")))
 
     async def chosen(*_: object, **__: object) -> Any:
-        return [replace(stray("u1", "none"), record=record)], ()
+        return [replace(orphan("u1", "none"), record=record)], ()
 
-    monkeypatch.setattr(found_strays, "here", lambda: place)
-    monkeypatch.setattr(found_strays, "chosen", chosen)
+    monkeypatch.setattr(found_orphans, "here", lambda: place)
+    monkeypatch.setattr(found_orphans, "chosen", chosen)
     await adoption.start_for(client, "nobody", record, has_attributes=False)
     named = await syncpod("adopt", "cat")
     assert (named.code, named.err.endswith("once a worker serves this node again (`syncpod up`)\n")) == (1, True), named
@@ -218,7 +220,7 @@ async def test_a_pod_that_has_got_a_workflow_meanwhile_fails_an_adoption_by_name
 
 def test_a_copy_of_a_static_pod_is_not_left_to_the_directory_of_manifests() -> None:
     """Nothing applies it by itself, although its annotations name the directory."""
-    lost = stray("u1", "none").pod
+    lost = orphan("u1", "none").pod
 
     def made_for(uid: str) -> PodInRuntime:
         annotations = {SOURCE_ANNOTATION: FILE_SOURCE, HASH_ANNOTATION: uid}
@@ -231,8 +233,8 @@ async def test_an_adoption_takes_the_place_of_a_workflow_that_is_not_a_pods(clie
     record = PodRecord(pod=admit_pod(manifest(f"squatted-{uuid.uuid4()}")))
     workflow_id = f"pod/default/{record.pod.metadata.name}"
     await client.start_workflow("Squatter", id=workflow_id, task_queue="elsewhere")
-    pod = replace(stray("u1", "none").pod, namespace="default", name=record.pod.metadata.name)
-    assert await found_strays.standing_of(client, pod) == "none"
+    pod = replace(orphan("u1", "none").pod, namespace="default", name=record.pod.metadata.name)
+    assert await found_orphans.standing_of(client, pod) == "none"
     await adoption.start_for(client, "nobody", record, has_attributes=False)
     found = client.get_workflow_handle(workflow_id)
     assert (await found.describe()).workflow_type == "PodWorkflow"
@@ -245,7 +247,7 @@ async def test_adoption_does_not_wait_for_a_node_without_a_worker(
     monkeypatch.setattr(adoption, "ADOPTED_SECONDS", math.inf)
     async with asyncio.timeout(60):
         with pytest.raises(Failure, match="has a workflow now, but no worker serves this node"):
-            await adoption.until_adopted(client, place, stray("a", "none"))
+            await adoption.until_adopted(client, place, orphan("a", "none"))
 
 
 async def test_search_attributes_of_an_unanswering_workflow_do_not_rule_out_an_adoption(
@@ -255,7 +257,7 @@ async def test_search_attributes_of_an_unanswering_workflow_do_not_rule_out_an_a
     monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=1))
     client = await connect(temporal_server.address)
     assert await register_search_attributes(client)
-    heir = stray("heir", "open", namespace=f"ns-{uuid.uuid4()}").pod
+    heir = orphan("heir", "open", namespace=f"ns-{uuid.uuid4()}").pod
     handle = await client.start_workflow(
         POD_WORKFLOW,
         id=pod_workflow_id(heir.namespace, heir.name),

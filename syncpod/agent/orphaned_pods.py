@@ -20,7 +20,7 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
 
 
-class Unattended(NamedTuple):
+class OrphanedPod(NamedTuple):
     """A pod that runs without a workflow."""
 
     workflow_id: str
@@ -28,7 +28,7 @@ class Unattended(NamedTuple):
     listing: ObservedPod
 
 
-class UnattendedPods:
+class OrphanedPods:
     """Finds them; belongs to the agent's event loop."""
 
     def __init__(self, node: NodeContext, listings: Callable[[], Iterable[ObservedPod]], open_pods: OpenPods) -> None:
@@ -37,25 +37,25 @@ class UnattendedPods:
         self._listings = listings
         self._open_pods = open_pods
 
-    async def among(self, namespace: str | None, names: Collection[str], known: Collection[str]) -> list[Unattended]:
+    async def among(self, namespace: str | None, names: Collection[str], known: Collection[str]) -> list[OrphanedPod]:
         """Return those of a namespace (None = all), with `names` only these, whose workflows are not among `known`.
 
         Raises OpenPodsUnknown if the server does not say which of their workflows are open.
         """
-        suspects: dict[str, Unattended] = {}
+        suspects: dict[str, OrphanedPod] = {}
         for listing in self._listings():
             if namespace not in (None, listing.namespace) or (names and listing.name not in names):
                 continue
             workflow_id = pod_workflow_id(listing.namespace, listing.name)
             if workflow_id not in known and _is_alive(listing):
-                suspects[workflow_id] = Unattended(workflow_id, listing)
+                suspects[workflow_id] = OrphanedPod(workflow_id, listing)
         if not suspects:
             return []
         still_open = await self._open_pods.still_open(list(suspects))
         left = [each for each in suspects.values() if each.workflow_id not in still_open]
         return await asyncio.to_thread(self._not_over, left) if left else []
 
-    def _not_over(self, pods: Iterable[Unattended]) -> list[Unattended]:
+    def _not_over(self, pods: Iterable[OrphanedPod]) -> list[OrphanedPod]:
         """Return those whose life the node has not noted as over: others are being removed. Blocks."""
         return [each for each in pods if not self._is_over(each.listing.uid)]
 

@@ -41,7 +41,7 @@ _AT_ONCE: Final = 50
 
 
 @dataclass(frozen=True)
-class Stray:
+class FoundOrphan:
     """A pod in the runtime, its record on disk, and the state of its workflow."""
 
     pod: PodInRuntime
@@ -121,7 +121,7 @@ def require_choice(names: Sequence[str], *, everything: bool) -> None:
 
 async def chosen(
     client: Client, place: Here, names: Sequence[str], *, namespace: str, keys: Sequence[tuple[str, str]] = ()
-) -> tuple[list[Stray], tuple[Nameless, ...]]:
+) -> tuple[list[FoundOrphan], tuple[Nameless, ...]]:
     """Return the named pods; without names, every pod without a workflow, and also what names no pod.
 
     `keys` names pods by namespace and name.
@@ -140,16 +140,16 @@ async def chosen(
         keys = sorted(key for key in by_name if namespace in ("", key[0]))
     some = asyncio.Semaphore(_AT_ONCE)
 
-    async def stray(pod: PodInRuntime) -> Stray:
+    async def orphan(pod: PodInRuntime) -> FoundOrphan:
         record = records.get(pod.uid)
         fits = record is not None and record.incarnation == pod.incarnation
         async with some:
-            return Stray(pod, record if fits else None, await standing_of(client, pod))
+            return FoundOrphan(pod, record if fits else None, await standing_of(client, pod))
 
-    async def strays(key: tuple[str, str]) -> list[Stray]:
-        return told_apart(await asyncio.gather(*map(stray, by_name[key])))
+    async def orphans(key: tuple[str, str]) -> list[FoundOrphan]:
+        return told_apart(await asyncio.gather(*map(orphan, by_name[key])))
 
-    groups = await asyncio.gather(*map(strays, keys))
+    groups = await asyncio.gather(*map(orphans, keys))
     without = [each for group in groups for each in group if each.standing != "open"]
     if not named:
         return without, inventory.nameless if not namespace else ()
@@ -158,7 +158,7 @@ async def chosen(
     return [*without, *with_one], ()
 
 
-async def without_workflow_here(client: Client) -> tuple[list[Stray], tuple[Nameless, ...]]:
+async def without_workflow_here(client: Client) -> tuple[list[FoundOrphan], tuple[Nameless, ...]]:
     """Return all that lives on this machine's node without a workflow: pods, and what names no pod. Raises Failure."""
     place = here()
     found, nameless = await chosen(client, place, (), namespace="")
@@ -178,7 +178,7 @@ def _present(named: Sequence[tuple[str, str]], there: Collection[tuple[str, str]
     return keys
 
 
-def told_apart(namesakes: Sequence[Stray]) -> list[Stray]:
+def told_apart(namesakes: Sequence[FoundOrphan]) -> list[FoundOrphan]:
     """Return the pods of one name with their standings: only one of those without a workflow can get the name.
 
     That is the newest one with running containers. To every other pod, the name counts as taken.
@@ -191,23 +191,23 @@ def told_apart(namesakes: Sequence[Stray]) -> list[Stray]:
     ]
 
 
-def _claim(stray: Stray) -> tuple[bool, float, str]:
+def _claim(orphan: FoundOrphan) -> tuple[bool, float, str]:
     """Return a pod's claim to its name, for comparison: whether any of it runs, since when (epoch seconds), its UID."""
-    made = stray.pod.made_at
-    return stray.pod.running > 0, made.timestamp() if made is not None else 0.0, stray.pod.uid
+    made = orphan.pod.made_at
+    return orphan.pod.running > 0, made.timestamp() if made is not None else 0.0, orphan.pod.uid
 
 
-async def staying(place: Here, strays: Sequence[Stray]) -> list[Stray]:
+async def staying(place: Here, orphans: Sequence[FoundOrphan]) -> list[FoundOrphan]:
     """Return these pods without what a deletion has left, which the node removes by itself."""
-    return [each for each in strays if not await asyncio.to_thread(is_leaving, place, each)]
+    return [each for each in orphans if not await asyncio.to_thread(is_leaving, place, each)]
 
 
-def is_leaving(place: Here, stray: Stray) -> bool:
+def is_leaving(place: Here, orphan: FoundOrphan) -> bool:
     """Say whether nothing of a pod runs any more and its node removes the rest: its life is over. Blocks."""
-    pod = stray.pod
+    pod = orphan.pod
     if pod.is_alive:
         return False
-    return stray.record is None or tombstone_at(place.node, pod.uid, pod.incarnation) is not None
+    return orphan.record is None or tombstone_at(place.node, pod.uid, pod.incarnation) is not None
 
 
 def refusal_of_open(place: Here, name: str) -> str:
@@ -222,9 +222,9 @@ def refusal_of_open(place: Here, name: str) -> str:
     )
 
 
-def taken(stray: Stray) -> str:
+def taken(orphan: FoundOrphan) -> str:
     """Return why a pod whose name is another pod's cannot be adopted, and what can be done."""
-    pod = stray.pod
+    pod = orphan.pod
     flag = "" if pod.namespace == "default" else f" -n {pod.namespace}"
     return printable(
         f'pod "{pod.name}" (uid {pod.uid}) cannot be adopted, since its name is another pod\'s now: '

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from syncpod.api.views.text import printable
 from syncpod.cli.console import program
 from syncpod.cli.failure import Failure
-from syncpod.cli.strays.found_strays import Standing, Stray, standing_of, told_apart
+from syncpod.cli.orphans.found_orphans import FoundOrphan, Standing, standing_of, told_apart
 from syncpod.cli.temporal import session
 from syncpod.cri.errors import CriError
 from syncpod.node.inventory import PodInRuntime, take_inventory
@@ -75,12 +75,12 @@ async def _find(client: Client, worker: WorkerRecord) -> list[str]:
             return await standing_of(client, pod)
 
     asked = await asyncio.gather(*map(ask, suspects))
-    by_name: dict[tuple[str, str], list[Stray]] = {}
+    by_name: dict[tuple[str, str], list[FoundOrphan]] = {}
     for pod, standing in zip(suspects, asked, strict=True):
         if standing != "open":
-            by_name.setdefault((pod.namespace, pod.name), []).append(Stray(pod, None, standing))
-    strays = [each.called for _, namesakes in sorted(by_name.items()) for each in told_apart(namesakes)]
-    return [*strays, *(printable(f"{each.kind}/{each.id[:13]}") for each in inventory.nameless)]
+            by_name.setdefault((pod.namespace, pod.name), []).append(FoundOrphan(pod, None, standing))
+    orphans = [each.called for _, namesakes in sorted(by_name.items()) for each in told_apart(namesakes)]
+    return [*orphans, *(printable(f"{each.kind}/{each.id[:13]}") for each in inventory.nameless)]
 
 
 def _is_static(pod: PodInRuntime) -> bool:

@@ -1,1 +1,0 @@
-"""Strays: pods and other things in this machine's runtime that no workflow wants. Finds, adopts and removes them."""
