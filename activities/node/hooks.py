@@ -68,7 +68,7 @@ class PreStops:
         self._hooks: dict[str, _Hook] = {}
         self._cut_off: set[str] = set()
         """Containers whose hook lost the connection to the runtime: how far it got is not known."""
-        self._told: dict[str, StepEvent | None] = {}
+        self._reported: dict[str, StepEvent | None] = {}
         """The last report about each container's hook, until its kill has ended. Nobody takes the entry of a kill that
         was cut off and is not tried again, since the pod's workflow is gone. So the oldest entries are dropped."""
 
@@ -85,18 +85,18 @@ class PreStops:
         """
         if target.pre_stop is None:
             return None
-        told = await self._carry_out(view, container, target, target.pre_stop, waited_seconds)
-        self._told.pop(target.id, None)
-        self._told[target.id] = told
-        while len(self._told) > REMEMBERED:
-            self.forget(oldest := next(iter(self._told)))
-            del self._told[oldest]
-        return told
+        reported = await self._carry_out(view, container, target, target.pre_stop, waited_seconds)
+        self._reported.pop(target.id, None)
+        self._reported[target.id] = reported
+        while len(self._reported) > REMEMBERED:
+            self.forget(oldest := next(iter(self._reported)))
+            del self._reported[oldest]
+        return reported
 
     def has_succeeded(self, target: KillTarget) -> bool:
         """Say whether the container's hook has run to its end without a failure; ask before `outcome` forgets it."""
-        told = self._told.get(target.id)
-        return target.id in self._told and (told is None or told.reason != PRE_STOP_FAILED)
+        reported = self._reported.get(target.id)
+        return target.id in self._reported and (reported is None or reported.reason != PRE_STOP_FAILED)
 
     def outcome(self, target: KillTarget, *, has_earlier_try: bool) -> StepEvent | None:
         """Return the event to report of a container's hook once the kill has ended, if any, and forget the hook.
@@ -106,8 +106,8 @@ class PreStops:
         self.forget(target.id)
         if target.pre_stop is None:
             return None
-        if target.id in self._told:
-            return self._told.pop(target.id)
+        if target.id in self._reported:
+            return self._reported.pop(target.id)
         if not has_earlier_try:  # it had exited by itself
             return None
         why = "the container has ended since an earlier try to stop it, which was cut off"
@@ -133,7 +133,7 @@ class PreStops:
             message = f"PreStopHook did not end within the grace period: it had {had:.0f} s"
             return _warning(PRE_STOP_FAILED, message, target)
         try:
-            told = hook.task.result()
+            reported = hook.task.result()
         except HookFailed as failed:
             if isinstance(failed.__cause__, Unavailable):
                 # The stop that follows fails too, and the kill is tried again when the runtime answers.
@@ -141,7 +141,7 @@ class PreStops:
                 del self._hooks[target.id]
             logger.warning("the preStop hook of container %s failed: %s", target.id, failed)
             return _warning(PRE_STOP_FAILED, "PreStopHook failed", target)
-        return _warning("LifecycleHTTPFallback", told, target) if told else None
+        return _warning("LifecycleHTTPFallback", reported, target) if reported else None
 
     def forget(self, container_id: str) -> None:
         """Cancel the hook of a container that has ended."""

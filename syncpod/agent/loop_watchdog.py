@@ -91,21 +91,21 @@ class LoopWatchdog(AbstractContextManager["LoopWatchdog"]):
 
     def _watch(self) -> None:
         beaten, since, late = self._beaten, _times(self._native_id), 0.0
-        told: LoopStall | None = None
+        reported: LoopStall | None = None
         looked = time.monotonic()
         while not self._over.wait(self._beat_seconds):
             now = time.monotonic()
             late += max(0.0, now - looked - self._beat_seconds)
             looked = now
             if self._beaten != beaten:
-                if told is not None:
-                    self._tell_end(told, self._beaten - beaten)
-                beaten, since, late, told = self._beaten, _times(self._native_id), 0.0, None
+                if reported is not None:
+                    self._tell_end(reported, self._beaten - beaten)
+                beaten, since, late, reported = self._beaten, _times(self._native_id), 0.0, None
                 continue
             times, silent = _times(self._native_id), now - beaten - self._beat_seconds
             held_up = held_up_seconds(silent, times.queued - since.queued, late)
-            if held_up >= self._stalled_seconds and (told is None or held_up >= 2 * told.seconds):
-                told = self._tell(held_up, times.ran - since.ran)
+            if held_up >= self._stalled_seconds and (reported is None or held_up >= 2 * reported.seconds):
+                reported = self._tell(held_up, times.ran - since.ran)
 
     def _tell(self, held_up: float, ran: float) -> LoopStall:
         """Report the stall and the stack, in the log and on disk."""
@@ -124,9 +124,9 @@ class LoopWatchdog(AbstractContextManager["LoopWatchdog"]):
         self._write(stall)
         return stall
 
-    def _tell_end(self, told: LoopStall, seconds: float) -> None:
+    def _tell_end(self, reported: LoopStall, seconds: float) -> None:
         log.warning("the event loop goes on after %.0f s", seconds)
-        self._write(told.model_copy(update={"seconds": round(seconds, 1), "over": True}))
+        self._write(reported.model_copy(update={"seconds": round(seconds, 1), "over": True}))
 
     def _write(self, stall: LoopStall) -> None:
         try:

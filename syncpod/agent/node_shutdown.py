@@ -180,11 +180,11 @@ class NodeShutdown:
         began = datetime.now(UTC)
         try:
             await self._note({"startTime": began.isoformat()})
-            told: set[str] = set()
+            informed: set[str] = set()
             # Again, as long as there are others: a worker that has just begun learns of its pods one by one.
-            while active := await asyncio.to_thread(_active, self._published.pods().values(), frozenset(told)):
+            while active := await asyncio.to_thread(_active, self._published.pods().values(), frozenset(informed)):
                 by_uid = {pod.metadata.uid: source for pod, source in active}
-                told |= by_uid.keys()
+                informed |= by_uid.keys()
                 for period, pods in in_order(self._periods, [pod for pod, _ in active]):
                     await self._end_group(period, pods, by_uid)
             await self._note({"startTime": began.isoformat(), "endTime": datetime.now(UTC).isoformat()})
@@ -245,9 +245,9 @@ class NodeShutdown:
         return status.get("phase") in FINISHED and not has_running(status)
 
 
-def _active(states: Iterable[Published], told: Collection[str]) -> list[tuple[Pod, str]]:
-    """Return the pods that have not finished and are not `told`, by UID, each with the list that it was made for."""
-    pods = [(state, state.pod()) for state in states if state.uid not in told]
+def _active(states: Iterable[Published], informed: Collection[str]) -> list[tuple[Pod, str]]:
+    """Return the pods that have not finished and are not `informed`, by UID, each with its list."""
+    pods = [(state, state.pod()) for state in states if state.uid not in informed]
     return [(_read(pod), list_of(state.metadata)) for state, pod in pods if pod["status"].get("phase") not in FINISHED]
 
 

@@ -327,7 +327,7 @@ class Pleg:
         pause, longest = RETRY_SECONDS
         try:
             while pod.owed or _worth_telling(pod):
-                listing, told = pod.newest, len(pod.owed)
+                listing, signalled = pod.newest, len(pod.owed)
                 events = (*pod.owed, *(PlegEvent(type=e.type, id=e.id) for e in _difference(pod)))[-_EVENTS_MAX:]
                 try:
                     taken = await self._send(_ref(listing), events, listing)
@@ -336,7 +336,7 @@ class Pleg:
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, longest)
                     continue
-                del pod.owed[:told]
+                del pod.owed[:signalled]
                 if not taken:
                     self._has_no_workflow(uid, pod, len(events))
                     break

@@ -20,7 +20,7 @@ from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
 from syncpod.api.client import ANSWER_SECONDS
 from syncpod.api.listed import Recorded
-from syncpod.api.source import CannotSay, Told
+from syncpod.api.source import CannotSay, SourcePod
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.running_steps import PendingStep, RunningStep, steps_of
 from syncpod.temporal.pod_search_attributes import attribute
@@ -82,7 +82,7 @@ class NodePods:
         parts: Collection[str] = (),
         nodes: Collection[str] = (),
         recorded: bool = False,
-    ) -> Sequence[Told]:
+    ) -> Sequence[SourcePod]:
         """Return the open pods of a namespace, as :class:`syncpod.api.source.PodSource` has it. Raises CannotSay.
 
         They are not known if the server does not list them, or if one of them is in a run that this node knows nothing
@@ -104,7 +104,7 @@ class NodePods:
             *(self._as_orphan(each, self._published.newest(each.workflow_id)) for each in orphan),
         ]
 
-    async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+    async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
         """Return those that run without a workflow. The server is asked only about those named pods that run here.
 
         Raises CannotSay.
@@ -121,20 +121,20 @@ class NodePods:
             raise CannotSay from unknown
         return [self._as_orphan(each, self._published.newest(each.workflow_id)) for each in orphan]
 
-    async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[Told]:
+    async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[SourcePod]:
         """Return the pods if all are open: a pod that has ended may have run on another node. Raises CannotSay."""
         found = await self.open_pods(namespace, names)
         if set(names) - {one.name for one in found}:
             raise CannotSay
         return found
 
-    def why_recorded(self, pods: Sequence[Told]) -> Sequence[str]:
+    def why_recorded(self, pods: Sequence[SourcePod]) -> Sequence[str]:
         """Return that the worker has not come to some of the pods yet; none if it has."""
         if all(one.recorded is None for one in pods):
             return ()
         return ("the worker of this node has just begun, and has not come to all pods yet",)
 
-    def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+    def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
         """Return the pods that this worker knows."""
         if namespace is not None and names:
             ids: Collection[str] = [pod_workflow_id(namespace, name) for name in names]
@@ -143,7 +143,7 @@ class NodePods:
         found = (self._told(each, run) for each in ids if (run := self._published.newest(each)) is not None)
         return [one for one in found if namespace in (None, one.namespace)]
 
-    async def pending_steps(self, one: Told) -> Sequence[PendingStep]:
+    async def pending_steps(self, one: SourcePod) -> Sequence[PendingStep]:
         """Return the steps of a pod that the server is trying, which is not asked if none is under way.
 
         Raises CannotSay.
@@ -218,16 +218,16 @@ class NodePods:
 
     # --- one pod ------------------------------------------------------------------------------------------------------
 
-    def _told(self, workflow_id: str, run: PublishedRun) -> Told:
+    def _told(self, workflow_id: str, run: PublishedRun) -> SourcePod:
         published, untold = run.published, tuple(self._untold(run.published.uid))
-        return Told(*_key(workflow_id), run.run_id, PodWithUntold(published, untold) if untold else published)
+        return SourcePod(*_key(workflow_id), run.run_id, PodWithUntold(published, untold) if untold else published)
 
-    def _as_orphan(self, orphan: OrphanedPod, run: PublishedRun | None) -> Told:
+    def _as_orphan(self, orphan: OrphanedPod, run: PublishedRun | None) -> SourcePod:
         """Return a pod without a workflow: its last published state, marked."""
         listing = orphan.listing
         last = run if run is not None and run.published.uid == listing.uid else None
         reads = PodWithoutWorkflow(self.state_dir, orphan, last.published if last is not None else None)
-        return Told(listing.namespace, listing.name, last.run_id if last is not None else "", reads)
+        return SourcePod(listing.namespace, listing.name, last.run_id if last is not None else "", reads)
 
 
 def _key(workflow_id: str) -> tuple[str, str]:
@@ -235,7 +235,7 @@ def _key(workflow_id: str) -> tuple[str, str]:
     return namespace, name
 
 
-def _as_recorded(execution: WorkflowExecution) -> Told:
+def _as_recorded(execution: WorkflowExecution) -> SourcePod:
     """Return a pod as the server has recorded it."""
     columns = Recorded(attribute(execution, "PodStatus") or "", attribute(execution, "PodRestarts"))
-    return Told(*_key(execution.id), execution.run_id, RecordedPod(execution), columns)
+    return SourcePod(*_key(execution.id), execution.run_id, RecordedPod(execution), columns)

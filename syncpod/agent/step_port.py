@@ -121,7 +121,7 @@ class StepPort:
     async def _tell_of_room(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
         for ref, step in waiting:
             pod = pod_workflow_id(ref.namespace, ref.name)
-            await _told(ref, "there is room", self._signals.end_backoff(pod, step.value, "room on the node"))
+            await _signalled(ref, "there is room", self._signals.end_backoff(pod, step.value, "room on the node"))
 
     def pod_was_deleted(self, ref: PodRef) -> None:
         """Have the workflow end of a pod that was deleted, and that a restored database has brought back.
@@ -134,14 +134,14 @@ class StepPort:
         log.warning(
             "pod %s/%s (uid %s) was deleted, and its workflow is back: it is ended", ref.namespace, ref.name, ref.uid
         )
-        await _told(ref, "it was deleted", self._signals.delete(ref))
+        await _signalled(ref, "it was deleted", self._signals.delete(ref))
 
     async def close(self) -> None:
         """Cancel the signals that are under way; the workflows' own timers and the next worker make up for them."""
         await self._tasks.close()
 
 
-async def _told(ref: PodRef, news: str, signal: Awaitable[bool]) -> None:
+async def _signalled(ref: PodRef, news: str, signal: Awaitable[bool]) -> None:
     """Send a signal to a pod; log it if the pod cannot be reached."""
     try:
         await signal

@@ -179,7 +179,7 @@ class StuckWorkflows:
 
     async def _heal(self, workflow_id: str, known: _Failing) -> None:
         """Restart a workflow if it is stuck; asks the server, so that a task that only timed out restarts nothing."""
-        told = False
+        is_logged = False
         while known.failures:
             try:
                 described = await self._describe(workflow_id, known.run_id)
@@ -191,9 +191,9 @@ class StuckWorkflows:
                 await self._restart(workflow_id, known, described)
             except (RPCError, OSError) as error:
                 # A busy server also fails the completion of a task, which does not mean that the run is stuck.
-                if known.failures >= FAILURES and not told:
+                if known.failures >= FAILURES and not is_logged:
                     log.warning("workflow %s is stuck, and cannot be begun anew yet: %s", workflow_id, error)
-                    told = True
+                    is_logged = True
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from syncpod.api.source import CannotSay, Told
+from syncpod.api.source import CannotSay, SourcePod
 from syncpod.api.views.pod_description import Facts, HoldLine, describe, describe_recorded
 from syncpod.journal.records import EventRecord
 from syncpod.messages.identity import pod_workflow_id
@@ -18,7 +18,7 @@ from syncpod.node.orphan_mark import ANNOTATION, why_orphaned
 from syncpod.pod import Pod
 
 
-def description(one: Told, pending: Sequence[PendingStep], pages: str) -> Mapping[str, Any]:
+def description(one: SourcePod, pending: Sequence[PendingStep], pages: str) -> Mapping[str, Any]:
     """Return a pod's PodDescription: its lines. `pages` is the page of workflows in Temporal's UI; "" = not known."""
     document = one.reads.pod()
     pod = Pod.model_validate(document)

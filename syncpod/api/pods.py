@@ -16,7 +16,7 @@ from syncpod.api.label_selector import Selector, parse_selector
 from syncpod.api.listed import NOTHING_RECORDED, ListedPod
 from syncpod.api.lists import rendered, rendered_alone
 from syncpod.api.messages import Answer, Request, warning_headers
-from syncpod.api.source import PARTS, CannotSay, PodSource, Told
+from syncpod.api.source import PARTS, CannotSay, PodSource, SourcePod
 from syncpod.api.statuses import ApiError, no_such_pod
 from syncpod.api.views.pod_columns import HEADER, WIDE
 from syncpod.api.views.tables import column_definitions, pod_row
@@ -38,10 +38,12 @@ async def list_pods(source: PodSource, asked: Request, namespace: str | None) ->
     """Answer a PodList, or a Table: in a table, some rows may be as the server recorded them last."""
     labels, fields = _selectors(asked)
     now, is_whole = datetime.now(UTC), asked.one("includeObject") == "Object"
-    told = await _told(source, asked, namespace, recorded=asked.wants_table and not is_whole and not fields.fields)
-    headers = warning_headers(source.why_recorded(told))
+    found = await _asked_pods(
+        source, asked, namespace, recorded=asked.wants_table and not is_whole and not fields.fields
+    )
+    headers = warning_headers(source.why_recorded(found))
 
-    def documents(one: Told) -> Iterator[ListedPod]:
+    def documents(one: SourcePod) -> Iterator[ListedPod]:
         pod = _listed(one)
         if labels.matches(pod.labels) and fields.matches(pod.document):
             yield pod
@@ -49,12 +51,12 @@ async def list_pods(source: PodSource, asked: Request, namespace: str | None) ->
     if not asked.wants_table:
         head: dict[str, Any] = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": ""}}
         return Answer(
-            rendered(head, "items", told, lambda one: (each.document for each in documents(one))), headers=headers
+            rendered(head, "items", found, lambda one: (each.document for each in documents(one))), headers=headers
         )
     head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": ""}}
     head["columnDefinitions"] = column_definitions((*HEADER, *WIDE), hidden=WIDE)
     return Answer(
-        rendered(head, "rows", told, lambda one: (pod_row(each, now, whole=is_whole) for each in documents(one))),
+        rendered(head, "rows", found, lambda one: (pod_row(each, now, whole=is_whole) for each in documents(one))),
         headers=headers,
     )
 
@@ -81,16 +83,16 @@ async def list_reports(source: PodSource, asked: Request, namespace: str | None)
         names = asked.query.get("pod", ())
         if namespace is None or not names:
             raise ApiError(400, "ended: is of named pods of one namespace")
-        told = await source.last_pods(namespace, names, _read_of(parts))
+        found = await source.last_pods(namespace, names, _read_of(parts))
     else:
-        told = await _told(source, asked, namespace, parts=_read_of(parts), nodes=nodes)
+        found = await _asked_pods(source, asked, namespace, parts=_read_of(parts), nodes=nodes)
     if labels.requirements:
-        told = [one for one in told if labels.matches(_listed(one).labels)]
-    pending = await _pending(source, told, parts)
+        found = [one for one in found if labels.matches(_listed(one).labels)]
+    pending = await _pending(source, found, parts)
     head = {"kind": "PodReportList", "apiVersion": "syncpod.dev/v1", "metadata": {}}
     return Answer(
-        rendered(head, "items", told, lambda one: [_report(one, parts, pending, asked.one("workflows"))]),
-        headers=warning_headers(source.why_recorded(told)),
+        rendered(head, "items", found, lambda one: [_report(one, parts, pending, asked.one("workflows"))]),
+        headers=warning_headers(source.why_recorded(found)),
     )
 
 
@@ -143,16 +145,16 @@ def _read_of(parts: Sequence[str]) -> list[str]:
 
 
 async def _pending(
-    source: PodSource, told: Sequence[Told], parts: Collection[str]
+    source: PodSource, found: Sequence[SourcePod], parts: Collection[str]
 ) -> Mapping[tuple[str, str], Sequence[PendingStep]]:
     """Return the steps that the server is trying for these pods, if they are asked for. Raises CannotSay."""
     if not {_PENDING, _DESCRIPTION}.intersection(parts):
         return {}
-    steps = await asyncio.gather(*map(source.pending_steps, told))
-    return {one.key: each for one, each in zip(told, steps, strict=True)}
+    steps = await asyncio.gather(*map(source.pending_steps, found))
+    return {one.key: each for one, each in zip(found, steps, strict=True)}
 
 
-async def _told(
+async def _asked_pods(
     source: PodSource,
     asked: Request,
     namespace: str | None,
@@ -160,7 +162,7 @@ async def _told(
     parts: Collection[str] = ("pod",),
     nodes: Collection[str] = (),
     recorded: bool = False,
-) -> Sequence[Told]:
+) -> Sequence[SourcePod]:
     """Return the pods that a request is about, by namespace and name. Raises CannotSay."""
     names: Collection[str] = asked.query.get("pod", ())
     if names and namespace is None:
@@ -176,10 +178,10 @@ async def _told(
 
 async def one_pod(
     source: PodSource, asked: Request, namespace: str, name: str, *, parts: Collection[str] = ("pod",)
-) -> Told:
+) -> SourcePod:
     """Return the pod that a request is about. Raises ApiError if there is none, and CannotSay."""
     named = Request(asked.method, asked.path, {**asked.query, "pod": [name]})
-    for one in await _told(source, named, namespace, parts=parts):
+    for one in await _asked_pods(source, named, namespace, parts=parts):
         return one
     raise no_such_pod(name)
 
@@ -196,12 +198,12 @@ async def named_pod(source: PodSource, namespace: str, name: str, missing: str, 
     raise ApiError(404, missing)
 
 
-def _listed(one: Told) -> ListedPod:
+def _listed(one: SourcePod) -> ListedPod:
     document = {"apiVersion": "v1", "kind": "Pod"} | one.reads.pod()
     return ListedPod(document, current=one.recorded is None, recorded=one.recorded or NOTHING_RECORDED)
 
 
-def _metadata(one: Told) -> dict[str, str]:
+def _metadata(one: SourcePod) -> dict[str, str]:
     return {"namespace": one.namespace, "name": one.name}
 
 
@@ -210,7 +212,7 @@ def _step(step: PendingStep) -> dict[str, Any]:
 
 
 def _report(
-    one: Told, parts: Sequence[str], pending: Mapping[tuple[str, str], Sequence[PendingStep]], pages: str
+    one: SourcePod, parts: Sequence[str], pending: Mapping[tuple[str, str], Sequence[PendingStep]], pages: str
 ) -> Mapping[str, Any]:
     """Return a report, without the parts that are not known."""
     found: dict[str, Any] = {}

@@ -23,7 +23,7 @@ PARTS: Final[Mapping[str, Callable[[PodReads], Any]]] = {
 
 
 @dataclass(frozen=True)
-class Told:
+class SourcePod:
     """One pod as a source knows it."""
 
     namespace: str
@@ -67,29 +67,29 @@ class PodSource(Protocol):
         parts: Collection[str] = ("pod",),
         nodes: Collection[str] = (),
         recorded: bool = False,
-    ) -> Sequence[Told]:
+    ) -> Sequence[SourcePod]:
         """Return all pods of a namespace (None = all) that there are now; with `names` or `nodes`, those of these.
 
         `parts` (of :data:`PARTS`) will be read of each. With `recorded`, some may be as the server recorded them last.
         A source that has nobody else to ask returns such pods in any case. Raises CannotSay.
         """
 
-    async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+    async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
         """Return those pods of a namespace (None = all), with `names` of these, that run here without a workflow.
 
         Raises CannotSay.
         """
 
-    async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[Told]:
+    async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[SourcePod]:
         """Return the newest run of each pod, open or ended, without those that never were. Raises CannotSay."""
 
-    def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+    def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
         """Return the pods that are known at once, without asking anybody: some may have ended, some may be missing."""
 
-    def why_recorded(self, pods: Sequence[Told]) -> Sequence[str]:
+    def why_recorded(self, pods: Sequence[SourcePod]) -> Sequence[str]:
         """Return a sentence for each reason why some of the pods are shown as the server recorded them last."""
 
-    async def pending_steps(self, one: Told) -> Sequence[PendingStep]:
+    async def pending_steps(self, one: SourcePod) -> Sequence[PendingStep]:
         """Return the steps of a pod that Temporal is trying, with how often and how they failed. Raises CannotSay."""
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:

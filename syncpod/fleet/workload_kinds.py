@@ -98,7 +98,7 @@ class _DaemonSets(WorkloadKind[DaemonSet]):
         return with_daemon_tolerations(made_from(workload, template, number))
 
 
-class _LonePods(WorkloadKind[Pod]):
+class _BarePods(WorkloadKind[Pod]):
     @override
     def decide(self, workload: Pod, at: Situation, now: datetime) -> WorkloadDecision:
         return decide_bare(lost_rule(workload), grace_of(template_of(workload)), at.members, at.rollout, now)
@@ -116,7 +116,7 @@ class _LonePods(WorkloadKind[Pod]):
 _KINDS: Final[dict[str, WorkloadKind[Any]]] = {
     "Deployment": _Deployments(),
     "DaemonSet": _DaemonSets(),
-    "Pod": _LonePods(),
+    "Pod": _BarePods(),
 }
 
 

@@ -36,7 +36,7 @@ class Introductions:
     def __init__(self, fleet: str, namespace: str, keys: Keys, call: Callable[[str, bytes], Awaitable[bytes]]) -> None:
         """Begin with no nodes. `keys` are the fleet's; `call` makes a call to the server, and raises AioRpcError."""
         self._fleet, self._namespace, self._keys, self._call = fleet, namespace, keys, call
-        self._told: dict[str, float] = {}
+        self._introduced: dict[str, float] = {}
         """When each certificate's node was introduced. One that was removed comes back with another certificate."""
 
     async def introduce(self, node: str, serial: str, method: str, now: float) -> None:
@@ -44,15 +44,15 @@ class Introductions:
 
         Raises AioRpcError, OSError.
         """
-        if method != POLL or now < self._told.get(serial, -AGAIN_SECONDS) + AGAIN_SECONDS:
+        if method != POLL or now < self._introduced.get(serial, -AGAIN_SECONDS) + AGAIN_SECONDS:
             return
         request = await asyncio.to_thread(start_request, self._fleet, self._namespace, node, self._keys)
         await self._call(METHOD, request.SerializeToString())
-        self._told[serial] = now
+        self._introduced[serial] = now
 
     def forget(self) -> None:
         """Introduce every node again: the server was away, and may have come back without its data."""
-        self._told.clear()
+        self._introduced.clear()
 
 
 def start_request(fleet: str, namespace: str, node: str, keys: Keys) -> StartWorkflowExecutionRequest:

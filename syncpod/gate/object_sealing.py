@@ -62,8 +62,8 @@ class ObjectSealing:
 
         The later of two has the higher number, so that nobody can take a node back to an earlier key. Raises OSError.
         """
-        told = json.dumps({"number": self._keys.files.number(), "key": self._keys.public_pem()})
-        return self._seal(self._keys.receiving(node), PayloadPlace(node, "", "", FLEET_KEY), told.encode())
+        document = json.dumps({"number": self._keys.files.number(), "key": self._keys.public_pem()})
+        return self._seal(self._keys.receiving(node), PayloadPlace(node, "", "", FLEET_KEY), document.encode())
 
     def _opened(self, key: str, metadata: Mapping[str, str], kept: bytes) -> bytes:
         said = _bytes(metadata)

@@ -40,8 +40,8 @@ async def serve(
     gate = Gate(fleet, keys, behind, [*names, *([host] if host not in _ALL else [])])
     try:
         port = await gate.start(host, port)
-        told = next(iter(names), "" if host in _ALL else host)
-        address = f"[{told}]:{port}" if ":" in told else f"{told}:{port}" if told else ""
+        name = next(iter(names), "" if host in _ALL else host)
+        address = f"[{name}]:{port}" if ":" in name else f"{name}:{port}" if name else ""
         write_gate_record(fleet.directory, GateRecord(address, behind.namespace))
         serving(address or f"port {port} of every address")
         notify_ready()

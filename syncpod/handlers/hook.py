@@ -69,18 +69,18 @@ async def _run(command: tuple[str, ...], target: Target, cri: CriRuntime) -> Non
 
 
 async def _get(action: HTTPGetAction, target: Target) -> str:
-    failed = await _told(action, target)
+    failed = await _failure_of_request(action, target)
     if not failed:
         return ""
     if (action.scheme or "HTTP") == "HTTPS" and _NOT_TLS in failed:
         plain = action.model_copy(update={"scheme": "HTTP"})
-        if not await _told(plain, target):
+        if not await _failure_of_request(plain, target):
             where = f"{action.host or target.ip}:{action.port}"
             return f"request to HTTPS lifecycle hook {where} got HTTP response, retry with HTTP succeeded"
     raise HookFailed(failed)
 
 
-async def _told(action: HTTPGetAction, target: Target) -> str:
+async def _failure_of_request(action: HTTPGetAction, target: Target) -> str:
     """Return why a request got no response, "" if it got one."""
     try:
         return await http_tell(action, target)

@@ -212,8 +212,8 @@ def explain(
         )
         for name in names
     )
-    told = changes_of(line for line in known.lines if since is None or line.at >= since)
-    changes = tuple(sorted((*told, *failed_hooks(known.events, since)), key=lambda each: each.at))
+    noted = changes_of(line for line in known.lines if since is None or line.at >= since)
+    changes = tuple(sorted((*noted, *failed_hooks(known.events, since)), key=lambda each: each.at))
     return Explanation(
         records=known,
         at=at,
@@ -361,8 +361,8 @@ def _grace_ends(records: PodRunRecords, present: Mapping[str, Any]) -> datetime 
 
 def _is_followed(records: PodRunRecords) -> bool:
     """Return whether a pod was applied during the deletion, and the deletion was not repeated after that."""
-    told = [line.fact for line in records.lines if line.fact in (Fact.SUCCESSOR_APPLIED, Fact.SUCCESSOR_DROPPED)]
-    return bool(told) and told[-1] == Fact.SUCCESSOR_APPLIED
+    noted = [line.fact for line in records.lines if line.fact in (Fact.SUCCESSOR_APPLIED, Fact.SUCCESSOR_DROPPED)]
+    return bool(noted) and noted[-1] == Fact.SUCCESSOR_APPLIED
 
 
 def _deadline(present: Mapping[str, Any]) -> datetime | None:

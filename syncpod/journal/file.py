@@ -130,10 +130,10 @@ class JournalFile:
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
 
-    def write(self, told: Iterable[TaskRecords]) -> int:
+    def write(self, states: Iterable[TaskRecords]) -> int:
         """Write all records in one transaction. Return how many are new or changed."""
         with self._transaction() as connection:
-            written = sum(_write(connection, each) for each in told)
+            written = sum(_write(connection, each) for each in states)
         self._keep_small(self._opened())
         return written
 

@@ -186,8 +186,8 @@ def _phases(lines: Sequence[HistoryEntry], instance: Instance) -> Iterator[Phase
 
 def _moment(line: HistoryEntry) -> Phase:
     name = " ".join(part for part in (line.kind, line.subject, line.container) if part)
-    told = ": ".join(part for part in (line.outcome, line.reason) if part)
-    return Phase(line.at, _NOTHING, "moment", f"{name}: {told}" if told else name)
+    text = ": ".join(part for part in (line.outcome, line.reason) if part)
+    return Phase(line.at, _NOTHING, "moment", f"{name}: {text}" if text else name)
 
 
 def _with_gaps(

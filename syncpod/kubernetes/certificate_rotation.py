@@ -52,7 +52,7 @@ class Rotation:
 
     async def run(self) -> None:
         """Keep the certificate good until cancelled."""
-        backoff, told = Backoff(time.monotonic, SystemRandom().random), ""
+        backoff, logged = Backoff(time.monotonic, SystemRandom().random), ""
         while True:
             wanted = await self._wanted()
             if (seconds := await self._seconds_left(wanted)) > 0:
@@ -63,12 +63,12 @@ class Rotation:
                     await obtain(self._client, wanted, self._file, asked=self._asked)
                 await self._replaced()
                 log.info("the node has a new certificate of signer %s", wanted.signer)
-                self._chance, told = self._draw(), ""
+                self._chance, logged = self._draw(), ""
             except (CertificateRefused, ClusterError, Unreachable, OSError, TimeoutError) as error:
                 why = where_and_why(error) if error.args else f"not approved within {ANSWER_SECONDS:g} s"
-                if why != told:
+                if why != logged:
                     log.warning("the node gets no certificate of signer %s: %s", wanted.signer, why)
-                    told = why
+                    logged = why
                 await asyncio.sleep(backoff.next(error))
 
     def _asked(self, name: str) -> None:

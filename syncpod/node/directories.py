@@ -224,7 +224,7 @@ def _require_unpublished(directory: Path) -> None:
 
 def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterator[Directory]:
     """Yield the directories above volumes, each once: the pod's own in memory, and the plugins'."""
-    told: set[Path] = set()
+    listed: set[Path] = set()
     for volume in volumes:
         if volume.path is None:
             continue
@@ -232,17 +232,17 @@ def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterat
         if plugin.is_relative_to(node.memory_dir):
             # The memory directory itself, its `pods`, the pod's, and that one's `volumes`.
             above = [_PRIVATE, _PRIVATE, _OURS, _OURS, _OURS]
-        yield from _nested(plugin, above, told)
+        yield from _nested(plugin, above, listed)
         if isinstance(volume.source, EmptyDir):
-            yield from _nested(volume.source.ready.parent, [_OURS] * 3, told)
+            yield from _nested(volume.source.ready.parent, [_OURS] * 3, listed)
 
 
-def _nested(innermost: Path, modes: list[int], told: set[Path]) -> Iterator[Directory]:
+def _nested(innermost: Path, modes: list[int], listed: set[Path]) -> Iterator[Directory]:
     """Yield a directory and its parents, one for each mode, outermost first, without those yielded before."""
     paths = (innermost, *innermost.parents)[: len(modes)]
     for path, mode in zip(reversed(paths), modes, strict=True):
-        if path not in told:
-            told.add(path)
+        if path not in listed:
+            listed.add(path)
             yield Directory(path, mode)
 
 

@@ -44,13 +44,13 @@ class _Begun:
     stamp: str
     parts: list[bytes] = field(default_factory=list)
     size: int = 0
-    told: bool = False
+    has_begun: bool = False
     """Whether a piece of it has been yielded."""
 
     def piece(self, stream: str, *, ends: bool) -> LogLine:
         """Take what has been joined so far."""
-        line = LogLine(self.stamp, stream, b"".join(self.parts), begins=not self.told, ends=ends)
-        self.parts, self.size, self.told = [], 0, True
+        line = LogLine(self.stamp, stream, b"".join(self.parts), begins=not self.has_begun, ends=ends)
+        self.parts, self.size, self.has_begun = [], 0, True
         return line
 
 

@@ -71,7 +71,7 @@ class RuntimeAnswers:
         self._withholds = withholds
         self._sandboxes: dict[str, ObservedSandbox] = {}
         self._containers: dict[str, ObservedContainer] = {}
-        self._told: dict[str, Told] = {}
+        self._identities: dict[str, Told] = {}
         """By id: whose the sandbox or container is, as its status says."""
 
     def sandbox(self, sandbox_id: str) -> ObservedSandbox | None:
@@ -142,7 +142,7 @@ class RuntimeAnswers:
     def _known_sandbox(self, listed: SandboxSummary) -> ObservedSandbox | None:
         """Return the cached status if it is still valid: a ready sandbox keeps its address, a dead one gets none."""
         known = self._sandboxes.get(listed.id)
-        if known is None or known.state != listed.state or not is_same(listed, self._told.get(listed.id)):
+        if known is None or known.state != listed.state or not is_same(listed, self._identities.get(listed.id)):
             return None
         self._listed.vouch(listed)
         settled = known.network_mode == "NODE" or bool(known.ip) == known.ready
@@ -158,7 +158,7 @@ class RuntimeAnswers:
         """Remember an answer for the listings to come."""
         with believing("podsandbox_status"):
             observed = self._sandboxes[status.id] = _observed_sandbox(status)
-        self._told[status.id] = told_of(status)
+        self._identities[status.id] = told_of(status)
         return observed
 
     def _known_container(self, listed: ContainerSummary) -> ObservedContainer | None:
@@ -171,7 +171,7 @@ class RuntimeAnswers:
         process that nobody sees would run beside the next one.
         """
         known = self._containers.get(listed.id)
-        if known is None or known.state == "unknown" or not is_same(listed, self._told.get(listed.id)):
+        if known is None or known.state == "unknown" or not is_same(listed, self._identities.get(listed.id)):
             return None
         self._listed.vouch(listed)
         if known.state == "exited" and listed.state != "running":
@@ -194,7 +194,7 @@ class RuntimeAnswers:
         if (exit_ := observed.exit) is not None:
             observed = observed.ended_as(await self._complete_exit(exit_, answer, sandbox_id))
         self._containers[observed.id] = observed
-        self._told[observed.id] = told_of(answer)
+        self._identities[observed.id] = told_of(answer)
         return observed
 
     async def _complete_exit(self, exit_: Exit, answer: ContainerAnswer, sandbox_id: str) -> Exit:
@@ -230,7 +230,9 @@ class RuntimeAnswers:
         """Drop what has none of these ids."""
         self._sandboxes = {id: known for id, known in self._sandboxes.items() if id in sandboxes}
         self._containers = {id: known for id, known in self._containers.items() if id in containers}
-        self._told = {id: told for id, told in self._told.items() if id in sandboxes or id in containers}
+        self._identities = {
+            id: identity for id, identity in self._identities.items() if id in sandboxes or id in containers
+        }
 
 
 def _all_of(records: Iterable[_Record | None]) -> tuple[_Record, ...] | None:

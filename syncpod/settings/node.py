@@ -215,9 +215,9 @@ def node_settings(
     """
     state = _state_dir(state_dir, environ)
     texts = {BY_NAME[name].variable: _as_text(given) for name, given in flags.items()}
-    told = _signed_if_encrypted(_told(state, environ, texts))
+    given = _signed_if_encrypted(_all_given(state, environ, texts))
     try:
-        return _read(state, told, environ, allow_foreign_kubelet, adopt_cluster=adopt_cluster)
+        return _read(state, given, environ, allow_foreign_kubelet, adopt_cluster=adopt_cluster)
     except SettingsInvalid as wrong:
         raise SettingsInvalid(_as_typed(str(wrong), texts)) from None
 
@@ -233,7 +233,7 @@ def _as_typed(sentence: str, texts: Mapping[str, str | None]) -> str:
 
 def _read(
     state: Path,
-    told: Mapping[str, str],
+    given: Mapping[str, str],
     environ: Mapping[str, str],
     allow_foreign_kubelet: bool | None,
     *,
@@ -241,46 +241,46 @@ def _read(
 ) -> NodeSettings:
     """Return the settings from texts by variable. Raises SettingsInvalid."""
     return NodeSettings(
-        node=_node_name(told.get(v.NODE) or socket.gethostname().lower()),
+        node=_node_name(given.get(v.NODE) or socket.gethostname().lower()),
         state_dir=state,
-        memory_dir=_memory_dir(state, told),
-        log_dir=_log_dir(state, told, environ),
-        manifest_dir=_absolute_or_none("manifest directory", told.get(v.MANIFEST_DIR)),
-        kubeconfig=_absolute_or_none("kubeconfig", told.get(v.KUBECONFIG)),
-        keep_secrets=flag(v.KEEP_SECRETS, told.get(v.KEEP_SECRETS, "")),
-        kubelet_port=_port(v.KUBELET_PORT, told.get(v.KUBELET_PORT) or "10250"),
-        port_access=_port_access(told),
-        pods_api=flag(v.PODS_API, told.get(v.PODS_API, "")),
-        shutdown_grace=told.get(v.SHUTDOWN_GRACE, ""),
-        server_tls_bootstrap=flag(v.SERVER_TLS_BOOTSTRAP, told.get(v.SERVER_TLS_BOOTSTRAP, "")),
-        client_ca_file=_absolute_or_none("client CA file", told.get(v.CLIENT_CA_FILE)),
-        tls_cert_file=_absolute_or_none("TLS certificate file", told.get(v.TLS_CERT_FILE)),
-        tls_private_key_file=_absolute_or_none("TLS key file", told.get(v.TLS_PRIVATE_KEY_FILE)),
-        cgroup_parent=_cgroup_parent(told.get(v.CGROUP_PARENT) or "syncpod"),
-        capacity=told.get(v.CAPACITY, ""),
-        reserved=told.get(v.RESERVED, ""),
-        node_labels=told.get(v.NODE_LABELS, ""),
-        node_ip=ip_addresses(v.NODE_IP, told.get(v.NODE_IP, "")),
-        cluster_dns=nameservers(v.CLUSTER_DNS, told.get(v.CLUSTER_DNS, "")),
-        cluster_domain=domain(v.CLUSTER_DOMAIN, told.get(v.CLUSTER_DOMAIN, "")),
-        register_with_taints=told.get(v.REGISTER_WITH_TAINTS, ""),
-        pod_cgroups=flag(v.POD_CGROUPS, told.get(v.POD_CGROUPS, "true")),
-        single_process_oom_kill=flag(v.SINGLE_PROCESS_OOM_KILL, told.get(v.SINGLE_PROCESS_OOM_KILL, "false")),
-        pod_max_pids=_pod_max_pids(told.get(v.POD_MAX_PIDS) or "-1"),
-        allowed_unsafe_sysctls=comma_separated(told.get(v.ALLOWED_UNSAFE_SYSCTLS, "")),
+        memory_dir=_memory_dir(state, given),
+        log_dir=_log_dir(state, given, environ),
+        manifest_dir=_absolute_or_none("manifest directory", given.get(v.MANIFEST_DIR)),
+        kubeconfig=_absolute_or_none("kubeconfig", given.get(v.KUBECONFIG)),
+        keep_secrets=flag(v.KEEP_SECRETS, given.get(v.KEEP_SECRETS, "")),
+        kubelet_port=_port(v.KUBELET_PORT, given.get(v.KUBELET_PORT) or "10250"),
+        port_access=_port_access(given),
+        pods_api=flag(v.PODS_API, given.get(v.PODS_API, "")),
+        shutdown_grace=given.get(v.SHUTDOWN_GRACE, ""),
+        server_tls_bootstrap=flag(v.SERVER_TLS_BOOTSTRAP, given.get(v.SERVER_TLS_BOOTSTRAP, "")),
+        client_ca_file=_absolute_or_none("client CA file", given.get(v.CLIENT_CA_FILE)),
+        tls_cert_file=_absolute_or_none("TLS certificate file", given.get(v.TLS_CERT_FILE)),
+        tls_private_key_file=_absolute_or_none("TLS key file", given.get(v.TLS_PRIVATE_KEY_FILE)),
+        cgroup_parent=_cgroup_parent(given.get(v.CGROUP_PARENT) or "syncpod"),
+        capacity=given.get(v.CAPACITY, ""),
+        reserved=given.get(v.RESERVED, ""),
+        node_labels=given.get(v.NODE_LABELS, ""),
+        node_ip=ip_addresses(v.NODE_IP, given.get(v.NODE_IP, "")),
+        cluster_dns=nameservers(v.CLUSTER_DNS, given.get(v.CLUSTER_DNS, "")),
+        cluster_domain=domain(v.CLUSTER_DOMAIN, given.get(v.CLUSTER_DOMAIN, "")),
+        register_with_taints=given.get(v.REGISTER_WITH_TAINTS, ""),
+        pod_cgroups=flag(v.POD_CGROUPS, given.get(v.POD_CGROUPS, "true")),
+        single_process_oom_kill=flag(v.SINGLE_PROCESS_OOM_KILL, given.get(v.SINGLE_PROCESS_OOM_KILL, "false")),
+        pod_max_pids=_pod_max_pids(given.get(v.POD_MAX_PIDS) or "-1"),
+        allowed_unsafe_sysctls=comma_separated(given.get(v.ALLOWED_UNSAFE_SYSCTLS, "")),
         image_gc=_image_gc(environ),
         logs=_logs(environ),
-        image_pulls=_image_pulls(told),
+        image_pulls=_image_pulls(given),
         restart_backoff_max=_restart_backoff_max(environ),
-        journal=_journal(told),
-        runtime_endpoint=told.get(v.RUNTIME_ENDPOINT) or None,
+        journal=_journal(given),
+        runtime_endpoint=given.get(v.RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ),
-        metrics_address=host_and_port(v.METRICS_ADDRESS, told.get(v.METRICS_ADDRESS, "")),
-        json_log=_is_json(told.get(v.LOG_FORMAT, "")),
-        signed=flag(v.SIGNED, told.get(v.SIGNED, "")),
-        encrypt=flag(v.ENCRYPT, told.get(v.ENCRYPT, "")),
+        metrics_address=host_and_port(v.METRICS_ADDRESS, given.get(v.METRICS_ADDRESS, "")),
+        json_log=_is_json(given.get(v.LOG_FORMAT, "")),
+        signed=flag(v.SIGNED, given.get(v.SIGNED, "")),
+        encrypt=flag(v.ENCRYPT, given.get(v.ENCRYPT, "")),
         adopt_cluster=adopt_cluster,
-        given=_given(state, told),
+        given=_given(state, given),
     )
 
 
@@ -291,14 +291,14 @@ def _state_dir(given: str | None, environ: Mapping[str, str]) -> Path:
     return state
 
 
-def _memory_dir(state: Path, told: Mapping[str, str]) -> Path:
-    memory = memory_directory(state, told)
+def _memory_dir(state: Path, given: Mapping[str, str]) -> Path:
+    memory = memory_directory(state, given)
     require_own_directory("memory directory", memory, v.MEMORY_DIR)
     return memory
 
 
-def _log_dir(state: Path, told: Mapping[str, str], environ: Mapping[str, str]) -> Path:
-    logs = absolute_path("log directory", told.get(v.LOG_DIR), _default_log_dir(state, environ))
+def _log_dir(state: Path, given: Mapping[str, str], environ: Mapping[str, str]) -> Path:
+    logs = absolute_path("log directory", given.get(v.LOG_DIR), _default_log_dir(state, environ))
     require_own_directory("log directory", logs, v.LOG_DIR)
     return logs
 
@@ -308,32 +308,32 @@ def _as_text(given: object) -> str | None:
     return str(given).lower() if isinstance(given, bool) else None if given is None else str(given)
 
 
-def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:
+def _all_given(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:
     """Return what is set, by variable: a flag's value, else the environment's, else what the node was started with.
 
     An empty flag has a meaning only for a setting that may be none: it is taken back.
     """
-    told = beneath(read_kept_settings(state).variables, environ)
-    return told | {
+    given = beneath(read_kept_settings(state).variables, environ)
+    return given | {
         name: text for name, text in flags.items() if text or (text is not None and BY_VARIABLE[name].may_be_none)
     }
 
 
-def _signed_if_encrypted(told: dict[str, str]) -> dict[str, str]:
+def _signed_if_encrypted(given: dict[str, str]) -> dict[str, str]:
     """Return the settings with signing turned on if they encrypt. Raises SettingsInvalid if signing is turned off."""
-    if not flag(v.ENCRYPT, told.get(v.ENCRYPT, "")):
-        return told
-    if told.get(v.SIGNED) and not flag(v.SIGNED, told[v.SIGNED]):
-        raise SettingsInvalid(f"{v.SIGNED}={told[v.SIGNED]}: encrypted data is signed too, so leave it out")
-    return {**told, v.SIGNED: "true"}
+    if not flag(v.ENCRYPT, given.get(v.ENCRYPT, "")):
+        return given
+    if given.get(v.SIGNED) and not flag(v.SIGNED, given[v.SIGNED]):
+        raise SettingsInvalid(f"{v.SIGNED}={given[v.SIGNED]}: encrypted data is signed too, so leave it out")
+    return {**given, v.SIGNED: "true"}
 
 
-def _given(state: Path, told: Mapping[str, str]) -> dict[str, str]:
+def _given(state: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Return what is not left at its default, and is therefore kept for the node's next start."""
-    default_memory = memory_directory(state, {**told, v.MEMORY_DIR: ""})
+    default_memory = memory_directory(state, {**given, v.MEMORY_DIR: ""})
     # A default directory in memory may be gone after a reboot, so it is chosen again.
-    is_default = memory_directory(state, told) == default_memory
-    return {name: told[name] for name in BY_VARIABLE if told.get(name) and not (name == v.MEMORY_DIR and is_default)}
+    is_default = memory_directory(state, given) == default_memory
+    return {name: given[name] for name in BY_VARIABLE if given.get(name) and not (name == v.MEMORY_DIR and is_default)}
 
 
 def _default_log_dir(state: Path, environ: Mapping[str, str]) -> Path:
@@ -388,9 +388,9 @@ def _port(name: str, number: str) -> int:
     return int(number)
 
 
-def _port_access(told: Mapping[str, str]) -> PortAccess:
+def _port_access(given: Mapping[str, str]) -> PortAccess:
     """Return who is let in at the kubelet's port. Raises SettingsInvalid."""
-    address, mode = told.get(v.KUBELET_ADDRESS, "").strip(), told.get(v.AUTHORIZATION_MODE) or AUTHORIZATION_MODES[0]
+    address, mode = given.get(v.KUBELET_ADDRESS, "").strip(), given.get(v.AUTHORIZATION_MODE) or AUTHORIZATION_MODES[0]
     if mode not in AUTHORIZATION_MODES:
         raise SettingsInvalid(f"{v.AUTHORIZATION_MODE}={mode!r}: must be Webhook or AlwaysAllow (--authorization-mode)")
     try:
@@ -399,10 +399,10 @@ def _port_access(told: Mapping[str, str]) -> PortAccess:
         raise SettingsInvalid(f"{v.KUBELET_ADDRESS}={address!r}: must be an IP address (--kubelet-address)") from None
     return PortAccess(
         address=address,
-        anonymous=flag(v.ANONYMOUS_AUTH, told.get(v.ANONYMOUS_AUTH, "")),
-        reviews_tokens=flag(v.TOKEN_REVIEWS, told.get(v.TOKEN_REVIEWS, "true")),
+        anonymous=flag(v.ANONYMOUS_AUTH, given.get(v.ANONYMOUS_AUTH, "")),
+        reviews_tokens=flag(v.TOKEN_REVIEWS, given.get(v.TOKEN_REVIEWS, "true")),
         always_allow=mode == AUTHORIZATION_MODES[1],
-        read_only=_port(v.READ_ONLY_PORT, told.get(v.READ_ONLY_PORT) or "0"),
+        read_only=_port(v.READ_ONLY_PORT, given.get(v.READ_ONLY_PORT) or "0"),
     )
 
 

@@ -68,7 +68,7 @@ async def test_hooks_of_kills_that_nobody_goes_on_with_are_forgotten(
     for number in range(5):
         target = KillTarget(id=f"c{number}", name="main", pre_stop=SAYS_BYE)
         assert await hooks.carry_out(ObservedPod(), RUNS, target, waited_seconds=0.0) is not None
-    assert list(hooks._told) == list(hooks._hooks) == ["c3", "c4"]
+    assert list(hooks._reported) == list(hooks._hooks) == ["c3", "c4"]
     assert (told := hooks.outcome(target, has_earlier_try=True)) is not None and told.message == "PreStopHook failed"
 
 

@@ -25,7 +25,7 @@ from syncpod.agent.kubelet_port.port import KubeletPort, PortPlace
 from syncpod.agent.kubelet_port.serving_certificate import own_pair, tls
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.scraping.terminations import Terminations
-from syncpod.api.source import Told
+from syncpod.api.source import SourcePod
 from syncpod.cri.errors import NotFound
 from syncpod.cri.port import CriRuntime
 from syncpod.kernel.memory_file import memory_file
@@ -84,15 +84,15 @@ class Pods:
 
     pods: list[dict[str, Any]] = field(default_factory=list)
 
-    def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+    def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
         found = [each for each in self.pods if each["metadata"]["name"] in names]
         return [
-            Told(each["metadata"]["namespace"], each["metadata"]["name"], "run", OnePod(each))
+            SourcePod(each["metadata"]["namespace"], each["metadata"]["name"], "run", OnePod(each))
             for each in found
             if each["metadata"]["namespace"] == namespace
         ]
 
-    async def open_pods(self, namespace: str | None, names: Collection[str], **_: Any) -> Sequence[Told]:
+    async def open_pods(self, namespace: str | None, names: Collection[str], **_: Any) -> Sequence[SourcePod]:
         return self.known_pods(namespace, names)
 
 

@@ -40,7 +40,7 @@ async def test_a_thousand_pods_that_are_deleted_at_once_are_told_a_few_at_a_time
         cast("ApiClient", None), cast("Orders", workflows), ours, cast("Any", None), cast("StatusWriter", None)
     )
     deletions.take([cast("BoundPod", _Deleted(number)) for number in range(1000)])
-    await deletions.told()
+    await deletions.all_sent()
     assert (len(set(workflows.told)), len(workflows.told), workflows.most) == (1000, 1000, AT_ONCE)
     await deletions.close()
 

@@ -24,7 +24,7 @@ from workflows.fleet import (
     workload_rollout,
     workload_updates,
 )
-from workflows.fleet.claimed_pods import Claims
+from workflows.fleet.claimed_pods import ClaimedPods
 from workflows.fleet.node_changes import ENDING_LIMIT, LAST_GENERATION, PLACED_LIMIT
 from workflows.fleet.node_state import FleetNodeState, Placed
 from workflows.fleet.workload_news import ADOPTED_LIMIT
@@ -71,8 +71,8 @@ WRONG = {
 }
 
 
-def claimed(*documents: Any) -> Claims:
-    claims = Claims()
+def claimed(*documents: Any) -> ClaimedPods:
+    claims = ClaimedPods()
     claims.add(documents)
     return claims
 

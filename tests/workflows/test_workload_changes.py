@@ -13,7 +13,7 @@ from syncpod.fleet.rollout import RolloutState
 from syncpod.fleet.workload_documents import RESTARTED_AT
 from syncpod.messages.fleet import OWNER_ANNOTATION, Intent, PlacedPod, PodReport, PodsChanged, Presence
 from syncpod.messages.node import PodKey
-from syncpod.messages.workload import OwnPods, Pause, RolloutRestart, Surveyed, Undo
+from syncpod.messages.workload import HostedPods, Pause, RolloutRestart, Surveyed, Undo
 from syncpod.pod import pod_to_wire
 from workflows.fleet import (
     node_changes,
@@ -23,7 +23,7 @@ from workflows.fleet import (
     workload_rollout,
     workload_updates,
 )
-from workflows.fleet.claimed_pods import Claims
+from workflows.fleet.claimed_pods import ClaimedPods
 from workflows.fleet.node_state import FleetNodeState
 from workflows.fleet.workload_state import WorkloadState
 from workflows.rejections import Rejected
@@ -72,7 +72,7 @@ def report(
 def known(state: WorkloadState, *news: PodsChanged) -> None:
     """Have a survey find these reports."""
     revisions = [{pod.name: pod.revision for pod in each.pods} for each in news]
-    own = [OwnPods(news=each, revisions=names) for each, names in zip(news, revisions, strict=True)]
+    own = [HostedPods(news=each, revisions=names) for each, names in zip(news, revisions, strict=True)]
     workload_news.surveyed(state, Surveyed(own=tuple(own)), NOW)
 
 
@@ -184,7 +184,7 @@ def test_only_a_claimed_pod_that_is_as_its_owner_would_make_it_is_proven() -> No
         document["metadata"]["annotations"] = {OWNER_ANNOTATION: owner}
     told = copy.deepcopy(forged)
     told["spec"]["containers"][0]["image"] = "registry.local/thief:1"
-    claims = Claims()
+    claims = ClaimedPods()
     claims.add([honest, told])
     node_changes.recalled(node, Intent(generation=7), claims, NOW, replaces=False)
     workload_news.pods_reported(state, node.news(owner, ("default/web-1", "default/web-2")), NOW)
@@ -283,7 +283,7 @@ def test_a_node_that_says_nothing_stops_no_other_and_no_copy_of_its_pods_is_made
     revisions = {"web-1": state.asked_for(), "web-2": state.asked_for()}
 
     def survey(*news: PodsChanged, missed: tuple[str, ...] = ()) -> None:
-        own = tuple(OwnPods(news=each, revisions=revisions) for each in news)
+        own = tuple(HostedPods(news=each, revisions=revisions) for each in news)
         workload_news.surveyed(state, Surveyed(own=own, missed=missed), NOW)
         decide(state)
 
@@ -312,7 +312,8 @@ def test_what_a_node_reports_during_a_survey_counts_after_it(missed: tuple[str, 
         workload_news.pods_reported(state, news, NOW)
     revisions = {name: state.asked_for() for name in ("web-1", "web-2")}
     own = tuple(
-        OwnPods(news=news, revisions=revisions) for news in (report(state, "n1", "web-1"), report(state, "n2", "web-2"))
+        HostedPods(news=news, revisions=revisions)
+        for news in (report(state, "n1", "web-1"), report(state, "n2", "web-2"))
     )
     workload_news.surveyed(state, Surveyed(own=own), NOW, heard)
     (pod,) = state.pods.items()

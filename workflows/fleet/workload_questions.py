@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.pod import pod_to_wire
     from workflows.entity import decoded
     from workflows.fleet import workload_news, workload_placement
-    from workflows.fleet.under_way import UnderWay
+    from workflows.fleet.under_way import OpenQuestions
     from workflows.fleet.workload_state import WorkloadState
 
 _ANSWER: Final = timedelta(seconds=60)
@@ -56,7 +56,7 @@ Answer = TypeVar("Answer", bound=Message)
 class WorkloadQuestions:
     """The questions of one run: those that are being asked, and when the next are due."""
 
-    def __init__(self, state: WorkloadState, owner: str, busy: UnderWay) -> None:
+    def __init__(self, state: WorkloadState, owner: str, busy: OpenQuestions) -> None:
         """Begin with no questions. `owner` is the id of the workload's workflow; `busy` runs the questions."""
         self.state, self.owner, self.busy = state, owner, busy
         self.nodes: tuple[NodeOffer, ...] | None = None

@@ -46,18 +46,18 @@ async def run_command(link: Multiplex, asked: Begin, environment: Mapping[str, s
     """
     try:
         async with _started(asked, environment) as command:
-            telling = [asyncio.create_task(_tell(link, number, read)) for number, read in command.outputs.items()]
+            sending = [asyncio.create_task(_tell(link, number, read)) for number, read in command.outputs.items()]
             helping = [
                 asyncio.create_task(_give(link, command.give)),
                 asyncio.create_task(_resize(link, command.resize)),
             ]
             try:
-                await asyncio.gather(*telling)
+                await asyncio.gather(*sending)
                 code = await command.process.wait()
             finally:
-                for task in (*telling, *helping):
+                for task in (*sending, *helping):
                     task.cancel()
-                await asyncio.gather(*telling, *helping, return_exceptions=True)
+                await asyncio.gather(*sending, *helping, return_exceptions=True)
     except PeerGone:
         raise
     except OSError as error:

@@ -132,7 +132,7 @@ class FleetLink:
 
     async def _serve(self, invitation: Invitation, member: FleetMembership, key: FleetKey) -> None:
         """Serve one fleet, until cancelled. `key` is the fleet's, and may change."""
-        telling = [
+        reporting = [
             asyncio.create_task(self._keep_told(member), name="fleet list"),
             asyncio.create_task(self._mind_silence(member), name="fleet silence"),
         ]
@@ -150,9 +150,9 @@ class FleetLink:
                 await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
                 failures += 1
         finally:
-            for task in telling:
+            for task in reporting:
                 task.cancel()
-            await asyncio.gather(*telling, return_exceptions=True)
+            await asyncio.gather(*reporting, return_exceptions=True)
 
     async def _poll(self, invitation: Invitation, member: FleetMembership, key: FleetKey) -> None:
         """Poll the node's queue at the fleet's server. Raises NoServer, RPCError, RuntimeError."""

@@ -135,7 +135,7 @@ class Listener:
 
     async def _bound(self, address: str) -> socket.socket:
         """Return the socket that listens there, which may have done so since before this process began."""
-        early, is_told = early_listening.taken(address, self._port), False
+        early, is_logged = early_listening.taken(address, self._port), False
         if early is not None:
             early.listen(_BACKLOG)
             return early
@@ -148,11 +148,11 @@ class Listener:
                 listening.listen(_BACKLOG)
             except OSError as error:
                 listening.close()
-                if not is_told:
+                if not is_logged:
                     log.error(
                         "%s cannot be served at %s port %d: %s", self._called, address, self._port, error.strerror
                     )
-                is_told = True
+                is_logged = True
             else:
                 return listening
             await asyncio.sleep(_LISTEN_SECONDS)

@@ -116,7 +116,7 @@ class BoundPods:
         self._given.want((ref for pod in using for ref in pod.refs), (need for pod in using for need in pod.needs))
         # Deletions come first: the node may have missed them while it was away, and what is new may need their room.
         self._deletions.take([pod for pod in self._pods.values() if pod.grace is not None])
-        await self._deletions.told()
+        await self._deletions.all_sent()
         await self._desired.take(self._listing())
 
     def _read(self, objects: Mapping[ObjectKey, Mapping[str, Any]]) -> dict[ObjectKey, BoundPod]:

@@ -43,7 +43,7 @@ class Driver:
 
     calls: CsiDriver
     capabilities: frozenset[str]
-    told: RegisteredDriver
+    registered: RegisteredDriver
 
 
 class CsiDrivers:
@@ -63,17 +63,17 @@ class CsiDrivers:
         self._drivers: dict[Path, Driver] = {}
         self._registering: dict[Path, asyncio.Task[None]] = {}
         self._retry_at: dict[Path, float] = {}
-        self._told: Mapping[str, RegisteredDriver] | None = None
+        self._published: Mapping[str, RegisteredDriver] | None = None
         self._cluster_at = 0.0
         self._complaints: dict[str, str] = {}
 
     def get(self, name: str) -> Driver | None:
         """Return a driver by its name; None: it has not registered."""
-        return next((each for each in self._drivers.values() if each.told.name == name), None)
+        return next((each for each in self._drivers.values() if each.registered.name == name), None)
 
     async def run(self) -> None:
         """Take drivers as they register, and tell the cluster of them, until cancelled."""
-        self._told = None
+        self._published = None
         try:
             while True:
                 try:
@@ -92,7 +92,7 @@ class CsiDrivers:
         sockets = await asyncio.to_thread(_sockets, self._directory)
         for path in [each for each in self._drivers if sockets.get(each) != self._seen.get(each)]:
             gone = self._drivers.pop(path)
-            log.info("storage driver %s has gone", gone.told.name)
+            log.info("storage driver %s has gone", gone.registered.name)
         for path in [each for each in self._seen if sockets.get(each) != self._seen[each]]:
             del self._seen[path]
             self._retry_at.pop(path, None)
@@ -119,23 +119,23 @@ class CsiDrivers:
                 return
             calls = CsiDriver(plugin.socket)
             node, capabilities = await calls.node(), await calls.capabilities()
-            told = RegisteredDriver(plugin.name, node.node_id, node.topology, node.most_volumes)
+            registered = RegisteredDriver(plugin.name, node.node_id, node.topology, node.most_volumes)
             await tell_plugin(path)
         except CsiError as error:
             self._complain(str(path), str(error))
             self._retry_at[path] = asyncio.get_running_loop().time() + RETRY_SECONDS
             return
         self._complaints.pop(str(path), None)
-        self._drivers[path], self._seen[path] = Driver(calls, capabilities, told), identity
+        self._drivers[path], self._seen[path] = Driver(calls, capabilities, registered), identity
         log.info("storage driver %s has registered, at %s", plugin.name, plugin.socket)
 
     async def _tell_cluster(self, now: float) -> None:
         """Have the cluster's CSINode and Node tell of the drivers, if they do not yet."""
-        drivers = {each.told.name: each.told for each in self._drivers.values()}
+        drivers = {each.registered.name: each.registered for each in self._drivers.values()}
         node = self._newest()
         if node is None or not mapping(node.get("metadata")).get("uid"):  # it is not registered yet
             return
-        if drivers == self._told or now < self._cluster_at:
+        if drivers == self._published or now < self._cluster_at:
             return
         try:
             await self._write(drivers, node)
@@ -144,7 +144,7 @@ class CsiDrivers:
             self._cluster_at = now + RETRY_SECONDS
         else:
             self._complaints.pop("CSINode", None)
-            self._told = drivers
+            self._published = drivers
 
     async def _write(self, drivers: Mapping[str, RegisteredDriver], node: Mapping[str, Any]) -> None:
         uid, path = str(mapping(node.get("metadata")).get("uid") or ""), node_path(self._node)

@@ -48,11 +48,11 @@ class DriverTokens:
         if not wanted:
             return {}
         tokens = {each.audience: await self._token(need, each) for each in wanted}
-        told = {
+        values = {
             audience: {"token": tokens[audience].text, "expirationTimestamp": tokens[audience].written}
             for audience in sorted(tokens)
         }
-        return {ATTRIBUTE: json.dumps(told, separators=(",", ":"))}
+        return {ATTRIBUTE: json.dumps(values, separators=(",", ":"))}
 
     def forget(self, ref: ObjectRef) -> None:
         """Keep a volume's tokens no longer, and hide them no more: nothing is left of its pod."""

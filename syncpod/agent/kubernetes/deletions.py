@@ -86,7 +86,7 @@ class Deletions:
                 known.news.set()
             known.pod = pod
 
-    async def told(self) -> None:
+    async def all_sent(self) -> None:
         """Return once each pod's workflow has been told to end, or could not be: what begins next comes after that."""
         waiting = [each.has_tried.wait() for each in self._deletions.values() if not each.has_tried.is_set()]
         with contextlib.suppress(TimeoutError):
@@ -110,19 +110,19 @@ class Deletions:
     async def _end(self, deletion: _Deletion) -> None:
         """End a pod here, and remove it there; repeat what fails."""
         backoff = Backoff(time.monotonic, SystemRandom().random)
-        told: int | None = None
+        sent_grace: int | None = None
         while not deletion.is_gone_there:
             deletion.news.clear()
             try:
-                if not deletion.is_gone_here and deletion.pod.grace != told:
-                    told = await self._tell(deletion)
+                if not deletion.is_gone_here and deletion.pod.grace != sent_grace:
+                    sent_grace = await self._tell(deletion)
                 deletion.has_tried.set()
                 if deletion.is_gone_here:
                     await self._remove(deletion.pod)
                 await self._wait(deletion)
             except Exception as error:  # noqa: BLE001  # it is repeated, and no other pod waits for it
                 log.warning("pod %s/%s cannot be deleted: %s", deletion.pod.namespace, deletion.pod.name, error)
-                told = None
+                sent_grace = None
                 deletion.has_tried.set()
                 await asyncio.sleep(backoff.next(error))
         self._deletions.pop(deletion.pod.uid, None)

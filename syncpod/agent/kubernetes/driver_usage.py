@@ -104,9 +104,9 @@ class DriverUsage:
     async def _ask(self) -> None:
         """Ask about each volume that is here, unless its driver has not answered the last time yet."""
         found = await in_daemon_thread(self._published, name="volumes of drivers")
-        told = {key: each for key, each in found.items() if self._calls(each) is not None}
-        self._known = {key: self._known.get(key) for key in told}
-        for key, each in told.items():
+        measured = {key: each for key, each in found.items() if self._calls(each) is not None}
+        self._known = {key: self._known.get(key) for key in measured}
+        for key, each in measured.items():
             calls = self._calls(each)
             if calls is not None and key not in self._asking:
                 self._asking[key] = task = asyncio.create_task(self._ask_one(key, each, calls))

@@ -27,7 +27,7 @@ class PodCidr:
     def __init__(self, cri: CriRuntime, node: Callable[[], Mapping[str, Any] | None]) -> None:
         """`node` returns the newest version of the Node that is known."""
         self._cri, self._node = cri, node
-        self._told = ""
+        self._passed_on = ""
         self._complaint = ""
 
     async def run(self) -> None:
@@ -39,7 +39,7 @@ class PodCidr:
     async def look(self) -> None:
         """Pass on the addresses, if the runtime has others; what fails is repeated with the next look."""
         cidr = pod_cidr(self._node() or {})
-        if not cidr or cidr == self._told:
+        if not cidr or cidr == self._passed_on:
             return
         try:
             await self._cri.update_runtime_config(pod_cidr=cidr)
@@ -49,7 +49,7 @@ class PodCidr:
                 log.warning("the runtime does not take the pods' addresses %s: %s", cidr, error)
             return
         log.info("the runtime has the pods' addresses %s of the cluster", cidr)
-        self._told, self._complaint = cidr, ""
+        self._passed_on, self._complaint = cidr, ""
 
 
 def pod_cidr(node: Mapping[str, Any]) -> str:

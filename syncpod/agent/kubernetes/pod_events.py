@@ -64,7 +64,7 @@ class PublishedEvents(Protocol):
 
 
 @dataclass
-class _Told:
+class _Written:
     """An event that was written as soon as it happened, before the pod's workflow recorded it."""
 
     first: datetime
@@ -89,7 +89,7 @@ class PodEvents:
         """By UID: when each event happened first, by its record and as it was told, which gives its Event the name."""
         self._states: dict[str, PublishedEvents] = {}
         """By UID: the newest state of each pod."""
-        self._told: dict[str, dict[_Key, _Told]] = {}
+        self._written: dict[str, dict[_Key, _Written]] = {}
         """By UID: the events that were told when they happened, before the pod's workflow had them."""
         self._decided: dict[str, Counter[_Key]] = {}
         """By UID: the events that were told with a decision whose step has not begun yet, and how often each."""
@@ -132,11 +132,11 @@ class PodEvents:
         if decided[key]:
             decided[key] -= 1
             return
-        told = self._told.setdefault(ref.uid, {}).setdefault(key, _Told(at))
-        told.times += 1
-        told.waiting += 1
+        written = self._written.setdefault(ref.uid, {}).setdefault(key, _Written(at))
+        written.times += 1
+        written.waiting += 1
         subject = Subject("Pod", ref.namespace, ref.name, ref.uid, self._field_path(state, event.container))
-        self._writer.take(Event(subject, event.type, event.reason, event.message, told.first, at, told.times))
+        self._writer.take(Event(subject, event.type, event.reason, event.message, written.first, at, written.times))
 
     async def run(self) -> None:
         """Look at what is published until cancelled."""
@@ -190,10 +190,10 @@ class PodEvents:
 
     def _is_told(self, uid: str, record: Mapping[str, Any]) -> bool:
         """Say whether an event was told when it happened; only once of each."""
-        told = self._told.get(uid, {}).get(_key(record))
-        if told is None or not told.waiting:
+        written = self._written.get(uid, {}).get(_key(record))
+        if written is None or not written.waiting:
             return False
-        told.waiting -= 1
+        written.waiting -= 1
         return True
 
     def _event(self, state: PublishedEvents, record: Mapping[str, Any], last: datetime) -> Event:
@@ -218,11 +218,11 @@ class PodEvents:
     def _happened_first(self, uid: str, record: Mapping[str, Any]) -> datetime:
         """Return when an event happened first, also if it was told of a task that the server has not taken."""
         first, known = datetime.fromisoformat(record["first"]), self._first.setdefault(uid, {})
-        recorded, told = known.get(_key(record), (first, first))
+        recorded, written = known.get(_key(record), (first, first))
         if abs(first - recorded) >= _AGAIN:
-            told = first
-        known[_key(record)] = first, told
-        return told
+            written = first
+        known[_key(record)] = first, written
+        return written
 
     # --- what was written ---------------------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class PodEvents:
                 self._seen.pop(uid, None)
                 self._paths.pop(uid, None)
                 self._first.pop(uid, None)
-                self._told.pop(uid, None)
+                self._written.pop(uid, None)
                 self._decided.pop(uid, None)
                 self._states.pop(uid, None)
             self._gone.clear()

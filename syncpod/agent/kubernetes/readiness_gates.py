@@ -35,7 +35,7 @@ class ReadinessGates:
         `tell` signals a workflow, and says whether it is open.
         """
         self._objects, self._known, self._tell = objects, known, tell
-        self._told: dict[tuple[str, str], GateCondition] = {}
+        self._signalled: dict[tuple[str, str], GateCondition] = {}
         """By UID and type: what a workflow was given and does not show yet. One that refused it gets it once."""
         self._due: dict[ObjectKey, None] = {}
         self._news = asyncio.Event()
@@ -48,7 +48,7 @@ class ReadinessGates:
 
     def forget(self, uid: str) -> None:
         """Take that the API server no longer has a pod."""
-        self._told = {each: told for each, told in self._told.items() if each[0] != uid}
+        self._signalled = {each: condition for each, condition in self._signalled.items() if each[0] != uid}
 
     async def run(self) -> None:
         """Tell what is new until cancelled."""
@@ -74,11 +74,13 @@ class ReadinessGates:
             return
         found = news_of_gates(given, (state.pod().get("status") or {}).get("conditions") or ())
         missing = {(uid, news.type) for news in found}
-        self._told = {each: told for each, told in self._told.items() if each[0] != uid or each in missing}
+        self._signalled = {
+            each: condition for each, condition in self._signalled.items() if each[0] != uid or each in missing
+        }
         for news in found:
-            if self._told.get((uid, news.type)) == news:
+            if self._signalled.get((uid, news.type)) == news:
                 continue
             ref = PodRef(namespace=key.namespace, name=key.name, uid=uid)
             if not await self._tell(ref, SetCondition.model_validate(news._asdict())):
                 return  # its next state comes with its next workflow
-            self._told[uid, news.type] = news
+            self._signalled[uid, news.type] = news

@@ -119,17 +119,17 @@ class Registration:
 
     async def _repeat(self, what: str, write: Callable[[], Awaitable[None]]) -> None:
         """Write until it succeeds; log each new reason for a failure, and the success after it."""
-        backoff, told = Backoff(self._clock, SystemRandom().random), ""
+        backoff, logged = Backoff(self._clock, SystemRandom().random), ""
         while True:
             try:
                 await write()
             except (ClusterError, Unreachable) as error:
-                if str(error) != told:
-                    told = str(error)
+                if str(error) != logged:
+                    logged = str(error)
                     log.warning("%s cannot be written to the cluster: %s", what, error)
                 await asyncio.sleep(backoff.next(error))
             else:
-                if told:
+                if logged:
                     log.info("%s is written to the cluster again", what)
                 return
 

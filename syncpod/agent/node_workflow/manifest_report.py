@@ -55,7 +55,7 @@ class ManifestReport:
         self._tell = tell
         self._settle = settle
         self._boot = boot
-        self._told: StaticPods | None = None
+        self._reported: StaticPods | None = None
         self._gone: tuple[PodKey, ...] = ()
         self._problems: tuple[str, ...] = ()
         self.reported = False
@@ -72,14 +72,14 @@ class ManifestReport:
 
     def is_known(self, view: NodeView) -> bool:
         """Say whether the workflow has the report that was sent last."""
-        if self._told is None:
+        if self._reported is None:
             return True
         source = view.sources.get(FILE_SOURCE, SourceView())
-        return (source.boot, source.pods) == (self._boot, sum(each.state != "ending" for each in self._told.pods))
+        return (source.boot, source.pods) == (self._boot, sum(each.state != "ending" for each in self._reported.pods))
 
     def forget(self) -> None:
         """Send everything again, to a workflow that has received nothing yet."""
-        self._told = None
+        self._reported = None
         self._pods.news.set()
 
     async def run(self) -> None:
@@ -103,12 +103,12 @@ class ManifestReport:
             log.warning("manifests: %s", problem)
         now = StaticPods(boot=self._boot, pods=_bounded(self._pods.report()), problems=self._problems)
         self._gone = (*self._gone, *self._pods.take_gone())
-        if now == self._told and not self._gone:
+        if now == self._reported and not self._gone:
             return False
-        known = self._told.problems if self._told is not None else ()
+        known = self._reported.problems if self._reported is not None else ()
         new = tuple(each for each in now.problems if each not in known)
         await self._tell(now.model_copy(update={"gone": self._gone, "problems": new}))
-        self._told, self._gone, self.reported = now, (), True
+        self._reported, self._gone, self.reported = now, (), True
         log.info("told the node's workflow of %d pods of manifests", len(now.pods))
         return True
 

@@ -65,8 +65,8 @@ class NodeStatusReporter:
         self._obstacles = obstacles
         self._sources = sources
         self._clock = clock
-        self._told: NodeStatus | None = None
-        self._told_at = 0.0
+        self._reported: NodeStatus | None = None
+        self._reported_at = 0.0
         self._ready = _READY.model_copy(update={"last_transition_time": datetime.now(UTC)})
 
     async def run(self) -> None:
@@ -80,31 +80,31 @@ class NodeStatusReporter:
 
     def forget(self) -> None:
         """Send everything again, to a workflow that has received nothing yet."""
-        self._told = None
+        self._reported = None
 
     def is_known(self, view: NodeView) -> bool:
         """Say whether the workflow has the status that was sent last; somebody else may have sent another."""
-        told = self._told
-        return told is None or _essence(told) == _essence(view)
+        reported = self._reported
+        return reported is None or _essence(reported) == _essence(view)
 
     async def round(self) -> bool:
         """Send the status if it has changed; return whether it was sent. Raises RPCError."""
         status = await self.current()
-        if status == self._told or self._was_just_told(status):
+        if status == self._reported or self._was_just_reported(status):
             return False
         await self._tell(status)
-        self._told, self._told_at = status, self._clock()
+        self._reported, self._reported_at = status, self._clock()
         return True
 
     async def current(self) -> NodeStatus:
         """Return the status as it is now."""
         return self.status(await asyncio.to_thread(read_node_report, self._context.state_dir))
 
-    def _was_just_told(self, status: NodeStatus) -> bool:
+    def _was_just_reported(self, status: NodeStatus) -> bool:
         """Say whether the last status sent was recent, and differs at most in wording."""
-        told = self._told
-        recent = self._clock() - self._told_at < REWORDED_SECONDS
-        return recent and told is not None and _without_words(told) == _without_words(status)
+        reported = self._reported
+        recent = self._clock() - self._reported_at < REWORDED_SECONDS
+        return recent and reported is not None and _without_words(reported) == _without_words(status)
 
     def status(self, report: NodeReport | None) -> NodeStatus:
         """Return the status; `report` is the latest report of the node's housekeeping."""

@@ -74,7 +74,7 @@ class HttpServer:
             await server.serve_forever()
 
     async def _listen(self) -> asyncio.Server:
-        early, is_told = early_listening.taken(self._host, self._port), False
+        early, is_logged = early_listening.taken(self._host, self._port), False
         if early is not None:
             return take_crowds(await asyncio.start_server(self._serve, sock=early, limit=_HEAD_LIMIT))
         while True:
@@ -82,9 +82,9 @@ class HttpServer:
                 server = await asyncio.start_server(self._serve, self._host, self._port, limit=_HEAD_LIMIT)
                 return take_crowds(server)
             except OSError as error:
-                if not is_told:
+                if not is_logged:
                     log.error("metrics cannot be served at %s port %d: %s", self._host, self._port, error.strerror)
-                is_told = True
+                is_logged = True
             await asyncio.sleep(_LISTEN_SECONDS)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,13 +107,13 @@ class HttpServer:
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
         request = ScrapeRequest(target.partition("?")[0], headers.get("authorization", ""))
         answer = await self._checked(method, headers.get("host", ""), request)
-        told = {
+        sent = {
             "Content-Type": answer.kind,
             "Content-Length": str(len(answer.body)),
             "Connection": "close",
             **answer.headers,
         }
-        lines = (f"HTTP/1.1 {answer.status}", *(f"{name}: {value}" for name, value in told.items()), "", "")
+        lines = (f"HTTP/1.1 {answer.status}", *(f"{name}: {value}" for name, value in sent.items()), "", "")
         return "\r\n".join(lines).encode() + (answer.body if method != "HEAD" else b"")
 
     async def _checked(self, method: str, host: str, request: ScrapeRequest) -> ScrapeAnswer:

@@ -142,8 +142,8 @@ class NodeReadings:
 
     async def _pod_list(self) -> bytes:
         items = [{key: pod[key] for key in ("metadata", "spec", "status")} for pod in await self._pods.read()]
-        told = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
-        return await asyncio.to_thread(_as_json, told)
+        document = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+        return await asyncio.to_thread(_as_json, document)
 
     async def _running_pods(self) -> bytes:
         items = [_running_pod(pod) for pod in self._listings() if any(each.ready for each in pod.sandboxes)]
@@ -203,8 +203,8 @@ def _logs(node: NodeContext, pod: ObservedPod, container: str) -> Any:
         return None
 
 
-def _as_json(told: Mapping[str, Any]) -> bytes:
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+def _as_json(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
 def _rendered(pods: Sequence[Mapping[str, Any]], own: Sequence[Metric]) -> bytes:

@@ -106,8 +106,8 @@ def _pod(measured: Measured, pod: SandboxStats) -> Wire:
         **_network(pod.interfaces, _network_time(measured, pod)),
     }
     volumes = measured.volumes.get(pod.uid)
-    if told := (*(volumes or ()), *measured.claims.get(pod.uid, ())):
-        found["volume"] = [_volume(each, pod.namespace) for each in told]
+    if shown := (*(volumes or ()), *measured.claims.get(pod.uid, ())):
+        found["volume"] = [_volume(each, pod.namespace) for each in shown]
     if volumes is not None and (written := _ephemeral(measured, containers, volumes)):
         found["ephemeral-storage"] = written
     if pod.processes is not None:

@@ -97,14 +97,14 @@ class VolumesOfPods:
 
 
 def with_drivers(
-    measured: Mapping[str, tuple[VolumeUsage, ...]], told: Mapping[str, Mapping[str, VolumeUsage | None]]
+    measured: Mapping[str, tuple[VolumeUsage, ...]], reported: Mapping[str, Mapping[str, VolumeUsage | None]]
 ) -> Mapping[str, tuple[VolumeUsage, ...]]:
     """Return the usage of volumes by the UID of their pods, with what drivers tell in place of what was measured.
 
-    `told` has their volumes by UID and name; None = the driver has not answered, and then nothing is told.
+    `reported` has their volumes by UID and name; None = the driver has not answered, and then nothing is told.
     """
     found = dict(measured)
-    for uid, volumes in told.items():
+    for uid, volumes in reported.items():
         others = tuple(each for each in measured.get(uid, ()) if each.name not in volumes)
         found[uid] = (*others, *(each for each in volumes.values() if each is not None))
     return found

@@ -48,7 +48,8 @@ class _Nodes:
     def without(self, node: str, key: tuple[str, str]) -> dict[str, list[dict[str, Any]]]:
         """Return the pods of each node, apart from the one with `key` on `node`."""
         return {
-            name: [each for each in told.pods if name != node or _key(each) != key] for name, told in self.lists.items()
+            name: [each for each in listed.pods if name != node or _key(each) != key]
+            for name, listed in self.lists.items()
         }
 
 
@@ -57,8 +58,8 @@ async def explain_pod(client: Client, namespace: str, name: str) -> list[Explain
     nodes = await _nodes(client)
     found = [
         _explained(nodes, readmit(document).pod, node)
-        for node, told in sorted(nodes.lists.items())
-        for document in told.pods
+        for node, listed in sorted(nodes.lists.items())
+        for document in listed.pods
         if _key(document) == (namespace, name)
     ]
     if found:
@@ -88,20 +89,20 @@ async def explain_workload(client: Client, kind: str, namespace: str, name: str)
         if any(one.owner == owner for one in each.placed)
     }
     others = _Nodes([each for each in nodes.views if each.name not in served], nodes.lists)
-    told = _explained(others, pod, "", owner)
-    fits = [*told.placement.nodes, *(NodeFit(node, (_HAS_ITS_POD,), has) for node, has in served.items())]
+    found = _explained(others, pod, "", owner)
+    fits = [*found.placement.nodes, *(NodeFit(node, (_HAS_ITS_POD,), has) for node, has in served.items())]
     placement = Placement(
-        told.placement.node,
+        found.placement.node,
         tuple(sorted(fits, key=lambda fit: fit.node)),
-        told.placement.summary if told.placement.nodes or not served else "each node has its pod",
+        found.placement.summary if found.placement.nodes or not served else "each node has its pod",
     )
-    return replace(told, placement=placement)
+    return replace(found, placement=placement)
 
 
 async def _nodes(client: Client) -> _Nodes:
     views = await fleet.views(client)
     lists = await asyncio.gather(*(fleet.intent(client, each.name) for each in views))
-    return _Nodes(views, {view.name: told for view, told in zip(views, lists, strict=True)})
+    return _Nodes(views, {view.name: listed for view, listed in zip(views, lists, strict=True)})
 
 
 def _explained(nodes: _Nodes, pod: Pod, at: str, owner: str = "") -> ExplainedPlacement:

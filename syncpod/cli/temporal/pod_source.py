@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.api import client as node_api
 from syncpod.api.label_selector import Selector
-from syncpod.api.source import CannotSay, Told
+from syncpod.api.source import CannotSay, SourcePod
 from syncpod.cli.fetched import FetchedPod, notes_of_silent
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.pod_reads import QUERY_DEADLINE, ask_read_pods, read_records
@@ -121,7 +121,7 @@ class TemporalPods:
         parts: Collection[str] = ("pod",),
         nodes: Collection[str] = (),
         recorded: bool = False,
-    ) -> Sequence[Told]:
+    ) -> Sequence[SourcePod]:
         """Return the open pods, and those of this machine that run without a workflow.
 
         One that did not answer is as its workflow told its node last; with `recorded`, as the server recorded it last.
@@ -138,27 +138,27 @@ class TemporalPods:
             found = await asyncio.to_thread(lambda: [*map(with_last_state, found)])
         return await self._told(found, parts)
 
-    async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+    async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
         """Return those of this machine that run without a workflow."""
         return await self._told(await orphan_pods(self._client, namespace, [*names]), ())
 
-    async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[Told]:
+    async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[SourcePod]:
         """Return the newest runs of these pods, as far as the server keeps them."""
         open_ones = await self.open_pods(namespace, names, parts=parts)
         ended = [name for name in names if name not in {one.name for one in open_ones}]
         found = [one for name in ended if (one := await read_ended(self._client, namespace, name)) is not None]
         return [*open_ones, *await self._told(found, parts)]
 
-    def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[Told]:
+    def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
         """Raise CannotSay: nothing is known here before it is asked for."""
         raise CannotSay
 
-    def why_recorded(self, pods: Sequence[Told]) -> Sequence[str]:
+    def why_recorded(self, pods: Sequence[SourcePod]) -> Sequence[str]:
         """Return why some of the pods have not answered: which nodes are away or busy, and what to do."""
         silent = (self._silent.get(pod_workflow_id(*one.key)) for one in pods if one.recorded is not None)
         return notes_of_silent(one for one in silent if one is not None)
 
-    async def pending_steps(self, one: Told) -> Sequence[PendingStep]:
+    async def pending_steps(self, one: SourcePod) -> Sequence[PendingStep]:
         """Return the steps of a pod that the server is trying; none if it does not say in time."""
         try:
             return await pending_steps(await handle_of(self._client, *one.key).describe(rpc_timeout=QUERY_DEADLINE))
@@ -179,7 +179,7 @@ class TemporalPods:
 
     # --- what each pod is told with -----------------------------------------------------------------------------------
 
-    async def _told(self, found: Sequence[FetchedPod], parts: Collection[str]) -> list[Told]:
+    async def _told(self, found: Sequence[FetchedPod], parts: Collection[str]) -> list[SourcePod]:
         """Return the pods with these parts of each."""
         ids = [pod_workflow_id(*one.key) for one in found]
         self._silent |= {key: one for key, one in zip(ids, found, strict=True) if not one.current}
@@ -205,7 +205,7 @@ class TemporalPods:
         if wanted and len(found) == 1:
             found = [replace(one, run=one.run or await self._run_of(one)) for one in found]
         return [
-            Told(
+            SourcePod(
                 *one.key,
                 one.run,
                 Answers(one.document if not one.current else one.wire, known[key]),

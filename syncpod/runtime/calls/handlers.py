@@ -57,7 +57,7 @@ def _single(
         try:
             return await serve(_decoded(request_type, request))
         except Exception as error:  # noqa: BLE001 - what nobody foresaw is logged and answered, and ends no server
-            code, sentence = _told(error)
+            code, sentence = _code_and_sentence(error)
         await context.abort(code, sentence)
 
     return behaviour
@@ -72,7 +72,7 @@ def _stream(
                 yield answer
             return
         except Exception as error:  # noqa: BLE001 - as above
-            code, sentence = _told(error)
+            code, sentence = _code_and_sentence(error)
         await context.abort(code, sentence)
 
     return behaviour
@@ -99,7 +99,7 @@ def _serialised(answer: Answer) -> bytes:
     return answer if isinstance(answer, bytes) else answer.SerializeToString()
 
 
-def _told(error: Exception) -> tuple[grpc.StatusCode, str]:
+def _code_and_sentence(error: Exception) -> tuple[grpc.StatusCode, str]:
     """Return status and text for an error; an unexpected one is logged, and the server goes on."""
     match error:
         case Refusal():
