@@ -75,6 +75,7 @@ async def test_each_role_apart_may_die(cluster: TemporalCluster, nodes: list[Nod
     assert await runs(node) == {name: [("running", 0)] for name in placed}
 
 
+@pytest.mark.skipif(not NIGHTLY, reason="all servers start three times: `make nightly`")
 async def test_a_database_restored_from_a_backup_takes_the_newer_list_of_its_node(
     cluster: TemporalCluster, nodes: list[Node], fleet: FleetOfOne
 ) -> None:

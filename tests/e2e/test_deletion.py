@@ -15,7 +15,9 @@ from tests.e2e.engine import EngineNode, LivePod, Pods, conditions_of, shell, st
 from tests.e2e.meanwhile import Told, meanwhile
 from tests.e2e.words import say, waits_for
 
-pytestmark = pytest.mark.every_runtime("the runtime keeps the grace period and removes what is dead")
+pytestmark = pytest.mark.every_runtime(
+    "the runtime keeps the grace period and removes what is dead", one_containerd=True
+)
 
 SAYS = f"echo {{name}} begins >> /out/said; trap '{{on_term}}' TERM; echo {{name}} >> /out/said; {waits_for('/word')}"
 GRACE = 5

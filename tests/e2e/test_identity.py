@@ -14,7 +14,7 @@ from tests.e2e.engine import EngineNode, LivePod, Pods, shell, status_of
 from tests.runtimes.bare import BareCri
 from tests.runtimes.images import BUSYBOX, NOBODY, USER_1000
 
-pytestmark = pytest.mark.every_runtime("users, capabilities and namespaces are set by the runtime")
+pytestmark = pytest.mark.every_runtime("users, capabilities and namespaces are set by the runtime", one_containerd=True)
 
 COMMAND = Path("/proc/self/comm").read_text().strip()
 HERE = {kind: str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("net", "ipc", "pid", "uts", "mnt", "user")}

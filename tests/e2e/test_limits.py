@@ -14,7 +14,7 @@ from tests.runtimes import kernel_limits
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
-pytestmark = pytest.mark.every_runtime("cgroups of containers are made by the runtime")
+pytestmark = pytest.mark.every_runtime("cgroups of containers are made by the runtime", one_containerd=True)
 
 MIB = 1 << 20
 MOST = f"{os.cpu_count() or 1}000m"

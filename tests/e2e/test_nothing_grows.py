@@ -23,7 +23,7 @@ from tests.worker import census
 
 OF_EACH_KIND = 3
 ROUNDS = 2
-LOOKS = 8
+LOOKS = 4
 """How many looks in a row find nothing less before a worker counts as quiet."""
 PATIENCE = 240.0
 OURS = ("syncpod.", "workflows.", "activities.", "protos.", "temporalio.", "asyncio.", "_asyncio.")
@@ -136,7 +136,7 @@ async def test_pods_that_come_and_go_leave_nothing_in_memory(engine: EngineNode,
         return not grown.keys() - BOUNDED.keys()
 
     with contextlib.suppress(TimeoutError):
-        await until_asked(is_all_gone, patience=PATIENCE, pause=3)
+        await until_asked(is_all_gone, patience=PATIENCE, pause=10)
     assert {name: number for name, number in grown.items() if name not in BOUNDED} == {}
 
 
@@ -167,7 +167,7 @@ async def _quiet(socket: Path) -> Mapping[str, int]:
     """Return the least that there is of each kind, once a few looks in a row have found nothing less."""
     least, unchanged = await asyncio.to_thread(census.ask, socket), 0
     while unchanged < LOOKS:
-        await asyncio.sleep(2)
+        await asyncio.sleep(4)
         now = await asyncio.to_thread(census.ask, socket)
         lower = {name: min(number, now.get(name, 0)) for name, number in least.items()}
         unchanged = unchanged + 1 if lower == least else 0

@@ -17,7 +17,7 @@ from syncpod.translation.features import mounts_images
 from tests.e2e.engine import PATIENCE, EngineNode, LivePod, Pods, shell, status_of
 from tests.runtimes.images import BUSYBOX_2
 
-pytestmark = pytest.mark.every_runtime("mounts are made by the runtime")
+pytestmark = pytest.mark.every_runtime("mounts are made by the runtime", one_containerd=True)
 
 OF_EACH_KIND = 8
 GROUP = 2000

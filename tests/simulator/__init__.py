@@ -15,5 +15,5 @@ runtime. A defect of a step (an error that it does not foresee) fails the simula
 
 What goes wrong is a list of events, so a seed that fails is reduced by leaving events out (`shrink`) and printed as a
 test (`report`). ``python -m tests.simulator 17`` explains a seed, ``--seeds 10000`` runs many, ``--month`` has a pod
-crash-loop for a month. The usual run of the tests takes 250 seeds, `make nightly` 20,000.
+crash-loop for a month. The usual run of the tests takes 125 seeds, `make nightly` 20,000.
 """

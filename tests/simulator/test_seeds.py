@@ -10,7 +10,7 @@ import pytest
 from tests.nightly import NIGHTLY
 from tests.simulator.campaign import explained, run_seeds
 
-SEEDS = 20_000 if NIGHTLY else 250
+SEEDS = 20_000 if NIGHTLY else 125
 STRETCH = 125
 """Seeds of one test: several processes share the whole."""
 
