@@ -127,15 +127,18 @@ def test_records_that_even_the_models_cannot_read_are_named_in_a_sentence() -> N
 
 
 def test_events_of_the_last_hour_of_an_earlier_life_are_shown_and_marked(answering: Answering, tmp_path: Path) -> None:
+    now = datetime.now(UTC)  # a run may have imported this file half an hour ago
+
     def event(minutes: int, message: str) -> EventRecord:
-        at = NOW - timedelta(minutes=minutes)
+        at = now - timedelta(minutes=minutes)
         return EventRecord(type="Warning", reason="BackOff", message=message, first=at, last=at, container="app")
 
     def ended(minutes: int, name: str, *events: EventRecord, namespace: str = "default") -> TaskRecords:
         life = PodLife(namespace, name, "uid-1", "i")
-        return TaskRecords(life, NOW - timedelta(minutes=minutes), events=events, is_gone=True)
+        return TaskRecords(life, now - timedelta(minutes=minutes), events=events, is_gone=True)
 
-    syncpod = answering(pod=POD, events=[EVENT])
+    shown = EVENT | {"first": now.isoformat(), "last": now.isoformat()}
+    syncpod = answering(pod=POD, events=[shown])
     journal = JournalFile(tmp_path / "state" / FILE_NAME, Limits())
     journal.write(
         [
@@ -146,7 +149,7 @@ def test_events_of_the_last_hour_of_an_earlier_life_are_shown_and_marked(answeri
         ]
     )
     journal.write(
-        [TaskRecords(PodLife("default", "here", "uid-3", "i"), NOW, events=(event(1, "of one that is there"),))]
+        [TaskRecords(PodLife("default", "here", "uid-3", "i"), now, events=(event(1, "of one that is there"),))]
     )
     journal.close()
     named = syncpod("events", "web")
