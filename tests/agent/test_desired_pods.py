@@ -286,8 +286,8 @@ async def test_a_pod_that_somebody_ended_is_applied_again(workflows: Workflows) 
     workflows.pods.gone(meta("web", "u1"), is_followed=False)
     await workflows.settled(web="applied")
     assert workflows.told == ["apply web/u1"] * 2
-    assert workflows.pods.take_gone() == (PodKey(name="web"),)
-    assert workflows.pods.take_gone() == ()
+    assert workflows.pods.take_ended_by_others() == (PodKey(name="web"),)
+    assert workflows.pods.take_ended_by_others() == ()
     workflows.pods.gone(meta("web", "u1"), is_followed=True)  # the pod that follows is the one that was asked for
     assert workflows.told == ["apply web/u1"] * 2
 
@@ -307,7 +307,7 @@ async def test_a_pod_that_the_node_ends_itself_is_not_said_to_be_ended_by_somebo
     workflows.pods.gone(meta("web", "u1"), is_followed=False)
     workflows.answering.set()
     await workflows.settled(web="applied")
-    assert workflows.pods.take_gone() == ()
+    assert workflows.pods.take_ended_by_others() == ()
 
 
 async def test_a_pod_whose_workflow_was_terminated_is_found_and_applied_again(workflows: Workflows) -> None:

@@ -37,7 +37,7 @@ class Pods:
     def report(self) -> tuple[DesiredPod, ...]:
         return self.there
 
-    def take_gone(self) -> tuple[PodKey, ...]:
+    def take_ended_by_others(self) -> tuple[PodKey, ...]:
         gone, self.gone = self.gone, ()
         return gone
 

@@ -460,7 +460,7 @@ async def test_a_removed_file_that_is_back_at_once_is_the_same_pod_again(
         directory.write("c.yaml", pod("c"))
         await seen(lambda: len(told.names) == 4)
     assert len({each.pods[0]["metadata"]["uid"] for each in told.heard}) == 1
-    assert [key.name for each in told.heard for key in each.again] == [f"a-{NODE}"]
+    assert [key.name for each in told.heard for key in each.replaced] == [f"a-{NODE}"]
 
 
 @pytest.mark.usefixtures("patient")
@@ -475,7 +475,7 @@ async def test_a_file_in_whose_place_another_is_moved_is_no_change(directory: Di
             draft.rename(path)
         directory.write("b.yaml", pod("b"))
         await seen(lambda: told.names == [f"a-{NODE}", f"b-{NODE}"])
-    assert not any(each.again for each in told.heard)
+    assert not any(each.replaced for each in told.heard)
 
 
 def test_a_file_that_comes_back_broken_restarts_its_pod_once_it_is_whole(directory: Directory) -> None:
@@ -485,16 +485,16 @@ def test_a_file_that_comes_back_broken_restarts_its_pod_once_it_is_whole(directo
     made = directory.files.look().pods
     path.write_text("{")
     broken = directory.files.look(["a.yaml", "b.yaml", "c.yaml"])
-    assert (broken.pods, broken.again) == (made, frozenset())
+    assert (broken.pods, broken.replaced) == (made, frozenset())
     directory.write("a.yaml", pod("a"))
     whole = directory.files.look()
-    assert (whole.pods, [key.name for key in whole.again]) == (made, [f"a-{NODE}"])
-    assert not directory.files.look(["b.yaml"]).again
+    assert (whole.pods, [key.name for key in whole.replaced]) == (made, [f"a-{NODE}"])
+    assert not directory.files.look(["b.yaml"]).replaced
     path.unlink()
     twin.unlink()
-    assert (directory.files.look(["a.yaml"]).pods, directory.files.look().again) == ((), frozenset())
+    assert (directory.files.look(["a.yaml"]).pods, directory.files.look().replaced) == ((), frozenset())
     directory.write("a.yaml", pod("a"))
-    assert not directory.files.look().again, "it has been seen to be gone, and its pod has been ended by that"
+    assert not directory.files.look().replaced, "it has been seen to be gone, and its pod has been ended by that"
 
 
 @pytest.mark.usefixtures("patient")

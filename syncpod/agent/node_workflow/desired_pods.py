@@ -62,7 +62,7 @@ class Listing(NamedTuple):
     """The source's problems, one sentence each."""
     named: frozenset[PodKey] = frozenset()
     """Pods whose UIDs stay the same when the source changes them."""
-    again: frozenset[PodKey] = frozenset()
+    replaced: frozenset[PodKey] = frozenset()
     """Pods that the source did not have for a while since the last listing: what runs of them ends first."""
 
 
@@ -83,18 +83,18 @@ class _Pod:
     """The pod as the source has it now; None = it has none."""
     kept: bool = False
     """The pod stays as it is."""
-    told: Mapping[str, Any] | None = None
+    sent_document: Mapping[str, Any] | None = None
     """The document that its workflow has; None while that is not known."""
     is_assumed: bool = False
-    """`told` is what its workflow should have from an earlier life of the worker; its next state shows the truth."""
+    """`sent_document` is the one from an earlier life of the worker, by assumption; its next state shows the truth."""
     ends_first: bool = False
     """Its pod with the same UID ends, and begins anew (pod_workers.go, v1.36, restartRequested)."""
     uids: tuple[str, ...] = ()
     """UIDs of the source's pods that may run under the name, the newest last."""
     seen: dict[str, str] = field(default_factory=dict)
     """When the node first saw the pod with a UID, by the pod's annotation."""
-    telling: asyncio.Task[None] | None = None
-    again: asyncio.TimerHandle | None = None
+    sending: asyncio.Task[None] | None = None
+    retry_timer: asyncio.TimerHandle | None = None
     """Looks at it again when its back-off ends."""
     tries: int = 0
     """How many tries in a row were not answered."""
@@ -110,7 +110,7 @@ class _Pod:
 
     @property
     def is_as_it_should_be(self) -> bool:
-        return self.kept or (self.document is not None and self.told == self.document and not self.ends_first)
+        return self.kept or (self.document is not None and self.sent_document == self.document and not self.ends_first)
 
 
 class DesiredPods:
@@ -138,7 +138,7 @@ class DesiredPods:
         self._pods: dict[PodKey, _Pod] = {}
         self._backoff = BackoffStore()
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._gone: dict[PodKey, None] = {}
+        self._ended_by_others: dict[PodKey, None] = {}
         self._there: dict[str, str] = {}
         """By workflow: the UIDs of pods that ran before the source was read, until the source has told of each."""
         self.is_read = False
@@ -166,7 +166,7 @@ class DesiredPods:
                 self._forget_backoff(pod)
             if document is not None and self._there.pop(_workflow_id(key), "") == _uid(document):
                 self._assume(pod, document, is_named=key in listing.named)
-            pod.ends_first = _uid(document) in pod.uids and (pod.ends_first or key in listing.again)
+            pod.ends_first = _uid(document) in pod.uids and (pod.ends_first or key in listing.replaced)
         if not self.is_read:
             self.is_read = True
             for meta in self._known():
@@ -179,7 +179,7 @@ class DesiredPods:
         """Take that a pod's workflow has a document from an earlier life of the worker, as far as that can be known."""
         if is_named and "generation" not in document["metadata"]:
             return
-        pod.told, pod.uids, pod.is_assumed = document, (_uid(document),), is_named
+        pod.sent_document, pod.uids, pod.is_assumed = document, (_uid(document),), is_named
         for meta in self._known() if is_named and self.is_read else ():
             if PodKey(namespace=meta.namespace, name=meta.name) == pod.key:
                 self._compare(pod, meta)
@@ -198,17 +198,17 @@ class DesiredPods:
         pod = self._pods.setdefault(key, _Pod(key))
         pod.uids = (meta.uid, *pod.uids)
         if pod.document is not None and _uid(pod.document) != meta.uid:
-            pod.told = None  # despite its order, another pod has its name
+            pod.sent_document = None  # despite its order, another pod has its name
         self._forget_backoff(pod)
         self._look(pod)
 
     def _compare(self, pod: _Pod, meta: ObjectMeta) -> None:
         """Compare a workflow's document with the one that an earlier life of the worker gave it."""
-        if not pod.is_assumed or pod.told is None or meta.uid != _uid(pod.told):
+        if not pod.is_assumed or pod.sent_document is None or meta.uid != _uid(pod.sent_document):
             return
         pod.is_assumed = False
-        if not _is_of(meta, pod.told):
-            pod.told = None
+        if not _is_of(meta, pod.sent_document):
+            pod.sent_document = None
             self._look(pod)
 
     def gone(self, meta: ObjectMeta, *, is_followed: bool) -> None:
@@ -219,28 +219,28 @@ class DesiredPods:
         self._there.pop(_workflow_id(pod.key), None)
         if not is_followed or pod.uid != meta.uid:
             pod.uids = tuple(uid for uid in pod.uids if uid != meta.uid)
-        if not is_followed and pod.told is not None and _uid(pod.told) == meta.uid:
+        if not is_followed and pod.sent_document is not None and _uid(pod.sent_document) == meta.uid:
             self._was_ended(pod)
         self._forget_backoff(pod)  # the name may have been another pod's
         self._look(pod)
 
     async def find_ended(self) -> None:
         """Find the pods whose workflows were ended in a way that no workflow published. Raises RPCError."""
-        told = [pod for pod in self._pods.values() if pod.told is not None and pod.telling is None]
-        is_open = await self._workflows.open() if told else {}
-        for pod in told:
-            document = pod.told
+        sent = [pod for pod in self._pods.values() if pod.sent_document is not None and pod.sending is None]
+        is_open = await self._workflows.open() if sent else {}
+        for pod in sent:
+            document = pod.sent_document
             if document is None or _workflow_id(pod.key) in is_open:
                 continue
             standing = await self._workflows.standing(PodRef(**pod.key.model_dump(), uid=_uid(document)))
-            if standing in ("closed", "unknown") and pod.told is document and pod.telling is None:
+            if standing in ("closed", "unknown") and pod.sent_document is document and pod.sending is None:
                 self._was_ended(pod)
                 self._look(pod)
 
     def _was_ended(self, pod: _Pod) -> None:
-        pod.told = None
+        pod.sent_document = None
         if pod.document is not None:
-            self._gone[pod.key] = None
+            self._ended_by_others[pod.key] = None
         self.news.set()
 
     # --- what is done about it ----------------------------------------------------------------------------------------
@@ -260,10 +260,10 @@ class DesiredPods:
 
     def _look(self, pod: _Pod) -> None:
         """Begin to send a pod's workflow its order, unless that is under way or held back."""
-        if pod.telling is not None or pod.again is not None:
+        if pod.sending is not None or pod.retry_timer is not None:
             return
         if self._order(pod) is not None:
-            pod.telling = asyncio.create_task(self._tell(pod), name=f"pod {pod.name} of {self._source}")
+            pod.sending = asyncio.create_task(self._tell(pod), name=f"pod {pod.name} of {self._source}")
         elif pod.document is None and not pod.kept:
             self._forget_backoff(pod)
             del self._pods[pod.key]
@@ -275,10 +275,10 @@ class DesiredPods:
             async with self._room:
                 retry = await self._told(pod)
         finally:
-            pod.telling = None
+            pod.sending = None
             self.news.set()
         if retry is not None:
-            pod.again = asyncio.get_running_loop().call_later(retry, self._retry, pod)
+            pod.retry_timer = asyncio.get_running_loop().call_later(retry, self._retry, pod)
         else:
             self._look(pod)
 
@@ -291,7 +291,7 @@ class DesiredPods:
             # From now on the pod may run, even if no answer comes.
             pod.uids = (*(uid for uid in pod.uids if uid != _uid(document)), _uid(document))
         if isinstance(order, DeletePodWorkflow) or order.replaces:
-            pod.told = None  # if the pod of its last order ends from now on, nobody else has ended it
+            pod.sent_document = None  # if the pod of its last order ends from now on, nobody else has ended it
         try:
             if isinstance(order, ApplyPodWorkflow):
                 result = await self._orders.apply(order, require=self._require)
@@ -310,9 +310,9 @@ class DesiredPods:
             return self._failed(pod, order, "Refused", result.refused)
         self._backoff, pod.tries = backoff.forget(self._backoff, pod.name), 0
         if isinstance(order, ApplyPodWorkflow):
-            over, pod.told = order.replaces, document
+            over, pod.sent_document = order.replaces, document
         else:
-            over, pod.told, pod.ends_first = order.uids, None, False
+            over, pod.sent_document, pod.ends_first = order.uids, None, False
         pod.uids = tuple(uid for uid in pod.uids if uid not in over)
         pod.seen = {uid: at for uid, at in pod.seen.items() if uid in pod.uids}
         return None
@@ -329,24 +329,24 @@ class DesiredPods:
         return self._backoff.entries[pod.name].delay.total_seconds()
 
     def _retry(self, pod: _Pod) -> None:
-        pod.again = None
+        pod.retry_timer = None
         self._look(pod)
 
     def _forget_backoff(self, pod: _Pod) -> None:
         """Have the next order given at once: something has changed."""
         self._backoff = backoff.forget(self._backoff, pod.name)
-        if pod.again is not None:
-            pod.again.cancel()
-            pod.again = None
+        if pod.retry_timer is not None:
+            pod.retry_timer.cancel()
+            pod.retry_timer = None
 
     async def close(self) -> None:
         """Cancel what is under way; the next worker does what is left to do."""
-        telling = [pod.telling for pod in self._pods.values() if pod.telling is not None]
+        sending = [pod.sending for pod in self._pods.values() if pod.sending is not None]
         for pod in self._pods.values():
             self._forget_backoff(pod)
-        for task in telling:
+        for task in sending:
             task.cancel()
-        await asyncio.gather(*telling, return_exceptions=True)
+        await asyncio.gather(*sending, return_exceptions=True)
 
     # --- the list of it -----------------------------------------------------------------------------------------------
 
@@ -354,10 +354,10 @@ class DesiredPods:
         """Return the pods that the source asks for, and those whose workflows have no order to end yet."""
         return tuple(self._reported(pod) for _, pod in sorted(self._pods.items(), key=lambda each: each[1].name))
 
-    def take_gone(self) -> tuple[PodKey, ...]:
+    def take_ended_by_others(self) -> tuple[PodKey, ...]:
         """Return the pods that somebody else had ended since this was called last."""
-        gone, self._gone = tuple(self._gone), {}
-        return gone
+        ended, self._ended_by_others = tuple(self._ended_by_others), {}
+        return ended
 
     def _reported(self, pod: _Pod) -> DesiredPod:
         held = self._backoff.entries.get(pod.name)
@@ -368,7 +368,7 @@ class DesiredPods:
             state="applied" if pod.is_as_it_should_be else "ending" if pod.document is None else "pending",
             reason=held.reason if held is not None else "",
             message=held.message if held is not None else "",
-            retry_at=held.last_update + held.delay if held is not None and pod.again is not None else None,
+            retry_at=held.last_update + held.delay if held is not None and pod.retry_timer is not None else None,
         )
 
 

@@ -103,7 +103,7 @@ class ManifestFiles:
             return self._unreadable(made, f"cannot be read ({why_of(error)})", "")
         self._read = read
         listing = self._listing()
-        listing = listing._replace(again=self._back())
+        listing = listing._replace(replaced=self._back())
         problem = self._note(place)
         return listing._replace(problems=(*listing.problems, problem)) if problem else listing
 

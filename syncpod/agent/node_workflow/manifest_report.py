@@ -32,7 +32,7 @@ class Pods(Protocol):
     def report(self) -> tuple[DesiredPod, ...]:
         """Return the pods of the directory."""
 
-    def take_gone(self) -> tuple[PodKey, ...]:
+    def take_ended_by_others(self) -> tuple[PodKey, ...]:
         """Return those that somebody else had ended since this was called last."""
 
 
@@ -102,7 +102,7 @@ class ManifestReport:
         if problem := await in_daemon_thread(self._settle, name="manifests"):
             log.warning("manifests: %s", problem)
         now = StaticPods(boot=self._boot, pods=_bounded(self._pods.report()), problems=self._problems)
-        self._gone = (*self._gone, *self._pods.take_gone())
+        self._gone = (*self._gone, *self._pods.take_ended_by_others())
         if now == self._reported and not self._gone:
             return False
         known = self._reported.problems if self._reported is not None else ()
