@@ -27,7 +27,7 @@ class AlreadySent(web.StreamResponse):
 
 
 def is_defect(record: logging.LogRecord) -> bool:
-    """Say whether an entry is about more than a request that is no HTTP, which any client may send."""
+    """Say whether a log entry shows a defect, and not just a request that is not HTTP, which any client may send."""
     return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 

@@ -27,7 +27,7 @@ class PodSignals:
         self._facts = facts
 
     async def pleg(self, ref: PodRef, events: tuple[PlegEvent, ...], status: ObservedPod) -> bool:
-        """Tell a pod what the runtime has of it, and what changed."""
+        """Send a pod its listing by the runtime, and the changes in it."""
         signal = Pleg(events=events, status=status, node=self._facts())
         return await self._send(pod_workflow_id(ref.namespace, ref.name), PLEG, signal)
 

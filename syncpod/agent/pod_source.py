@@ -176,9 +176,9 @@ class NodePods:
     async def _open(
         self, namespace: str | None, names: Collection[str], *, recorded: bool
     ) -> tuple[list[str], list[WorkflowExecution]]:
-        """Return the workflows of the open pods that this worker knows, and the others as the server has recorded them.
+        """Return the open pods' workflows: those that this worker knows, and the server's records of the others.
 
-        There are others only if such records suffice (`recorded`) and the worker has yet to come to many of its pods.
+        Records are returned only if they suffice (`recorded`) and this worker does not know many of its pods yet.
         Raises OpenPodsUnknown.
         """
         if self._open_pods is None:

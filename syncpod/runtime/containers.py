@@ -403,8 +403,8 @@ class Containers:
         """Take over the container with this id from an earlier server.
 
         Returns a task if the container's fate must still be found out; until then it is listed as UNKNOWN. An
-        unreadable container is not listed; its process is ended, and its files stay for inspection. Raises whatever
-        reading it raises.
+        unreadable container is not listed; its process is ended, and its files stay for inspection. Raises the
+        errors of reading it.
         """
         runtime = self._runtime
         directory = runtime.container_directory(id)

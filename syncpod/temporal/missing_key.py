@@ -1,8 +1,8 @@
 """Limits the log of a fleet's worker that lacks a key: one sentence a minute, in place of a traceback for each try.
 
 A database that was restored from a backup needs the keys of its time. Until they are there, each task of each workflow
-fails, and the server tries it again every ten seconds. Without a sealing key, the tasks of those nodes fail whose
-answers are sealed for it.
+fails, and the server tries it again every ten seconds. Without a sealing key, a node's
+tasks fail if its answers are sealed for it.
 """
 
 from __future__ import annotations

@@ -168,5 +168,5 @@ class _MarksSteps(WorkflowOutboundInterceptor):
 
 class _MarksForFleet(_MarksSteps):
     def start(self, value: Any) -> Marked:
-        """Return what the next run begins with: for that run alone, and with the time by the server's clock."""
+        """Return the next run's input, signed for that run alone, with the time by the server's clock."""
         return Marked(value, continuing(workflow.info().run_id), microseconds(workflow.now()))

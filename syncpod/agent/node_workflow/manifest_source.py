@@ -129,7 +129,7 @@ async def _changes(
 ) -> AsyncGenerator[_Due, None]:
     """Yield at once, then whenever something in the directory may have changed, and every `reread` seconds.
 
-    The latter comes also where something changes more often than that. A file that was closed after writing, or moved
+    The regular read comes even if something changes more often. A file that was closed after writing, or moved
     into place, is reported at once. Any other change is reported once nothing more has happened for `SETTLED_SECONDS`,
     or `GONE_SECONDS` after a removal, and at the latest `UNSETTLED_SECONDS` after it; `expect` is called as soon as
     anything has changed. Ends when the directory has been replaced; if it cannot be watched, after one `reread`,

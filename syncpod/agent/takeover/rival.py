@@ -124,7 +124,7 @@ async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisN
 def is_other(sign: RivalSign, life: NodeLife) -> bool:
     """Say whether the sign is another worker's: on another machine, or with another state directory.
 
-    That of a copy of this machine is, if the copy has another host name; otherwise it may be an earlier life's.
+    A copy of this machine counts as another one only if its host name differs: else the sign may be of an earlier life.
     """
     return not _is_of_same_directory(sign, life) or sign.host not in ("", socket.gethostname())
 

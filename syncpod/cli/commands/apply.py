@@ -214,7 +214,7 @@ def _running_alone(admissions: Iterable[Admission]) -> dict[tuple[str, str], boo
 async def _missing_features(client: Client, applied: Applied, served: Collection[str]) -> list[str]:
     """Return which fields of a new pod the runtime of its node does not support, and why; [] if that is not known.
 
-    Such a pod waits for them to be removed. Only for fields that not every runtime supports is the node asked.
+    Such a pod waits for them to be removed. The node is asked only about fields that not every runtime supports.
     """
     from syncpod.cli.temporal.foresight import Foresight, NodeUnanswered
     from syncpod.cli.temporal.updates import PATIENCE_SECONDS

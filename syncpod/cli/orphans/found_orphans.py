@@ -241,7 +241,7 @@ def named_only(output: str) -> bool:
 
 
 async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
-    """Ask Temporal for the workflow with a pod's name. One that does not say whose it is may be the pod's.
+    """Ask Temporal for the workflow with a pod's name. A workflow that does not name its pod may be the pod's.
 
     The recorded UID of a workflow that does not answer proves nothing: it may be of an earlier pod of that name.
     """

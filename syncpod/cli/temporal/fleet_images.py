@@ -51,7 +51,7 @@ async def image_warnings(client: Client, workloads: Sequence[Workload]) -> list[
 
 
 def _has_just_joined(node: FleetNodeSummary) -> bool:
-    """Say whether a node has not reported yet what it is."""
+    """Say whether a node has joined, and has not reported its facts yet."""
     return node.presence != "Unknown" and not node.node_info.container_runtime_version
 
 

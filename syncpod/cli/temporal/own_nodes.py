@@ -33,7 +33,7 @@ EVERY_POD: Final = Selector()
 
 
 class OwnNodes:
-    """Nodes alone: what they have is ended by signals to the pods' workflows."""
+    """Nodes outside a fleet: their pods are ended by signals to the pods' workflows."""
 
     def __init__(self, client: Client, conditions: Selector = EVERY_POD, grace: int | None = None) -> None:
         """Pods that meet the conditions are ended, with so many seconds of grace, None = each pod's own."""

@@ -221,7 +221,7 @@ class TemporalPods:
             return ""
 
     async def _by_events(self, workflow_id: str) -> dict[str, Any]:
-        """Return the history by the events of the last run, of a pod that does not answer; {} if there is none."""
+        """Return the history of a pod that does not answer, from the events of its last run; {} if there is none."""
         events = self._client.get_workflow_handle(workflow_id).fetch_history_events()
         try:
             return {"history": write_history(from_events([event async for event in events]))}

@@ -47,7 +47,7 @@ def is_settled(pod: Mapping[str, Any]) -> bool:
 
 
 def is_explained(branch: Branch) -> bool:
-    """Say whether its back-offs alone explain why a pod is not at rest: then nobody asks for its steps."""
+    """Say whether its back-offs alone explain why a pod is not at rest: then its steps need not be read."""
     held = {each.get("subject") for each in branch.holds}
     stuck = [
         str(status.get("name"))

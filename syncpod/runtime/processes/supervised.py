@@ -167,7 +167,7 @@ class Supervised:
         return None
 
     async def _undo(self, directory: Path, descriptors: list[int]) -> Exited | None:
-        """Kill what was started and cannot be held, given its pidfds, which are closed; return how it ended."""
+        """Kill a started process that cannot be held, by its pidfds, and close these; return how it ended."""
         started = None
         with contextlib.suppress(OSError, ValueError):
             started = records.read_started(directory)
