@@ -283,7 +283,7 @@ class Ahead(MadeEarly):
         self._work = asyncio.create_task(self._make())
 
     async def take(self) -> MadeAhead:
-        """Return what was made: the turn has come, and from now on it is the start's own. Raises Interrupted."""
+        """Hand over the objects that were made, since the turn has come: from now on they are the start's own. Raises Interrupted."""
         await self._attempt.interruptible(asyncio.wait({self._work}))
         self._is_taken = True
         self._attempt.node.reader.show(self._instance)

@@ -164,7 +164,7 @@ class OrphanEnder:
 def _targets(
     containers: Iterable[ObservedContainer], record: PodRecord | None, grace_seconds: int
 ) -> tuple[KillTarget, ...]:
-    """Return how to stop the containers that are alive; their hooks are in the pod's record, where there is one."""
+    """Return how to stop each running container, with its hook from the pod's record, if there is one."""
     pod = record.pod if record is not None else None
     return tuple(
         kill_target(each.id, each.name, pod, grace_seconds=grace_seconds, with_hook=grace_seconds > 0)

@@ -47,7 +47,7 @@ class StepPair:
         self.first_is_free.set()
 
     def begin_first(self) -> asyncio.Future[StepResult | Failed]:
-        """Note that an attempt of the first step begins; return what its end is to be set on."""
+        """Note that an attempt of the first step begins; return the future that takes its end."""
         loop = asyncio.get_running_loop()
         self.first = loop.create_future()
         self.first_is_waiting, self.first_is_finishing = loop.create_future(), loop.create_future()

@@ -41,7 +41,7 @@ class Readiness:
 
 
 class KnownImages:
-    """Remembers for a moment the images that the runtime has; that it lacks one is asked again each time."""
+    """Remembers for a moment the images that the runtime has; a missing one is asked for again each time."""
 
     def __init__(self, cri: CriRuntime, pulls: Pulls) -> None:
         """Ask `cri`, and ask again once one of `pulls` has ended: it may have brought another image of that name."""

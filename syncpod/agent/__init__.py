@@ -5,6 +5,6 @@ Read in this order: :mod:`.takeover.lock` (one worker per state directory), :mod
 :mod:`.exits` (exits, at once), :mod:`.backoff_queue`, :mod:`.runtime_readiness`, and :mod:`.agent`, which connects
 them. Steps call :mod:`.step_port`, and workflow tasks :mod:`.task_watch`. Then :mod:`.container_events`,
 :mod:`.probing`, :mod:`.eviction`, :mod:`.storage`, :mod:`.housekeeping`, :mod:`.node_workflow`, and
-:mod:`.stuck_workflows`. What reads the node: :mod:`.published_pods`, :mod:`.journal`, :mod:`.scraping`. Its membership
+:mod:`.stuck_workflows`. Readers of the node: :mod:`.published_pods`, :mod:`.journal`, :mod:`.scraping`. Its membership
 in a fleet: :mod:`.fleet`.
 """

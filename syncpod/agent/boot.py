@@ -68,7 +68,7 @@ class Boot:
         return asyncio.create_task(self._takeover.take_until_taken(pod.workflow_id), name=f"take {pod.workflow_id}")
 
     def _begin_telling(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
-        """Begin to tell a pod. Nothing awaits this task, so an unexpected error is logged, and it is tried again."""
+        """Begin to signal a pod. Nothing awaits this task, so an unexpected error is logged, and it is tried again."""
         tell = partial(self._tell_when_taken, pod, taken, listed)
         self._tasks.begin(keep_running(f"the boot of {pod.workflow_id}", tell), f"boot {pod.workflow_id}")
 

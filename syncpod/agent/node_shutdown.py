@@ -2,9 +2,9 @@
 
 Mirrors pkg/kubelet/nodeshutdown/nodeshutdown_manager.go and its part for Linux, v1.36. The order and the times are
 decided in :mod:`syncpod.lifecycle.shutdown_order`. Differences: without a bus, or with one that does not answer, it is
-tried again for as long as the agent runs. A static pod's workflow is told to end, and not that the pod has failed: the
-manifest begins it again, which waits until the machine is up again or the shutdown is called off. That the volumes of
-a group's pods are unmounted is not waited for.
+tried again for as long as the agent runs. A static pod's workflow ends, and its pod does not count as failed: the
+manifest begins it again once the machine is up or the shutdown is called off. Nobody waits until the volumes of a
+group's pods are unmounted.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class OrphanedPods:
         return await asyncio.to_thread(self._not_over, left) if left else []
 
     def _not_over(self, pods: Iterable[OrphanedPod]) -> list[OrphanedPod]:
-        """Return those whose life the node has not noted as over: others are being removed. Blocks."""
+        """Return the pods without a tombstone: the others are being removed. Blocks."""
         return [each for each in pods if not self._is_over(each.listing.uid)]
 
     def _is_over(self, uid: str) -> bool:

@@ -80,7 +80,7 @@ class BoundPod:
 
     @property
     def is_to_run(self) -> bool:
-        """Whether the node is to run it: it can, and the cluster neither deletes it nor has it as ended."""
+        """Whether the node runs it: the node can, and the cluster has neither deleted it nor recorded its end."""
         return self.document is not None and self.grace is None and not self.is_finished
 
 

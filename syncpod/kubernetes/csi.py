@@ -258,7 +258,7 @@ def has_drivers(csi_node: Mapping[str, Any], drivers: Mapping[str, RegisteredDri
 
 
 def node_patch(node: Mapping[str, Any], drivers: Mapping[str, RegisteredDriver]) -> dict[str, Any] | None:
-    """Return the merge patch that tells of the drivers on the Node: annotation and places; None if it has them.
+    """Return the merge patch that writes the drivers into the Node, as annotation and places; None if they are there.
 
     Labels of a driver that has gone stay, as the kubelet's do.
     """

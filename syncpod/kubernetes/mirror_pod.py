@@ -1,4 +1,4 @@
-"""The mirror of a static pod: the Pod by which a cluster sees a pod that the node runs on its own. Values in, values out.
+"""The mirror of a static pod: the Pod that shows a cluster a pod of the node's own. Values in, values out.
 
 Mirrors pkg/kubelet/pod/mirror_client.go, v1.36, CreateMirrorPod. Its name is the static pod's, which ends with the
 node's. The API server gives it a UID of its own.

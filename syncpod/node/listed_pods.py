@@ -196,7 +196,7 @@ def is_same(listed: Entry, told: Told | None) -> bool:
 
 
 def require_same(listed: Entry, told: Told) -> None:
-    """Raise Unreadable if a status is of another pod, container or number than the list has under that id."""
+    """Raise Unreadable if a status and the list's entry with its id name different pods, containers or numbers."""
     if is_same(listed, told):
         return
     uid, _, number, name = told

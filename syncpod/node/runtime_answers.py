@@ -87,7 +87,7 @@ class RuntimeAnswers:
         return None if sandboxes is None or containers is None else (sandboxes, containers)
 
     async def complete(self, listed: ListedEntries, uid: str) -> Answers:
-        """Return all of a pod that a list has, asked for where nothing is known. Raises CriError."""
+        """Return a pod's listed objects in full; the runtime is asked about those that are not known. Raises CriError."""
         if listed.doubt is not None:
             raise listed.doubt
         await _together(self._require_gone(each) for each in listed.vanished)
@@ -293,7 +293,7 @@ def _observed_sandbox(status: SandboxStatus) -> ObservedSandbox:
 
 
 def _observed_container(sandbox_id: str, answer: ContainerAnswer) -> ObservedContainer:
-    """Return the container that the runtime answered about, with what its annotations say."""
+    """Return the container of a runtime's answer, with the values of its annotations."""
     return answer.container.model_copy(
         update={
             "sandbox_id": sandbox_id,

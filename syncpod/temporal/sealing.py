@@ -288,7 +288,7 @@ def _opened(
     place: PayloadPlace,
     payload: Payload,
 ) -> Payload:
-    """Return what a sealed payload holds. Raises Unsealable."""
+    """Return the content of a sealed payload. Raises Unsealable."""
     if not is_sealed(payload.metadata):
         raise Unsealable(_UNSEALED)
     inner = open_sealed(own, senders, place, dict(payload.metadata), payload.data)

@@ -99,7 +99,8 @@ class FleetSigningWorker(SigningWorker):
     """The same for a fleet's worker: a next run's start has its number from the server's clock.
 
     Each machine has its own clock, and a fleet's run refuses a start whose number is not of the time when it begins
-    (`syncpod.messages.signed.FleetCommands`). A worker whose clock is wrong must not end what it continues.
+    (`syncpod.messages.signed.FleetCommands`). Without this, a worker whose clock is wrong would end the runs that it
+    continues.
     """
 
     def __init__(self) -> None:

@@ -70,7 +70,7 @@ class Guard:
     ) -> None:
         """Ask `client` about the node with this name; None = there is nobody to ask. `clock` is steady, in seconds.
 
-        Without a client, `access` has to say what the API server would (`PortAccess.needs_api_server`).
+        Without a client, `access` has to decide in the API server's place (`PortAccess.needs_api_server`).
         """
         assert client is not None or not access.needs_api_server
         self._client, self._node, self._access = client, node, access

@@ -70,7 +70,7 @@ class PodCommands:
 
 
 async def _read(stream: asyncio.StreamReader) -> bytes:
-    """Return all that a command says. Raises ApiError if that is too much."""
+    """Return a command's whole output. Raises ApiError if that is too much."""
     parts, size = [], 0
     while part := await stream.read(_BLOCK):
         parts.append(part)

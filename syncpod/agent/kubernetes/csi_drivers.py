@@ -130,7 +130,7 @@ class CsiDrivers:
         log.info("storage driver %s has registered, at %s", plugin.name, plugin.socket)
 
     async def _tell_cluster(self, now: float) -> None:
-        """Have the cluster's CSINode and Node tell of the drivers, if they do not yet."""
+        """Write the drivers into the cluster's CSINode and Node, unless they are there."""
         drivers = {each.registered.name: each.registered for each in self._drivers.values()}
         node = self._newest()
         if node is None or not mapping(node.get("metadata")).get("uid"):  # it is not registered yet

@@ -216,7 +216,7 @@ class PodEvents:
         return self._paths.get(uid, {}).get(container, "")
 
     def _happened_first(self, uid: str, record: Mapping[str, Any]) -> datetime:
-        """Return when an event happened first, also if it was told of a task that the server has not taken."""
+        """Return when an event first happened, even if a task that the server did not take had reported it."""
         first, known = datetime.fromisoformat(record["first"]), self._first.setdefault(uid, {})
         recorded, written = known.get(_key(record), (first, first))
         if abs(first - recorded) >= _AGAIN:

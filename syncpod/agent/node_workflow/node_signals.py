@@ -41,8 +41,8 @@ class NodeSignals:
     ) -> None:
         """Signal the workflow of `node`. `require` raises RPCError if the server is not the node's.
 
-        `has_attributes`: whether the namespace has our search attributes. `recorded` returns, and may block, the part
-        of the node's own record that a workflow gets which begins after another one has ended.
+        `has_attributes`: whether the namespace has our search attributes. `recorded` returns the part of the
+        node's own record that goes to a workflow which follows an ended one; it may block.
         """
         self._recorded = recorded
         self._has_attributes = has_attributes

@@ -236,7 +236,7 @@ def _ref(listed: ListedWorkflow) -> PodRef | None:
 
 
 def _named(answer: object) -> PodRef | None:
-    """Return which pod a Pod is; None if it names none."""
+    """Return the reference to a Pod; None if it names no pod."""
     meta = answer.get("metadata") if isinstance(answer, dict) else None
     named = [meta.get(field) for field in ("namespace", "name", "uid")] if isinstance(meta, dict) else []
     if not named or not all(isinstance(each, str) and each for each in named):

@@ -178,8 +178,8 @@ async def _best(client: Client, found: Sequence[FoundPod], owner: tuple[str, str
 async def _least_well(client: Client, found: Sequence[FoundPod], owner: tuple[str, str, str]) -> FoundPod | None:
     """Return the pod of a workload that is the least well: one that fails, is not ready, or is silent.
 
-    None = all are ready. A note says how many are not well. Raises OnNoNode if that is a pod without a node: it counts
-    as better than those that a node has reported, and as worse than those on silent nodes.
+    None = all are ready. A note says how many are not well. A pod without a node, for which OnNoNode is raised,
+    counts as better than those that a node has reported, and as worse than those on silent nodes.
     """
     unwell = sorted((each for each in found if not _is_well(each)), key=_trouble)
     workload = await fleet_workloads.view(client, *owner)

@@ -176,7 +176,7 @@ async def _delete(client: Client, fetched_pods: list[FetchedPod], patience: time
 
 
 async def _why_left(client: Client, left: Iterable[FetchedPod]) -> list[tuple[FetchedPod, str]]:
-    """Return these pods, which are being deleted, by name, each with the reason why it is still there. Raises RPCError."""
+    """Return these pods, which are being deleted, by name, each with the reason for its delay. Raises RPCError."""
     some = asyncio.Semaphore(_AT_ONCE)
 
     async def why(fetched: FetchedPod) -> tuple[FetchedPod, str]:
