@@ -87,7 +87,7 @@ class RuntimeAnswers:
         return None if sandboxes is None or containers is None else (sandboxes, containers)
 
     async def complete(self, listed: ListedEntries, uid: str) -> Answers:
-        """Return a pod's listed objects in full; the runtime is asked about those that are not known. Raises CriError."""
+        """Return a pod's listed objects in full; the runtime is asked about those not yet known. Raises CriError."""
         if listed.doubt is not None:
             raise listed.doubt
         await _together(self._require_gone(each) for each in listed.vanished)

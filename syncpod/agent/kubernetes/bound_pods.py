@@ -49,11 +49,11 @@ class BoundPods:
         gates: ReadinessGates,
         labels: ClusterLabels,
     ) -> None:
-        """Follow `reflector`, by `desired` and `deletions`; `statuses` has what is written of the pods.
+        """Follow `reflector`, by `desired` and `deletions`; `statuses` writes the pods' statuses.
 
-        Mirrors are no pods to run: `mirrors` has them. `objects` keeps what pods refer to, `classes` the handlers of
-        their classes, and `gates` gives them the conditions of their readiness gates. `labels` learns the Node's labels
-        before a pod begins that asks for some.
+        Mirrors are no pods to run: `mirrors` has them. `objects` keeps the objects that pods refer to, `classes` the
+        handlers of their classes, and `gates` gives them the conditions of their readiness gates. `labels` learns the
+        Node's labels before a pod begins that asks for some.
         """
         self._labels = labels
         self._gates = gates
@@ -120,7 +120,7 @@ class BoundPods:
         await self._desired.take(self._listing())
 
     def _read(self, objects: Mapping[ObjectKey, Mapping[str, Any]]) -> dict[ObjectKey, BoundPod]:
-        """Read new versions of pods. One that differs only in what does not concern the node keeps its document."""
+        """Read new versions of pods. A pod keeps its document if no field that concerns the node has changed."""
         found = {}
         for key, new in objects.items():
             old, known = self._raw.get(key), self._pods.get(key)
@@ -134,7 +134,7 @@ class BoundPods:
         return found
 
     def _listing(self) -> Listing:
-        """Return which pods are to run. Those that have ended stay so, and deleted ones are ended by `Deletions`.
+        """Return the pods to run: not those that have ended, nor deleted ones, which `Deletions` ends.
 
         One that refers to objects begins once it is known whether they exist, or after a second; one of a class once
         the class is there.

@@ -1,4 +1,4 @@
-"""The storage drivers that have registered on this node, and what the cluster is told of them.
+"""The storage drivers that have registered on this node, and the node's report of them to the cluster.
 
 A driver's registrar puts a socket into the node's directory `plugins_registry`. Mirrors pluginmanager/pluginwatcher,
 pkg/volume/csi/csi_plugin.go and nodeinfomanager.go, v1.36: the driver is asked for its name and the machine's, the
@@ -169,7 +169,7 @@ class CsiDrivers:
 
 
 def _sockets(directory: Path) -> dict[Path, tuple[int, int]]:
-    """Return the sockets of a directory, made if it is missing, each with what tells it from a later one of its name.
+    """Return the sockets of a directory, made if it is missing, each with a mark that a later one of its name lacks.
 
     Blocks. Raises OSError.
     """

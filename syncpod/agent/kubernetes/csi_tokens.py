@@ -1,4 +1,4 @@
-"""The tokens of pods' service accounts that storage drivers are given with a volume (CSIDriver, tokenRequests).
+"""The tokens of pods' service accounts that storage drivers receive with a volume (CSIDriver, tokenRequests).
 
 Mirrors pkg/volume/csi/csi_mounter.go, podServiceAccountTokenAttrs, and token/token_manager.go, v1.36: a token is used
 again until 80 % of its life have passed, or a day. They are in this process' memory alone, and hidden in every text.
@@ -55,7 +55,7 @@ class DriverTokens:
         return {ATTRIBUTE: json.dumps(values, separators=(",", ":"))}
 
     def forget(self, ref: ObjectRef) -> None:
-        """Keep a volume's tokens no longer, and hide them no more: nothing is left of its pod."""
+        """Forget a volume's tokens, and stop hiding them: nothing is left of its pod."""
         for held in self._held.pop(ref, {}).values():
             of_process.forget([held.token.text, held.former])
 

@@ -87,7 +87,7 @@ class Deletions:
             known.pod = pod
 
     async def all_sent(self) -> None:
-        """Return once each pod's workflow has been told to end, or could not be: what begins next comes after that."""
+        """Return once each pod's workflow has its order to end, or could not get it: new pods begin after that."""
         waiting = [each.has_tried.wait() for each in self._deletions.values() if not each.has_tried.is_set()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SECONDS):

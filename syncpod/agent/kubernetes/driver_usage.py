@@ -1,8 +1,8 @@
 """The usage of storage drivers' volumes, as the drivers report it, asked for at most once a minute and only on request.
 
-Mirrors pkg/volume/csi/csi_metrics.go, v1.37: a driver with GET_VOLUME_STATS is asked for each pod's volume; one that
-refuses, or does not answer, is told nothing of. A volume's condition is not asked for, as in a kubelet, whose gate
-CSIVolumeHealth is off.
+Mirrors pkg/volume/csi/csi_metrics.go, v1.37: a driver with GET_VOLUME_STATS is asked for each pod's volume; the volumes
+of one that refuses, or does not answer, are left out. A volume's condition is not asked for, as in a kubelet, whose
+gate CSIVolumeHealth is off.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DriverUsage:
     """Asks the drivers of one node. Belongs to one event loop."""
 
     def __init__(self, readings: NodeReadings, drivers: CsiDrivers, store: ObjectStore, node: NodeContext) -> None:
-        """Ask for `readings` about the volumes that `store` says are here."""
+        """Ask for `readings` about the volumes that are here by `store`."""
         self._readings, self._drivers, self._store = readings, drivers, store
         self._needs = RecordCache(node, _needs)
         self._known: dict[_Key, VolumeUsage | None] = {}
@@ -87,7 +87,7 @@ class DriverUsage:
             await asyncio.gather(*asking, return_exceptions=True)
 
     async def measure(self) -> Mapping[str, Mapping[str, VolumeUsage | None]]:
-        """Return what drivers said of their volumes, by pod's UID and volume; None = nothing.
+        """Return the drivers' figures about their volumes, by the pod's UID and volume; None = no answer.
 
         It is at most a minute old, unless a driver takes longer to answer.
         """
@@ -130,7 +130,7 @@ class DriverUsage:
             self._known[key] = usage
 
     def _calls(self, volume: _Published) -> CsiDriver | None:
-        """Return the volume's driver, if it tells how full its volumes are."""
+        """Return the volume's driver, if it reports the usage of its volumes."""
         driver = self._drivers.get(volume.place.driver)
         return driver.calls if driver is not None and TELLS_USAGE in driver.capabilities else None
 

@@ -1,4 +1,4 @@
-"""Keeps what the node's pods refer to in the cluster, in the node's store, values and places.
+"""Keeps the cluster's objects that the node's pods refer to, in the node's store: values and places.
 
 One by one by name, each by a list and a watch of its own: the Node authorizer permits a node no more, and only as long
 as a pod that is bound to it refers to the object (plugin/pkg/auth/authorizer/node, v1.36). What the store has serves
@@ -68,7 +68,7 @@ class _Followed:
 
 
 def used_objects(node: NodeContext) -> Uses:
-    """Return what returns the cluster's objects that those pods refer to of which something may still run here."""
+    """Return a function for the cluster's objects that pods refer to as long as something of them may run here."""
     uses = RecordCache(node, _use)
 
     async def used() -> Iterable[ObjectRef]:
@@ -95,7 +95,7 @@ class GivenObjects:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep `store` current. `uses` returns what pods of the node use that the cluster may no longer list.
+        """Keep `store` current. `uses` returns the objects of pods here that the cluster may no longer list.
 
         `tell` is called when `is_settled` may have become true. `clock` is steady, in seconds.
         """
@@ -110,7 +110,7 @@ class GivenObjects:
         self._complaint = ""
 
     def want(self, refs: Iterable[ObjectRef], needs: Iterable[Need]) -> None:
-        """Take what the pods refer to that the cluster lists; `needs` is what it gives each by itself."""
+        """Take the objects of the pods that the cluster lists; `needs` are those that it makes for each pod alone."""
         self._needs = {need.ref: need for need in needs}
         self._bound = frozenset(refs)
         for ref in self._bound - self._followed.keys():
@@ -131,7 +131,7 @@ class GivenObjects:
         return is_late and (ref.origin not in ("claim", "inline", "certificate") or bool(followed.follower.trouble))
 
     async def run(self) -> None:
-        """Forget what no pod refers to any more, until cancelled; end all watches then."""
+        """Forget objects that no pod refers to any more, until cancelled; end all watches then."""
         try:
             while True:
                 await asyncio.sleep(LOOK_SECONDS)
@@ -145,7 +145,7 @@ class GivenObjects:
             await _ended([self._following_services] if self._following_services is not None else [])
 
     async def tidy(self) -> None:
-        """Follow what pods refer to that the cluster no longer lists; forget what none refers to. Raises OSError."""
+        """Follow objects of pods that the cluster no longer lists; forget those of no pod. Raises OSError."""
         if self._bound is None:
             return
         used = self._bound | frozenset(await self._uses())
@@ -187,7 +187,7 @@ class GivenObjects:
         asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._tell)
 
     def _all_services(self) -> Services:
-        """Return the cluster's Services, which are followed from now on, until this object is."""
+        """Return the cluster's Services, which are followed from now on for as long as this object is."""
         if self._services is None:
             self._services = Services(self._client, self._clock)
             self._following_services = asyncio.create_task(self._services.run(), name="Services of the cluster")

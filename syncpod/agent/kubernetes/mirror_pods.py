@@ -139,7 +139,7 @@ class MirrorPods:
         self._troubles[key] = trouble
 
     async def _reconcile(self, key: ObjectKey) -> None:
-        """Have the API server have the mirror that is due, and no other. Raises ClusterError, Unreachable, RPCError."""
+        """Make the mirror that is due, and delete any other one. Raises ClusterError, Unreachable, RPCError."""
         static, mirror = self._static.get(key), (self._mirrors or {}).get(key)
         uid = static.metadata.uid if static is not None else ""
         if mirror is not None and static is None and await self._may_run(key, mirror):
@@ -155,7 +155,7 @@ class MirrorPods:
         await self._make(key, mirror_of(static.pod(), uid, self._node, node_uid))
 
     async def _may_run(self, key: ObjectKey, mirror: Mapping[str, Any]) -> bool:
-        """Say whether a mirror's pod has a workflow, of which a new worker has not heard yet. Raises RPCError."""
+        """Say whether a mirror's pod has a workflow that a new worker does not know yet. Raises RPCError."""
         ref = PodRef(namespace=key.namespace, name=key.name, uid=mirrored_uid(mirror))
         return await self._standing(ref) not in ("closed", "unknown")
 

@@ -1,7 +1,7 @@
 """Tells the API server what happens to the node: its worker's start, and changes of its conditions and its Node.
 
-Mirrors pkg/kubelet/kubelet.go, v1.36, Run, and nodestatus/setters.go: a node that starts tells that it has enough of
-everything, and is told to be Ready once it has not been.
+Mirrors pkg/kubelet/kubelet.go, v1.36, Run, and nodestatus/setters.go: a node that starts reports that it has enough of
+everything, and an event says that it is Ready once it has not been.
 """
 
 from __future__ import annotations

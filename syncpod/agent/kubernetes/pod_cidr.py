@@ -37,7 +37,7 @@ class PodCidr:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Pass on the addresses, if the runtime has others; what fails is repeated with the next look."""
+        """Pass on the addresses, if the runtime has others; a failed call is repeated with the next look."""
         cidr = pod_cidr(self._node() or {})
         if not cidr or cidr == self._passed_on:
             return

@@ -117,7 +117,7 @@ class PodEvents:
         self._writer.take(Event(Subject("Pod", key.namespace, key.name, uid), "Warning", reason, why, at, at))
 
     def happens(self, ref: PodRef, event: StepEvent) -> None:
-        """Take an event that happens now; the pod's workflow has it once its step has ended, and it is told once.
+        """Take an event that happens now; the pod's workflow records it once its step has ended, and it is written once.
 
         If the pod has published nothing here yet, its event is told with its first published state. An event that the
         workflow has recorded with its decision may have been told already: the busier the machine, the later a step
@@ -189,7 +189,7 @@ class PodEvents:
         return found
 
     def _is_told(self, uid: str, record: Mapping[str, Any]) -> bool:
-        """Say whether an event was told when it happened; only once of each."""
+        """Say whether an event was written already when it happened; true only once for each writing."""
         written = self._written.get(uid, {}).get(_key(record))
         if written is None or not written.waiting:
             return False
@@ -254,7 +254,7 @@ class PodEvents:
             log.warning("cannot note which events the cluster has: %s", error.strerror)
 
     def _read(self) -> dict[str, datetime]:
-        """Return what was noted; nothing if it cannot be read, since an event that is written again is the same one."""
+        """Return the noted events; none if the note cannot be read, since a repeated write changes nothing."""
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             noted = json.loads(self._path.read_bytes())
             return {str(uid): datetime.fromisoformat(at) for uid, at in noted.items()}

@@ -63,7 +63,7 @@ class Registration:
         events: NodeWatcher | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write what `status` returns of the node, and its kubelet's port (0 = none); a new Node gets `taints`.
+        """Write the node's status by `status`, and its kubelet's port (0 = none); a new Node gets `taints`.
 
         `runtime` returns more fields of the Node's status, and `events` is told what becomes of the Node. `clock` is
         steady, in seconds.
@@ -254,7 +254,7 @@ class Registration:
 
 
 def machine(root: Path = Path("/")) -> Machine:
-    """Return this machine's identities; "" for one that it does not tell. Blocks.
+    """Return this machine's identities; "" for one that is not known. Blocks.
 
     A machine whose firmware has no UUID has its id in that place (cadvisor's machine/info.go, GetSystemUUID).
     """

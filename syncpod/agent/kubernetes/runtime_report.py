@@ -1,4 +1,4 @@
-"""Asks the runtime what the node's Node tells of it, and remembers it for a while."""
+"""Asks the runtime for its part of the node's Node, and remembers the answer for a while."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RuntimeReport:
         self._asked_at = float("-inf")
 
     async def read(self) -> Mapping[str, Any]:
-        """Return the fields of the Node's status; those that were known before where the runtime does not answer."""
+        """Return the runtime's fields of the Node's status; if the runtime does not answer, the last known ones."""
         if time.monotonic() - self._asked_at < KEPT_SECONDS:
             return self._known
         self._asked_at = time.monotonic()

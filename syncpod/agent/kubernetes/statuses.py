@@ -42,7 +42,7 @@ class PublishedStatus(NewestPod, Protocol):
 
     @property
     def replacing(self) -> Collection[str]:
-        """The runtime ids of its containers that are ended to be replaced."""
+        """The runtime ids of its containers that are killed to be replaced."""
 
 
 class _Answer(NamedTuple):
@@ -65,7 +65,7 @@ class StatusWriter:
         """`objects` returns the cluster's pods of this node, as the API server has told them last.
 
         `lists` counts the lists of these pods.
-        `has_refused` is told key, UID, reason and message of each pod that has failed since the node cannot run it.
+        `has_refused` gets key, UID, reason and message of each pod that fails because the node cannot run it.
         """
         self._client, self._objects, self._has_refused = client, objects, has_refused
         self._published: dict[str, PublishedStatus] = {}
