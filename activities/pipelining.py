@@ -283,7 +283,7 @@ class Ahead(MadeEarly):
         self._work = asyncio.create_task(self._make())
 
     async def take(self) -> MadeAhead:
-        """Hand over the objects that were made, since the turn has come: they are the start's now. Raises Interrupted."""
+        """Hand over the objects that were made: the turn has come, and the start owns them. Raises Interrupted."""
         await self._attempt.interruptible(asyncio.wait({self._work}))
         self._is_taken = True
         self._attempt.node.reader.show(self._instance)

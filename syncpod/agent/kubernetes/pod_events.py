@@ -117,7 +117,7 @@ class PodEvents:
         self._writer.take(Event(Subject("Pod", key.namespace, key.name, uid), "Warning", reason, why, at, at))
 
     def happens(self, ref: PodRef, event: StepEvent) -> None:
-        """Take an event that happens now; the pod's workflow records it once its step has ended, and it is written once.
+        """Take an event that happens now; the pod's workflow records it after the step's end, and it is written once.
 
         If the pod has published nothing here yet, its event is told with its first published state. An event that the
         workflow has recorded with its decision may have been told already: the busier the machine, the later a step

@@ -48,7 +48,7 @@ async def start_for(
     replace: bool = False,
     delete: dict[str, Any] | None = None,
 ) -> None:
-    """Start the workflow of a recorded pod on this node, to adopt what runs of it.
+    """Start the workflow of a recorded pod on this node, to adopt its running containers.
 
     `has_attributes`: whether the namespace has our search attributes. With `replace`, an open workflow of that name is
     terminated at the same moment, so that the pod is never without one; and so is one that is not a pod's. With

@@ -122,7 +122,7 @@ def require_choice(names: Sequence[str], *, everything: bool) -> None:
 async def chosen(
     client: Client, place: Here, names: Sequence[str], *, namespace: str, keys: Sequence[tuple[str, str]] = ()
 ) -> tuple[list[FoundOrphan], tuple[Nameless, ...]]:
-    """Return the named pods; without names, every pod without a workflow, and also what names no pod.
+    """Return the named pods; without names, every pod without a workflow, and also objects that name no pod.
 
     `keys` names pods by namespace and name.
 
@@ -159,7 +159,7 @@ async def chosen(
 
 
 async def without_workflow_here(client: Client) -> tuple[list[FoundOrphan], tuple[Nameless, ...]]:
-    """Return all that lives on this machine's node without a workflow: pods, and what names no pod. Raises Failure."""
+    """Return all that runs on this node without a workflow: pods, and objects that name no pod. Raises Failure."""
     place = here()
     found, nameless = await chosen(client, place, (), namespace="")
     return [one for one in await staying(place, found) if one.pod.is_alive], nameless
@@ -198,7 +198,7 @@ def _claim(orphan: FoundOrphan) -> tuple[bool, float, str]:
 
 
 async def staying(place: Here, orphans: Sequence[FoundOrphan]) -> list[FoundOrphan]:
-    """Return these pods without what a deletion has left, which the node removes by itself."""
+    """Return these pods without deleted ones, whose remains the node removes by itself."""
     return [each for each in orphans if not await asyncio.to_thread(is_leaving, place, each)]
 
 

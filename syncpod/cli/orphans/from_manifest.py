@@ -1,4 +1,4 @@
-"""The record of a pod whose node has lost it, made anew from the pod's manifest and from what runs of it."""
+"""The record of a pod whose node has lost it, made anew from the pod's manifest and its running containers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def record_from(manifest: Pod, orphan: FoundOrphan, node: str) -> PodRecord:
     """Return the record of a pod in the runtime that was made from this manifest, admitted.
 
-    UID, life and age are those of what is in the runtime. Raises Failure with a sentence if nothing in the runtime
+    UID, life and age come from the runtime's objects. Raises Failure with a sentence if nothing in the runtime
     shows which life of the pod it is, or if the running containers were not made from the manifest, so that an adoption
     would restart them.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> None:
-    """End what the embedded runtime still has of this node and no workflow knows; with `everything`, all it has.
+    """End this node's containers in the embedded runtime that no workflow knows; with `everything`, all that it has.
 
     Starts the runtime if it has ended. Raises Failure.
     """

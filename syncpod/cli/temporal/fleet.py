@@ -108,7 +108,7 @@ async def summaries(client: Client) -> list[FleetNodeSummary]:
 
 
 async def _judged(client: Client, node: FleetNodeSummary) -> FleetNodeSummary:
-    """Return a node as it is, or as a StuckNode. Only of one whose key is not here is the server asked."""
+    """Return a node as it is, or as a StuckNode. The server is asked only about a node whose key is not here."""
     if isinstance(node, UnreadNode) or not (why := await without_the_key_of(client, node)):
         return node
     return StuckNode(**node.model_dump() | {"presence": "Unknown", "since": None}, why=why)

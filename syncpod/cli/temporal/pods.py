@@ -284,7 +284,7 @@ async def _query(
 
 
 def _answered(wire: dict[str, Any], workflow_id: str) -> Pod | None:
-    """Return the pod that its workflow has answered; None if it is another: anybody who polls its queue may answer."""
+    """Return the pod in its workflow's answer; None if it is another: anybody who polls its queue may answer."""
     with contextlib.suppress(ValidationError):
         pod = Pod.model_validate(wire)
         if pod.spec.containers and pod_workflow_id(pod.metadata.namespace, pod.metadata.name) == workflow_id:

@@ -114,7 +114,7 @@ async def _pages_from_the_end(client: Client, workflow_id: str) -> AsyncIterator
 
 
 def _answers(event: HistoryEvent) -> Iterator[Payload]:
-    """Return what a node has sealed for the fleet in this event: the result or the failure of what it was asked."""
+    """Return the payload that a node has sealed for the fleet in this event: its result, or its failure."""
     yield from (each for each in event.activity_task_completed_event_attributes.result.payloads if _is_sealed(each))
     failure = event.activity_task_failed_event_attributes.failure
     if _is_sealed(failure.encoded_attributes):

@@ -47,7 +47,7 @@ async def _was_served(client: Client, node: str) -> bool:
 
 
 async def end_if_never_run(client: Client, fetched: FetchedPod) -> bool:
-    """End the workflow of a pod of which nothing has ever run; return whether it was that.
+    """End the workflow of a pod that has never run; return False for any other pod.
 
     A worker that has begun the workflow's first task may act on it, so from then on only the pod's node can end it.
     """
