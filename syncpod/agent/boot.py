@@ -79,7 +79,7 @@ class Boot:
             log.info("took over %d of %d pods", len(tasks) - len(late), len(tasks))
 
     async def _tell_when_taken(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
-        """Signal a pod's workflow what the runtime has of it, once the workflow is taken over."""
+        """Signal a pod's workflow the runtime's listing of the pod, once the workflow is taken over."""
         if not await taken:
             return
         ref = pod.ref or await self._takeover.ask_which(pod.workflow_id)
@@ -98,7 +98,7 @@ class Boot:
         self._tasks.begin(self._read_and_tell(ref, ("Boot",)), f"resume {ref.namespace}/{ref.name}")
 
     async def _read_and_tell(self, ref: PodRef, events: Sequence[str]) -> None:
-        """Signal a pod's workflow what the runtime has of it, as soon as the runtime can tell."""
+        """Signal a pod's workflow the runtime's listing of the pod, as soon as there is one."""
         while True:
             try:
                 await self._pleg.wake(ref, *events)

@@ -1,4 +1,4 @@
-"""systemd's logind, asked over the system bus to wait with a shutdown, and to tell when there is one.
+"""systemd's logind, which delays a shutdown by request over the system bus, and announces it.
 
 Mirrors pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go, v1.36. The bus needs the package dbus-fast, the extra
 `syncpod[shutdown]`.

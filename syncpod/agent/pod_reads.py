@@ -1,4 +1,4 @@
-"""Reads of pods whose published state is not all that is to be answered, or that have none."""
+"""Reads of pods without a published state, and of those whose published state lacks a part of the answer."""
 
 from __future__ import annotations
 

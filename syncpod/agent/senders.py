@@ -62,7 +62,7 @@ class CommandEntry:
 
 
 def sender_of(line: HistoryEntry, sent: Sequence[Sent]) -> str:
-    """Return the identity of who sent what a line is about; "" if that is not among what was sent. Pure.
+    """Return the sender of the command that a line records; "" if it is not among the sent ones. Pure.
 
     A signal is recorded just before it is obeyed, an update just after: of several, the nearest is meant.
     """
@@ -90,7 +90,7 @@ class Senders:
         self._news.set()
 
     def know(self, workflow_id: str, subject: str, at: datetime) -> None:
-        """Know that a line of a pod's history with this subject and time is about a command of this node."""
+        """Remember that a line of a pod's history with this subject and time records a command of this node."""
         self._own[workflow_id, subject, at] = None
         while len(self._own) > _WAITING:
             self._own.popitem(last=False)

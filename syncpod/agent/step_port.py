@@ -60,7 +60,7 @@ class StepPort:
     # --- reports ------------------------------------------------------------------------------------------------------
 
     def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
-        """Note that an attempt of a step begins; `kills` if it ends everything that runs of the pod."""
+        """Note that an attempt of a step begins; `kills` if it ends the whole pod."""
         if kills:
             self._prober.ending(ref.uid)
         self._pleg.step_began(ref.uid)

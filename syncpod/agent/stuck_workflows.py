@@ -351,7 +351,7 @@ class StuckWorkflows:
 
 
 def _signal_in(event: HistoryEvent, kind: Kind) -> tuple[str, str, Payloads]:
-    """Return the name of the signal in an event, as what it was signed, and its payloads.
+    """Return the name under which an event's signal was signed, and its payloads.
 
     An update counts as a signal; the name is "" if there is neither.
     """

@@ -32,7 +32,7 @@ class NodeHooks(Protocol):
         """Signal the end of a back-off after the delay; None cancels that. Called from threads of workflow tasks."""
 
     def step_began(self, ref: PodRef, *, kills: bool) -> None:
-        """Note that an attempt of a step of the pod begins; `kills` if it ends everything that runs of the pod.
+        """Note that an attempt of a step of the pod begins; `kills` if it ends the whole pod.
 
         Called in the worker's event loop, as is `step_ended`.
         """

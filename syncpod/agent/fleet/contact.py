@@ -68,7 +68,7 @@ class Contact:
         return self._clock() - self._at
 
     def absent_seconds(self) -> float:
-        """Return how long there has been no contact, or was none before it came back, until that is steady."""
+        """Return how long there has been no contact; after a return, the last silence, until the contact is steady."""
         silent = self.silent_seconds()
         return silent if self.is_steady() else max(silent, self._gap)
 
@@ -78,7 +78,7 @@ class Contact:
         return self._since is not None and now - self._at <= RETURN_SECONDS and now - self._since >= RETURN_SECONDS
 
     def _before(self) -> float:
-        """Return how long ago the contact was that an earlier worker has noted; 0 without one."""
+        """Return the age of the contact that an earlier worker noted; 0 without one."""
         try:
             by_clock = time.time() - self._path.stat().st_mtime
             boot, _, noted = self._path.read_text(errors="replace").partition(" ")

@@ -47,7 +47,7 @@ Carry = Callable[[Multiplex, Forward], Awaitable[Ended]]
 
 
 class Endpoint:
-    """What listens for who commands the fleet. All methods belong to one event loop."""
+    """The listener for the fleet's commands. All methods belong to one event loop."""
 
     def __init__(self, invitation: Invitation, environment: Mapping[str, str], carry: Carry) -> None:
         """`environment` is that of the commands. Blocks briefly. Raises OSError (an ssl.SSLError is one)."""

@@ -93,7 +93,7 @@ async def _serve(state_dir: Path, runtime: str) -> None:
 
 
 async def _started(identity: _Identity, host: str, port: int, runtime: str) -> tuple[Endpoint, Invitation]:
-    """Return the endpoint and what it shows, once it listens: an address may come later than the node."""
+    """Return the endpoint and its certificate, once it listens: an address may come later than the node."""
     while True:
         invitation = await asyncio.to_thread(identity.read)
         if invitation is not None:

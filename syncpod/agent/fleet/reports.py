@@ -155,7 +155,7 @@ class FleetReports:
         )
 
     def _left(self, allocatable: Mapping[str, str]) -> dict[str, str]:
-        """Return the node's resources for the fleet's pods: all of them less the requests of its other pods."""
+        """Return the node's resources for the fleet's pods: all of them minus the requests of its other pods."""
         others = [each.requests for each in self._known.values() if each.requests is not None]
         left = {}
         for name, text in allocatable.items():
@@ -169,7 +169,7 @@ class FleetReports:
 
 
 def reachable(endpoint: str, addresses: Sequence[str]) -> str:
-    """Return where others reach who listens at `endpoint`: if that is all addresses, at the first one of the node.
+    """Return the address at which others reach `endpoint`: if it listens at all addresses, the node's first one.
 
     ``0.0.0.0`` is all of IPv4; ``[::]`` is IPv4 too.
     """

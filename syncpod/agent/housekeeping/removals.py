@@ -117,7 +117,7 @@ class Removals:
         """How many pods' remains this worker has removed."""
 
     def take(self, life: EndedLife) -> None:
-        """Begin to remove what a pod whose workflow has just ended leaves. All pods that are to be stopped go first."""
+        """Begin to remove the remains of a pod whose workflow has just ended. Pods that are to be stopped go first."""
         self._begin(life, PAUSES_SECONDS)
 
     async def run(self) -> None:

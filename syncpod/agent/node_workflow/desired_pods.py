@@ -225,7 +225,7 @@ class DesiredPods:
         self._look(pod)
 
     async def find_ended(self) -> None:
-        """Find the pods whose workflows were ended in a way that no workflow published. Raises RPCError."""
+        """Find the pods whose workflows have ended without publishing it. Raises RPCError."""
         sent = [pod for pod in self._pods.values() if pod.sent_document is not None and pod.sending is None]
         is_open = await self._workflows.open() if sent else {}
         for pod in sent:

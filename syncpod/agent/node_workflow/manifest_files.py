@@ -60,7 +60,7 @@ class _Read:
     sets_uid: bool = False
 
     def broken(self, problem: str, looks: tuple[int, ...] = (), at: float = 0) -> _Read:
-        """Return the same file as it cannot be read any more: it keeps its last document."""
+        """Return this file as one that cannot be read any more: it keeps its last document."""
         return replace(self, looks=looks, at=at, problem=problem)
 
 
@@ -128,7 +128,7 @@ class ManifestFiles:
         return read
 
     def _unreadable(self, made: Mapping[str, PodKey], why: str, otherwise: str) -> Listing:
-        """Return that the pods stay as they are, why, and what else somebody could do."""
+        """Return a listing by which the pods stay as they are, with the reason and a way on."""
         problem = f"{_shown(self.directory)}: {why}; its pods run on until it is back"
         problem += f": {otherwise}" if otherwise else ""
         if not self._read:
@@ -148,7 +148,7 @@ class ManifestFiles:
         return ""
 
     def settle(self) -> str:
-        """Have what `look` stored survive a power cut, too; return why it may not, "" if it does. Blocks.
+        """Make the note of `look` survive a power cut; return why it may not, "" if it does. Blocks.
 
         It comes after the pods have begun, which need not wait for a disk: a crash alone loses nothing that was
         written. A file that fails is tried again at the next call.

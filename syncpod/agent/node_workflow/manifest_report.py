@@ -1,4 +1,4 @@
-"""Tells the node's workflow of the pods that the agent runs for its directory of manifests, for whoever asks the node.
+"""Tells the node's workflow of the pods that the agent runs for its directory of manifests, for clients of the node.
 
 Nothing waits for it: the pods run without.
 """
@@ -49,7 +49,7 @@ class ManifestReport:
     ) -> None:
         """Send with `tell`, which raises RPCError, in the life `boot` of the agent.
 
-        `settle` blocks: it has what was read survive a power cut, and returns why it may not.
+        `settle` blocks: it makes the note of the last read survive a power cut, or returns why not.
         """
         self._pods = pods
         self._tell = tell

@@ -178,7 +178,7 @@ async def _next_change(watch: DirectoryWatch, seconds: float, expect: Callable[[
 
 
 async def _identity(directory: Path) -> tuple[int, int] | None:
-    """Return what tells a directory from another one at the same path; None if there is none."""
+    """Return a mark that differs for another directory at the same path; None if there is none."""
     try:
         found = await in_daemon_thread(directory.stat, name="manifests")
     except OSError:

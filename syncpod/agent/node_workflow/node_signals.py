@@ -85,7 +85,7 @@ class NodeSignals:
         return NodeView.model_validate(answer)
 
     async def end_another(self) -> str:
-        """End what somebody else has started under the id of the node's workflow; return what it was, "" = nothing.
+        """End a workflow of somebody else's under the id of the node's; return what it was, "" = there was none.
 
         The server gives any such run the node's signals, and nothing would be done. Raises RPCError.
         """

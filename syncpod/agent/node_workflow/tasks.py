@@ -1,4 +1,4 @@
-"""Sets up what the agent reports to the node's own workflow: the node's status, and the pods of its manifests."""
+"""Sets up the agent's reports to the node's own workflow: the node's status, and the pods of its manifests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_node_workflow_tasks(
     version: Callable[[], RuntimeVersion],
     manifest_dir: Path | None,
 ) -> Callable[[], Awaitable[NodeStatus]]:
-    """Start the node's workflow, and keep it up to date, as long as the agent runs; return what tells its status.
+    """Start the node's workflow, and keep it up to date, as long as the agent runs; return the reporter of its status.
 
     `version` returns the present name and version of the runtime.
     """

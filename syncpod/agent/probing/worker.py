@@ -158,7 +158,7 @@ class ProbeWorker:
         self._tell(self.state, report)
 
     def _remark(self, report: Report) -> None:
-        """Report what changes no result when it begins, and not repeatedly if it comes and goes."""
+        """Report an event that changes no result when it begins, and only once if it comes and goes."""
         begins, self._remarkable = not self._remarkable, True
         now = time.monotonic()
         if begins and now - self._remarked >= _REMARK_AGAIN_SECONDS:

@@ -1,4 +1,4 @@
-"""Forgets what Secrets were before a change or deletion, once nothing is left of the pods that may have been given it.
+"""Forgets earlier values of changed or deleted Secrets, once nothing is left of the pods that may have them.
 
 Until then a container, its log or the runtime may repeat such a value, and the node hides it (`syncpod.redaction`).
 """

@@ -221,7 +221,7 @@ def _changed(before: dict[ObjectRef, str] | None, now: dict[ObjectRef, str]) -> 
 
 
 def _deleted(before: dict[ObjectRef, str] | None, now: dict[ObjectRef, str]) -> frozenset[ObjectRef]:
-    """Return the cluster's objects that existed until now; one of which nothing was known is none of them."""
+    """Return the cluster's objects that existed until now; an unknown object does not count."""
     return frozenset(ref for ref in before or () if now.get(ref) == ABSENT)
 
 
@@ -237,7 +237,7 @@ def _use(record: PodRecord) -> _Use | None:
 
 
 def _subject(pod: Pod, reference: Reference) -> str:
-    """Return who fails without an object: the sandbox step for a volume's, else the container that refers to it."""
+    """Return the step that fails without an object: the sandbox's for a volume's, else the container's."""
     if reference.use == "volume":
         return StepName.CREATE_SANDBOX.value
     kinds = (

@@ -33,7 +33,7 @@ class AwaitedRuntime:
     async def answer(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """Return what `ask` returns; ask again while it raises RuntimeAway, and log that once.
 
-        Raises the last RuntimeAway when the time is over, and whatever else `ask` raises.
+        Raises the last RuntimeAway when the time is over, and all other errors of `ask`.
         """
         while True:
             try:

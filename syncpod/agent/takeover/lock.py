@@ -199,7 +199,7 @@ def _is_locked(file: int) -> bool:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return what an earlier life stored. Raises NotThisNode if it cannot be read."""
+    """Return the note of an earlier life. Raises NotThisNode if it cannot be read."""
     try:
         said = json.loads(path.read_text())
         return {
