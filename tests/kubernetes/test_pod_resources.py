@@ -16,7 +16,7 @@ import pytest
 
 from protos.podresources.v1 import api_pb2, api_pb2_grpc
 from syncpod.agent import pods_api
-from syncpod.agent.kubernetes.pod_resources import SOCKET, PodResourcesService
+from syncpod.agent.kubernetes.pod_resources import SOCKET, PodResourcesApi
 from syncpod.cli.machine.purge import purge
 from syncpod.cli.machine.state_directory import mark
 from tests.agent.waiting import until
@@ -35,7 +35,7 @@ async def served(*pods: dict[str, Any]) -> AsyncIterator[tuple[Path, grpc.aio.Ch
     """The API of a node with these pods, and a connection to it."""
     with tempfile.TemporaryDirectory(prefix="podres-") as directory:
         socket = Path(directory) / SOCKET
-        running = asyncio.ensure_future(PodResourcesService(Path(directory), lambda: pods).run())
+        running = asyncio.ensure_future(PodResourcesApi(Path(directory), lambda: pods).run())
         try:
             await until(lambda: socket.exists() and stat.S_IMODE(socket.stat().st_mode) == 0o600)
             options = (("grpc.default_authority", "localhost"),)
@@ -91,7 +91,7 @@ async def test_a_reader_that_asks_without_a_pause_is_refused() -> None:
 
 
 async def test_a_directory_too_deep_for_a_socket_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    running = asyncio.ensure_future(PodResourcesService(tmp_path / ("d" * 120), lambda: ()).run())
+    running = asyncio.ensure_future(PodResourcesApi(tmp_path / ("d" * 120), lambda: ()).run())
     await until(lambda: "the path of a socket has at most 107 bytes" in caplog.text)
     assert not running.done()
     await cancelled(running)

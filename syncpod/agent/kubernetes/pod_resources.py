@@ -24,7 +24,7 @@ _REFILL_SECONDS: Final = 1 / 100
 _ENDED: Final = ("Succeeded", "Failed")
 
 
-class PodResourcesService:
+class PodResourcesApi:
     """Serves the API of one node."""
 
     def __init__(self, state_dir: Path, pods: Callable[[], Sequence[Mapping[str, Any]]]) -> None:

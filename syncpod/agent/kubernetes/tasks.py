@@ -25,7 +25,7 @@ from syncpod.agent.kubernetes.node_events import NodeEvents
 from syncpod.agent.kubernetes.node_labels import ClusterLabels
 from syncpod.agent.kubernetes.pod_cidr import PodCidr
 from syncpod.agent.kubernetes.pod_events import PodEvents
-from syncpod.agent.kubernetes.pod_resources import PodResourcesService
+from syncpod.agent.kubernetes.pod_resources import PodResourcesApi
 from syncpod.agent.kubernetes.readiness_gates import ReadinessGates
 from syncpod.agent.kubernetes.registration import Registration, machine
 from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
@@ -174,9 +174,7 @@ class _KubernetesLink:
                 objects.run,
                 classes.run,
                 PodCidr(node.cri, registration.newest).run,
-                PodResourcesService(
-                    node.context.state_dir, lambda: [state.pod() for state in agent.task_watch.pods()]
-                ).run,
+                PodResourcesApi(node.context.state_dir, lambda: [state.pod() for state in agent.task_watch.pods()]).run,
                 keep_mirrors,
                 parts.events.run,
                 events.run,
