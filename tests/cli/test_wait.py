@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
 
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 
-from syncpod.cli.temporal import pod_waits
+from syncpod.cli.temporal import pod_reads, pod_waits
 from syncpod.messages.steps import Fault
 from tests.agent.waiting import until
 from tests.cli.conftest import Command
@@ -61,6 +62,23 @@ async def test_wait_ends_when_the_pod_meets_the_goal(syncpod: Command, on: tuple
     assert (await syncpod("wait", one, READY, "-o", "name")).out == f"pod/{one}\n"
     shown = json.loads((await syncpod("wait", one, "--for=create", "-o", "json")).out)
     assert (shown["kind"], shown["metadata"]["name"]) == ("Pod", one)
+
+
+async def test_a_waiting_command_asks_now_and_then_whether_a_pods_run_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    describe = AsyncMock(return_value=Mock(run_id="run", status=WorkflowExecutionStatus.RUNNING))
+    runs = pod_reads.OpenRuns(cast("Client", Mock(get_workflow_handle=lambda _: Mock(describe=describe))))
+
+    async def asked(workflow_id: str, run_id: str) -> tuple[bool, int]:
+        describe.reset_mock()
+        return await runs.has(workflow_id, run_id), describe.await_count
+
+    assert await asked("pod/default/web", "run") == (True, 1)
+    assert await asked("pod/default/web", "run") == (True, 0)
+    assert await asked("pod/default/db", "run") == (True, 1)
+    assert [await asked("pod/default/web", "earlier") for _ in range(2)] == [(False, 1)] * 2, "until it is the open one"
+    assert await asked("pod/default/web", "run") == (True, 1)
+    monkeypatch.setattr(pod_reads, "OPEN_SECONDS", 0)
+    assert await asked("pod/default/web", "run") == (True, 1)
 
 
 async def test_a_pod_that_meets_the_goal_is_read_once(

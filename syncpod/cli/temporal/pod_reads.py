@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +24,8 @@ from syncpod.pod.model_errors import first_problem
 
 QUERY_DEADLINE: Final = timedelta(seconds=2)
 """Without it, a query to a pod whose worker is away takes half a minute to fail."""
+OPEN_SECONDS: Final = 2.0
+"""For how long a run counts as open while a command waits for its pod."""
 _AT_ONCE: Final = 50
 """Queries of pods at the same time."""
 
@@ -78,6 +81,28 @@ async def is_open(handle: WorkflowHandle[Any, Any], run_id: str) -> bool:
     except (RPCError, ValueError):  # ValueError: a state that the SDK does not know
         return False
     return described.run_id == run_id and described.status == WorkflowExecutionStatus.RUNNING
+
+
+class OpenRuns:
+    """Says which runs are open, for a command that reads pods again and again: it asks the server now and then.
+
+    A node forgets a run that ends by itself. So the command is late only to see that somebody has terminated one.
+    """
+
+    def __init__(self, client: Client) -> None:
+        """Ask through this client."""
+        self._client = client
+        self._found: dict[str, tuple[str, float]] = {}
+        """The run of each workflow that was open, and when the server was asked, by `time.monotonic`."""
+
+    async def has(self, workflow_id: str, run_id: str) -> bool:
+        """Say whether this run is the open one of the workflow, or was so a moment ago; False if that is not known."""
+        known, asked = self._found.get(workflow_id, ("", 0.0))
+        if known == run_id and time.monotonic() - asked < OPEN_SECONDS:
+            return True
+        now, found = time.monotonic(), await is_open(self._client.get_workflow_handle(workflow_id), run_id)
+        self._found[workflow_id] = (run_id if found else "", now)
+        return found
 
 
 async def ask_pod(client: Client, workflow_id: str, query: str, *args: Any, result_type: type[_Answer]) -> _Answer:

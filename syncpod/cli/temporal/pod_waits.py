@@ -15,7 +15,7 @@ from syncpod.api.views.durations import short_duration
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.machine.last_words import last_words
 from syncpod.cli.temporal.pod_apply import Applied
-from syncpod.cli.temporal.pod_reads import ask_read_pods
+from syncpod.cli.temporal.pod_reads import OpenRuns, ask_read_pods
 from syncpod.cli.temporal.pods import handle_of, read_pod, read_pods
 from syncpod.cli.view.unready import unready
 from syncpod.lifecycle.rejection import was_rejected
@@ -79,9 +79,10 @@ async def until_settled(
     deadline = loop.time() + timeout.total_seconds() if timeout is not None else None
     if timeout == timedelta() and all(one.node_is_away for one in applied):
         return [(one, None, Settled.NOT_YET) for one in applied]
+    keys, open_runs = [(one.pod.metadata.namespace, one.pod.metadata.name) for one in applied], OpenRuns(client)
     while True:
         begun = loop.time()
-        fetched_pods = await read_pods(client, [(one.pod.metadata.namespace, one.pod.metadata.name) for one in applied])
+        fetched_pods = await read_pods(client, keys, open_runs)
         show([fetched for fetched in fetched_pods if fetched is not None])
         states = await _come_to(client, applied, fetched_pods)
         outcome = list(zip(applied, fetched_pods, states, strict=True))
@@ -181,8 +182,9 @@ async def until_seen(
 
     `deadline` is in the loop's time; None = no limit. The pod is read at least once.
     """
+    open_runs = OpenRuns(client)
     while True:
-        fetched = await read_pod(client, namespace, name)
+        fetched = await read_pod(client, namespace, name, open_runs)
         if seen(fetched):
             return fetched, True
         if deadline is not None and asyncio.get_running_loop().time() >= deadline:

@@ -29,7 +29,7 @@ from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.orphan_notes import orphan_of, orphans_here, without_workflow
 from syncpod.cli.temporal.liveness import judged, unserved_queue
-from syncpod.cli.temporal.pod_reads import PublishedAnswer, ask_pod, is_open, query_pod, told_by_this_node
+from syncpod.cli.temporal.pod_reads import OpenRuns, PublishedAnswer, ask_pod, query_pod, told_by_this_node
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.recorded_pods import recorded_creation, recorded_pod
 from syncpod.pod import Pod
@@ -71,19 +71,24 @@ def not_found(name: str, namespace: str) -> Failure:
     return Failure(no_such_pod(name, namespace))
 
 
-async def read_pod(client: Client, namespace: str, name: str) -> FetchedPod | None:
-    """Return one pod; None if it does not exist, or has ended. Raises Squatted if its name is not a pod's."""
-    return (await read_pods(client, [(namespace, name)]))[0]
+async def read_pod(client: Client, namespace: str, name: str, open_runs: OpenRuns | None = None) -> FetchedPod | None:
+    """Return one pod; None if it does not exist, or has ended. Raises Squatted if its name is not a pod's.
+
+    `open_runs` as in `read_pods`.
+    """
+    return (await read_pods(client, [(namespace, name)], open_runs))[0]
 
 
-async def read_pods(client: Client, keys: Sequence[tuple[str, str]]) -> list[FetchedPod | None]:
+async def read_pods(
+    client: Client, keys: Sequence[tuple[str, str]], open_runs: OpenRuns | None = None
+) -> list[FetchedPod | None]:
     """Return the pods of these namespaces and names, in this order; None for one that does not exist, or has ended.
 
     Those of this machine's node are read from the node in one request. The server is asked about a few at a time: if
-    all pods of a large node were queried at the same time, the node would do nothing else. Raises Squatted if one of
-    the names is not a pod's.
+    all pods of a large node were queried at the same time, the node would do nothing else. A command that reads the
+    pods again and again keeps `open_runs`. Raises Squatted if one of the names is not a pod's.
     """
-    ids = [pod_workflow_id(*key) for key in keys]
+    ids, open_runs = [pod_workflow_id(*key) for key in keys], open_runs or OpenRuns(client)
     told = await told_by_this_node(ids, "pod")
     unserved = "" if len(told) == len(ids) else await unserved_queue(client)
     few = asyncio.Semaphore(_AT_ONCE_AGAIN)
@@ -91,7 +96,7 @@ async def read_pods(client: Client, keys: Sequence[tuple[str, str]]) -> list[Fet
     async def read(workflow_id: str) -> FetchedPod | None:
         ours = told.get(workflow_id)
         async with few:
-            if ours is not None and await is_open(client.get_workflow_handle(workflow_id), ours.run_id):
+            if ours is not None and await open_runs.has(workflow_id, ours.run_id):
                 return _as_told(ours)
             return await _query(client, workflow_id, None, unserved)
 
