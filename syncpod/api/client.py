@@ -142,7 +142,7 @@ def reports(
 
 
 def plan(state_dir: Path, namespace: str, name: str, candidate: Any, update: str = "apply") -> dict[str, Any] | None:
-    """Return the report of a pod that the worker knows, with what `candidate`, a changed Pod, would have it do.
+    """Return the report of a pod that the worker knows, with the steps to which `candidate`, a changed Pod, would lead.
 
     `update` says by which update it would be changed. None: the worker is away, or knows no such pod.
     """

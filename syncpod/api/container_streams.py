@@ -36,7 +36,7 @@ class ContainerStreams:
     """The streams into one node's pods."""
 
     def __init__(self, source: PodSource, cri: CriRuntime) -> None:
-        """Find pods in `source`, and what runs of them in `cri`."""
+        """Find pods in `source`, and their running containers in `cri`."""
         self._source, self._cri = source, cri
 
     async def exec_url(self, asked: Request, namespace: str, name: str, *uid_and_container: str) -> str:

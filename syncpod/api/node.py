@@ -10,7 +10,7 @@ _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Succes
 
 
 async def steps(source: PodSource, asked: Request) -> Answer:
-    """Answer what the steps do that are under way now, one object for each."""
+    """Answer with the progress of the steps that are under way, one object for each."""
     items = list(source.steps_under_way())
     return Answer(whole({"kind": "StepList", "apiVersion": "syncpod.dev/v1", "metadata": {}, "items": items}))
 

@@ -93,7 +93,7 @@ class PodSource(Protocol):
         """Return the steps of a pod that Temporal is trying, with how often and how they failed. Raises CannotSay."""
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
-        """Return what the steps do that are under way: `namespace`, `name`, `uid`, `step`, `container`, `doing`."""
+        """Return the progress of steps under way: `namespace`, `name`, `uid`, `step`, `container`, `doing`."""
 
     async def settle_journal(self) -> None:
         """Return once the node's journal is up to date."""

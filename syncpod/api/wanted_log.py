@@ -69,7 +69,7 @@ def wanted_log(asked: Request, now: datetime) -> WantedLog:
 
 
 def _is_set(asked: Request, name: str) -> bool:
-    """Return a switch as apimachinery reads it: whatever is neither ``false`` nor ``0``."""
+    """Return a switch as apimachinery reads it: true unless it is ``false`` or ``0``."""
     values = asked.query.get(name, ())
     return bool(values) and values[0].lower() not in ("false", "0")
 

@@ -31,7 +31,7 @@ CONNECTIONS_BURST: Final = 128
 
 
 class NodeBounds:
-    """What each node is using at the moment, and what it has spent, which a new connection does not change."""
+    """The present use and the spending of each node, which a new connection does not change."""
 
     def __init__(self) -> None:
         self._connections: Counter[str] = Counter()
@@ -57,7 +57,7 @@ class NodeBounds:
             del self._connections[node]
 
     def sent(self, node: str, counted: Counted, now: float) -> str:
-        """Count what came over a connection; return "", or why it is closed.
+        """Count the bytes that came over a connection; return "", or why it is closed.
 
         A call counts as refused until `begun` accepts it: gRPC itself refuses some, and tells nobody.
         """

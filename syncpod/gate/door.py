@@ -62,7 +62,7 @@ class NodeConnection:
     address: str
     """Its machine's."""
     is_dismissed: bool = False
-    """The node was removed from the fleet while it was away: it is told so, and nothing else."""
+    """The node was removed from the fleet while it was away: it gets this answer, and nothing else."""
 
 
 class Door:

@@ -88,7 +88,7 @@ class Handshakes:
     """The connections that have not shown a certificate yet. All methods belong to one event loop."""
 
     def __init__(self, room: ConnectionRoom, refused: Callable[[str, str], None], known: Callable[[str], str]) -> None:
-        """`refused` is told the address of who is closed before its handshake, and why.
+        """`refused` is called with the address of a connection that is closed before its handshake, and the reason.
 
         `known` returns who is meant by the name in a hello; "" = nobody.
         """

@@ -3,7 +3,7 @@
 A server has to compute a key and a signature before a client shows its certificate. So whoever shares an address with
 honest nodes could use up all that the server does for that address. Therefore a client that knows the serial number of
 a certificate asks for a name that only those who know that number can tell. The certificate itself is shown encrypted,
-and the name does not reveal the number. A copy of the name, by whoever can read the network, is worth a handshake of
+and the name does not reveal the number. Somebody who reads the network can copy the name, which is worth a handshake of
 that node's share, and nothing else.
 """
 

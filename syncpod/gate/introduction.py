@@ -31,7 +31,7 @@ AGAIN_SECONDS: Final = 300.0
 
 
 class Introductions:
-    """The nodes that the fleet has been told of."""
+    """The nodes that were introduced to the fleet."""
 
     def __init__(self, fleet: str, namespace: str, keys: Keys, call: Callable[[str, bytes], Awaitable[bytes]]) -> None:
         """Begin with no nodes. `keys` are the fleet's; `call` makes a call to the server, and raises AioRpcError."""

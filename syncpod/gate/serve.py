@@ -1,4 +1,4 @@
-"""A gate as a process: it serves until it is told to stop."""
+"""A gate as a process: it serves until a signal stops it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def open_directory(root: Path) -> int:
 
 
 def open_beneath(root: int, relative: str) -> int:
-    """Return an O_PATH descriptor of what `relative` names beneath the open directory `root`; the caller closes it.
+    """Return an O_PATH descriptor of the entry `relative` beneath the open directory `root`; the caller closes it.
 
     Symlinks are followed where they stay beneath `root`. Raises :class:`LeadsOut`, FileNotFoundError, and OSError.
     """

@@ -68,7 +68,7 @@ class Callers:
 def _machine(client: Address | None, server: Address | None) -> int | str:
     """Return the address of another machine or network namespace, of IPv6 its /64, in which one machine has many.
 
-    Without it one of them, that says nothing, would keep the others out.
+    Otherwise one silent address of the many would keep the others out.
     """
     if not client or not server or client[0] == server[0]:
         return _UNKNOWN

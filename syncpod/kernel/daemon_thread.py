@@ -72,7 +72,7 @@ class DaemonThreads:
             asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._begin, run, outcome, name)
 
     def _serve(self, work: Callable[[], None]) -> None:
-        """Do this work, and then what comes, as a thread."""
+        """Do this work, and then all later work, as a thread."""
         mine: SimpleQueue[Callable[[], None]] = SimpleQueue()
         while True:
             work()

@@ -164,7 +164,7 @@ def madvise(address: int, length: int, advice: int) -> None:
 
 
 def malloc_trim() -> None:
-    """Have libc return to the kernel what it has free between what is in use; nothing where libc cannot."""
+    """Have libc return to the kernel the free memory between its used blocks; do nothing where libc cannot."""
     if (trim := getattr(_libc, "malloc_trim", None)) is not None:  # glibc alone has it
         trim(ctypes.c_size_t(0))
 

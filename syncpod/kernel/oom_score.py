@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 NODE: Final = -999
-"""The value of what serves pods: worker, Temporal server, and embedded runtime (KubeletOOMScoreAdj)."""
+"""The score of processes that serve pods: worker, Temporal server, and embedded runtime (KubeletOOMScoreAdj)."""
 SUPERVISOR: Final = -998
-"""The value of what is above single containers, as containerd's shims and pause have (PodInfraOOMAdj)."""
+"""The score of processes above single containers, which containerd's shims and pause have too (PodInfraOOMAdj)."""
 
 
 def read_oom_score_adj(pid: int | str = "self") -> int:

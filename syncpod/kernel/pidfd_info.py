@@ -71,7 +71,7 @@ async def exit_code_once_reaped(pidfd: int) -> int:
 
 
 def _ask(pidfd: int) -> tuple[int, int]:
-    """Return the mask of what the kernel has filled in, and the wait status."""
+    """Return the mask of the fields that the kernel has filled in, and the wait status."""
     answer = bytearray(_INFO.size)
     struct.pack_into("=Q", answer, 0, _EXIT)
     fcntl.ioctl(pidfd, _GET_INFO, answer)

@@ -114,12 +114,12 @@ class CommandSpec(Generic[Payload]):
         return self.payload.model_validate(given, extra="forbid" if self.is_strict else None)
 
     def wrong_kind(self, wrong: ValidationError) -> str:
-        """Return what the payload must be if it is no object at all; "" if something in it is wrong."""
+        """Return the form that a payload must have, if it is no object at all; "" if only a part of it is wrong."""
         problem = wrong.errors(include_url=False, include_input=False)[0]
         return f"must be an object: {self.shape}" if problem["type"] in OBJECTS and not problem["loc"] else ""
 
     def wrong_number(self, given: int) -> str:
-        """Return what is wrong if there is not one payload, and what would be one."""
+        """Return the mistake if there is not exactly one payload, and an example of one."""
         one = f": {self.form if self.form and self.form[0] != '{' else '`{}`'} is one"
         return f"takes one payload, got {given}" + ("" if given else one)
 

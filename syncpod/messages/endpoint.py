@@ -1,6 +1,6 @@
 """Messages on a node's own endpoint beside its streams: the caller, the command, and its end.
 
-The node greets who it lets in. Then comes what is asked, and at last how it ended. Each is JSON, in a message of
+The node greets who it lets in. Then come the request, and at last its result. Each is JSON, in a message of
 :mod:`syncpod.streaming.multiplex`.
 """
 
@@ -21,7 +21,7 @@ _DIRECT: Final = frozenset({*REPEATABLE, "attach"})
 
 
 class Hello(Message):
-    """The node's first message, to who is let in. Nothing is asked before."""
+    """The node's first message, to who is let in. No request comes before."""
 
     node: str = ""
 

@@ -230,7 +230,7 @@ class NodeSummary(Message):
 class StaticPods(Message):
     """Signal ``static_pods``: the node's agent reports the pods of its directory of manifests, which it runs by itself.
 
-    It tells the node's workflow what is so, and asks for nothing.
+    It is a report to the node's workflow, which does nothing because of it.
     """
 
     boot: int = 0

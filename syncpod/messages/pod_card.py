@@ -15,7 +15,7 @@ from syncpod.pod.problems import on_one_line
 POD_MEMO: Final = "pod"
 """Key of a pod's memo: who sent the pod, its node and its images."""
 _ADOPTION: Final = "adoption"
-"""Key in a pod's memo of why its workflow was started anew, for what runs of the pod already."""
+"""The key, in a pod's memo, of the reason why its workflow was started anew for running containers."""
 _IMAGES: Final = 20
 """How many containers' images are named."""
 _CLIP: Final = 255

@@ -35,7 +35,7 @@ POD_LABELS_LIMIT = 1536
 
 
 def status_attribute(word: str) -> str:
-    """Return a pod's printed status as PodStatus: a reason of whoever evicts a pod may be of any length."""
+    """Return a pod's printed status as PodStatus: the reason of an eviction may be of any length."""
     return word[:POD_STATUS_LIMIT]
 
 

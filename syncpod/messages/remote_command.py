@@ -27,7 +27,7 @@ PIECE_BYTES: Final = 192 * 1024
 WAIT_SECONDS: Final = 20.0
 """The longest that a node waits for output before it answers with an empty piece."""
 IN_TIME_SECONDS: Final = 300.0
-"""How far a node's clock may be from when it was asked to begin a command that changes something."""
+"""How much a node's clock may differ from the time of a request for a command that changes something."""
 WORDS_BYTES: Final = 64 * 1024
 """The most bytes of all words of a command."""
 

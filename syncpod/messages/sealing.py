@@ -30,7 +30,7 @@ ENCODING: Final = "encoding"
 SEALED: Final = b"binary/sealed"
 """The encoding of a sealed payload."""
 RECEIVERS: Final = "syncpod-sealed-for"
-"""Metadata: the ids of the receiver's keys, separated by commas. A search for what needs a key finds it by them."""
+"""Metadata: the ids of the receiver's keys, separated by commas. A search for payloads by their key reads it."""
 NONCE_BYTES: Final = 12
 CONTENT_KEY_BYTES: Final = 32
 _VERSION: Final = b"syncpod sealing 1"

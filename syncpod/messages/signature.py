@@ -59,7 +59,7 @@ class PayloadPlace:
 
 
 NAMELESS: Final = "syncpod-nameless"
-"""In the metadata of what the codec server could not sign, because the command that starts a run names none."""
+"""In the metadata of a payload that the codec server could not sign, since a command that starts a run names none."""
 _NAMES_NO_WORKFLOW: Final = "the command names no workflow (`--workflow-id pod/<namespace>/<name>` does)"
 
 
@@ -91,7 +91,7 @@ def signed_metadata(
 def verify(
     keys: Mapping[str, bytes], place: PayloadPlace, metadata: Mapping[str, bytes], data: bytes
 ) -> SignatureCheck:
-    """Say what a payload's signature is worth at a place, by the keys that are known there, by id. Never raises."""
+    """Judge a payload's signature at a place by the keys that are known there, by id. Never raises."""
     if SIGNATURE not in metadata:
         return SignatureCheck(refusal=_NAMES_NO_WORKFLOW if NAMELESS in metadata else "it is not signed")
     named = metadata.get(KEY, b"").decode(errors="replace")
@@ -126,7 +126,7 @@ def _begun(key: bytes) -> hmac.HMAC:
 
 @lru_cache(maxsize=4096)
 def _at(place: PayloadPlace) -> bytes:
-    """Return the first parts of what is signed: the same for all of a workflow's payloads."""
+    """Return the first parts of the signed bytes: the same for all of a workflow's payloads."""
     texts = (place.namespace, place.workflow_id, place.activity_id, place.activity_type)
     return framed([_VERSION, *(text.encode() for text in texts)])
 

@@ -1,7 +1,7 @@
 """Signed commands, as workflows and steps see them: content, purpose, and the commands that came before.
 
-The signatures themselves are made and verified outside of workflows (`syncpod.temporal.signing`). A workflow gets
-what the signature says together with the value, and the same at each replay.
+The signatures themselves are made and verified outside of workflows (`syncpod.temporal.signing`). A workflow gets the
+judgement of the signature together with the value, and the same one at each replay.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 START: Final = "start"
 """The purpose of a run's input."""
 ANY: Final = "any"
-"""The purpose of what the codec server has signed: it is not told whether a start, a signal or an update follows."""
+"""The purpose of the codec server's payloads: it does not learn whether a start, a signal or an update follows."""
 INPUT: Final = "input"
 """The purpose of a step's input."""
 RESULT: Final = "result"
@@ -54,7 +54,7 @@ class Marked:
 
 @dataclass(frozen=True)
 class Received:
-    """The input of a run, a signal or an update, with what its signature says."""
+    """The input of a run, a signal or an update, with the judgement of its signature."""
 
     value: Any
     purpose: str = ""
@@ -100,7 +100,7 @@ class Accepted(BaseModel):
         return "it is older than what was carried out before" if number <= self.floor else ""
 
     def adding(self, number: int) -> Accepted:
-        """Return what is known once a command of this number, which is not refused, has been accepted."""
+        """Return the knowledge after a command of this number, which is not refused, has been accepted."""
         numbers = list(self.numbers)
         insort(numbers, number)
         dropped, kept = numbers[:-REMEMBERED], numbers[-REMEMBERED:]

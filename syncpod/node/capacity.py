@@ -36,7 +36,7 @@ class NodeAmounts(NamedTuple):
     machine: Capacity
     """All that there are: the Node's capacity."""
     of_pods: Capacity
-    """What all pods together may use: without what is reserved."""
+    """The amounts for all pods together, without the reserved ones."""
     allocatable: Capacity
     """What they may request: also without what evictions keep free."""
 
@@ -50,7 +50,7 @@ def read_capacity(
     thresholds: Iterable[Threshold] = (),
     root: Path = Path("/"),
 ) -> NodeAmounts:
-    """Return the machine's resources, with ``overrides`` in place of what was read. Blocks.
+    """Return the machine's resources; ``overrides`` replace measured amounts. Blocks.
 
     Ephemeral storage is the file system of ``state_dir``, which must exist. Memory for huge pages is no memory that
     pods may request. Raises OSError, and CapacityInvalid if more is reserved than there is.
@@ -72,7 +72,7 @@ def read_capacity(
 
 
 def _less(amounts: Capacity, kept: Mapping[str, int], reserved: Mapping[str, int]) -> dict[str, int]:
-    """Return the amounts without what is kept. Raises CapacityInvalid."""
+    """Return the amounts minus those that are kept. Raises CapacityInvalid."""
     left = {name: amount - kept.get(name, 0) - reserved.get(name, 0) for name, amount in amounts.items()}
     for name, amount in left.items():
         if amount < 0:

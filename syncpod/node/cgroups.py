@@ -44,7 +44,7 @@ def first_process(node: NodeContext, uid: str, container_id: str, *, mountinfo: 
 
 
 def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> tuple[int, ...]:
-    """SIGKILL whatever is in the pod's cgroup, and return which processes those were. Safe to repeat; blocks.
+    """SIGKILL all processes in the pod's cgroup, and return them. Safe to repeat; blocks.
 
     Only for a pod without containers and sandboxes: a process there was started and forgotten by the runtime. Mirrors
     cm/pod_container_manager_linux.go, v1.36, tryKillingCgroupProcesses. Difference: each process is held by a pidfd

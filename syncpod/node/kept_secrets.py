@@ -44,7 +44,7 @@ class KeepingStore(ObjectStore):
         self._copies = _Copies(state_dir)
 
     def keep(self, found: ConfigMap | Secret, origin: Origin = "cluster") -> bool:
-        """Keep what an object of the cluster is now, with its copy. Raises as the store does."""
+        """Keep the present version of an object of the cluster, with its copy. Raises as the store does."""
         changed = super().keep(found, origin)
         ref = ObjectRef(found.kind, found.metadata.namespace, found.metadata.name, origin)
         if _is_copied(ref) and (changed or not self._copies.has(ref)):
@@ -65,7 +65,7 @@ class KeepingStore(ObjectStore):
 
 
 def restore_kept_secrets(state_dir: Path, store: ObjectStore) -> None:
-    """Put into the store what it has lost with a reboot, and copy what has no copy yet. Raises OSError.
+    """Restore the objects that the store has lost with a reboot, and copy those without a copy. Raises OSError.
 
     A copy that cannot be read is removed.
     """

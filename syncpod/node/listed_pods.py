@@ -1,6 +1,6 @@
 """The entries of the runtime's two lists, pod by pod.
 
-A runtime may list what it lists wrongly: without names, twice, or as another pod's than before. Such an entry is no
+A runtime may list things wrongly: without names, twice, or as another pod's than before. Such an entry is no
 reason to start, stop or remove anything: it counts as no pod's, and if it was a pod's before, that pod cannot be read.
 """
 
@@ -37,17 +37,16 @@ class ListedEntries:
     doubt: Unreadable | None = None
     """Why these entries cannot be all that there is of the pod."""
     vanished: list[Entry] = field(default_factory=list)
-    """What was alive when it was last listed, and is listed no more: the runtime is asked whether it is gone."""
+    """Entries that were alive when they were last listed, and are listed no more: the runtime is asked about each."""
 
 
 class ListedPods:
-    """Sorts lists by pods, and remembers whose each entry is: what is a pod's stays that pod's."""
+    """Sorts lists by pods, and remembers the pod of each entry: an entry stays with its pod."""
 
     def __init__(self) -> None:
         """Begin without knowledge."""
         self._vouched: dict[str, Entry] = {}
-        """By id, the newest entry of what the runtime has told in the same way in its status; the client gives the same
-        record as long as nothing changes."""
+        """By id, the newest entry that the runtime's status confirmed; the client repeats it as long as nothing changes."""
         self._ids: defaultdict[str, set[str]] = defaultdict(set)
         """The ids of these, by their pod's UID."""
         self._passed_over: dict[str, str] = {}
@@ -103,7 +102,7 @@ class ListedPods:
         return id in self._vouched
 
     def require_own(self, operation: str, id: str, uid: str) -> None:
-        """Raise Unreadable if the runtime has given the id of another pod's to what it has just made for this pod."""
+        """Raise Unreadable if the id of an object that was just made for this pod belongs to another pod."""
         known = self._vouched.get(id)
         if known is not None and known.labels[names.POD_UID_LABEL] != uid:
             text = f"the runtime answered with {id}, which it has listed as {_described(known)}"

@@ -48,7 +48,7 @@ class _Begun:
     """Whether a piece of it has been yielded."""
 
     def piece(self, stream: str, *, ends: bool) -> LogLine:
-        """Take what has been joined so far."""
+        """Take the text that has been joined so far."""
         line = LogLine(self.stamp, stream, b"".join(self.parts), begins=not self.has_begun, ends=ends)
         self.parts, self.size, self.has_begun = [], 0, True
         return line

@@ -96,7 +96,7 @@ class PodReader:
         """
         self.now = now
         self.threads = threads or PodThreads()
-        """The threads of the node's pods, for whatever touches a pod's files: also those of steps and of the agent."""
+        """The threads of the node's pods, for all work on a pod's files: also that of steps and of the agent."""
         self._runtime = runtime
         self._boot = boot
         self._owner = owner
@@ -108,7 +108,7 @@ class PodReader:
         a copy of it."""
         self._listed = ListedPods()
         self.answers = RuntimeAnswers(runtime, self._listed, self.threads, exits, withholds)
-        """All that the runtime has answered about what it lists."""
+        """All answers of the runtime about its listed objects."""
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
         self._hidden: set[InstanceKey] = set()
         self._attempts = asyncio.Semaphore(_ATTEMPTS_AT_ONCE)
@@ -195,7 +195,7 @@ class PodReader:
         self._listed.require_own(operation, id, uid)
 
     def known_sandbox(self, sandbox_id: str) -> ObservedSandbox | None:
-        """Return what was last asked about a sandbox; None if nothing was, or it is gone."""
+        """Return the last answer about a sandbox; None if nothing was, or it is gone."""
         return self.answers.sandbox(sandbox_id)
 
     async def pid_of(self, container_id: str) -> int:
@@ -299,7 +299,7 @@ class PodReader:
         return built
 
     def _forget_all_but(self, pods: Mapping[str, ListedEntries]) -> None:
-        """Drop what is not listed.
+        """Drop the objects that are not listed.
 
         An entry that a newer listing has just added may be dropped too, and is then asked for again.
         """

@@ -75,7 +75,7 @@ class RuntimeAnswers:
         """By id: whose the sandbox or container is, as its status says."""
 
     def sandbox(self, sandbox_id: str) -> ObservedSandbox | None:
-        """Return what was last asked about a sandbox; None if nothing was, or it is gone."""
+        """Return the last answer about a sandbox; None if nothing was, or it is gone."""
         return self._sandboxes.get(sandbox_id)
 
     def known(self, listed: ListedEntries) -> Answers | None:

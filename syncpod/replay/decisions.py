@@ -136,7 +136,7 @@ class Watching(WorkflowRunner):
                 self.others.append(Decided(task, OTHERS[kind]))
 
     def _forget(self, kind: str, said: Any, task: int) -> bool:
-        """Forget what is cancelled in the workflow task that began it; say whether it is."""
+        """Forget a command that its own workflow task cancels; say whether it was one."""
         begun = {"cancel_timer": "wait", "request_cancel_activity": "step"}.get(kind)
         if begun is None or (taken := self._taken.get((begun, said.seq))) is None or taken.task != task:
             return False

@@ -123,7 +123,7 @@ class CodecServer:
 
 
 def _nameless(_payload: Payload) -> Payload:
-    """Return what a run begins with that is refused, with the reason; the payload itself stays here.
+    """Return the first payload of a refused run, with the reason; the refused payload itself stays here.
 
     `temporal` takes an error of a codec server for one that passes, asks again for ten seconds, and then says only that
     its time is over. So the run is begun, and ends at once with the sentence, as any other that begins wrongly.

@@ -41,7 +41,7 @@ class DecodingPage:
         return hmac.compare_digest(request.before.encode("latin-1"), f"/{self.name}".encode())
 
     async def answer(self, request: RequestHead, is_owners: bool) -> Answer:
-        """Answer the browser's question whether it may ask, and what it wants decoded.
+        """Answer the browser's question whether it may ask, and then decode its payloads.
 
         `is_owners` says whether the browser is that of the owner, or root's.
         """

@@ -43,7 +43,7 @@ class Bounds:
         return asyncio.get_running_loop().time() >= self._closed_until
 
     def allow(self, counted: Counted) -> bool:
-        """Count what has come, and say whether that was not too much."""
+        """Count the bytes that have come, and say whether they are not too many."""
         now = asyncio.get_running_loop().time()
         has_calls = self._calls.spend(_STRANGERS, now, counted.calls)
         is_allowed = self._frames.spend(_STRANGERS, now, counted.frames) and has_calls

@@ -67,7 +67,7 @@ class SigningKeys:
         return _ById(self)
 
     def known(self) -> Mapping[str, bytes]:
-        """Return what was read last."""
+        """Return the keys that were read last."""
         return self._keys
 
     def find(self, named: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""How failures are written into histories and read from them: without the stack traces of what is nobody's defect."""
+"""How failures are written into histories and read from them: only defects keep their stack traces."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _is_refused(detail: Payload) -> bool:
 
 
 def _is_expected(exception: BaseException) -> bool:
-    """Say whether somebody raised it to say what is wrong. A defect is another exception, or of a type of theirs."""
+    """Say whether it was raised on purpose, as a message. A defect is another exception, or of a type of theirs."""
     if not isinstance(exception, ApplicationError):
         return False
     return exception.category == ApplicationErrorCategory.BENIGN or exception.type not in _TYPES_OF_DEFECTS

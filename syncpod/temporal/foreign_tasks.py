@@ -46,7 +46,7 @@ class ForeignTasks(logging.Filter):
         """Those with lines of their own."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether to write a record; one that is due is replaced by what is to be done."""
+        """Say whether to write a record; a due one is replaced by advice."""
         if record.name == __name__:
             return True
         error = record.exc_info[1] if record.exc_info else None
@@ -69,7 +69,7 @@ class ForeignTasks(logging.Filter):
         return True
 
     def _sentence(self, error: BaseException | None, text: str) -> tuple[str, str] | None:
-        """Return the kind of a failure and what is to be done, or None if the task is the worker's own."""
+        """Return the kind of a failure and the advice for it, or None if the task is the worker's own."""
         if found := _WORKFLOW.search(text):
             name = _quoted(found[1])
             return f"workflow {name}", (

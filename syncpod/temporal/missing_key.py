@@ -34,7 +34,7 @@ class MissingKey(logging.Filter):
         self._lines = RareLines(REPEAT_SECONDS, clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether to write a record; one that is due is replaced by what is to be done."""
+        """Say whether to write a record; a due one is replaced by advice."""
         error = record.exc_info[1] if record.exc_info else None
         if not isinstance(error, Undecipherable):
             # The SDK's core quotes what was logged just before.

@@ -174,7 +174,7 @@ def verifying(client: Client, keys: Keys) -> Client:
 
 
 def verifying_converter(keys: Keys) -> DataConverter:
-    """Return the data converter of a worker that takes only what is signed."""
+    """Return the data converter of a worker that takes only signed payloads."""
     return signing_converter(_base(keys), keys, verifies=True)
 
 

@@ -180,7 +180,7 @@ class PodOrders:
         return PodWorkflowResult(uid=str(answer.get("uid", "")) or pod.metadata.uid)
 
     async def _begin(self, pod: Pod, node: str) -> bool:
-        """Start the workflow of a pod that has none (`begin_pod`); `apply` has refused what it would refuse."""
+        """Start the workflow of a pod that has none (`begin_pod`); `apply` has made all checks before."""
         async with self._starts:
             return await begin_pod(self._client, pod, node, has_attributes=self._facts().search_attributes)
 

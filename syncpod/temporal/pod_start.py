@@ -57,7 +57,7 @@ def start_operation(
     """Return the operation that starts a pod's workflow on a node if it has none; use it for one attempt only.
 
     `has_attributes`: whether the namespace has our search attributes; with an unknown one no workflow starts.
-    `sender`: the identity of whoever applies the pod, for the workflow's page.
+    `sender`: the identity of the client that applies the pod, for the workflow's page.
     `begun_by`: an id of the command, by which `run_history.begun_by` tells later whether the command began the run.
     `recorded` is the same pod as its node recorded it, in its life `incarnation`: its running containers are adopted.
     """

@@ -42,7 +42,7 @@ def resizes(workflow_id: str, pending: str, in_progress: bool, requested: Sequen
 
 
 def forget(workflow_id: str) -> None:
-    """Count the resize of a pod no more, whose workflow was ended without a task of its own, by a termination."""
+    """Stop counting a pod's resize after its workflow was terminated, and so had no task of its own."""
     _pending.pop(workflow_id, None)
     _in_progress.discard(workflow_id)
 

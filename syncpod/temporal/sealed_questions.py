@@ -1,4 +1,4 @@
-"""A node's worker begins no activity with what is not sealed for the node by its fleet, and says so in one line."""
+"""A node's worker begins no activity whose input is not sealed for the node by its fleet, and logs that in one line."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 The fleet's codec knows by an activity's task queue that it is a node's. All other payloads are signed and encrypted as
 those of a node are that encrypts (`syncpod.temporal.signing`). A worker's codec must not raise, since that would fail
 the workflow task again and again: an answer that is not the node's own becomes a `Refused`, as a step's does that is
-not signed. The node's does the same with what is not the fleet's: the activity fails then, before it has begun.
+not signed. The node's does the same with payloads that are not the fleet's: the activity fails then, before it has
+begun.
 
 There is one thing for which a fleet's codec raises: a payload that is encrypted with a key that it does not have. A
 fleet may have workers on several machines, and one of them may get a new key late. The task is tried again until then.
@@ -73,7 +74,7 @@ class FleetKeys(Protocol):
         ...
 
     def known(self, node: str) -> Sequence[EllipticCurvePublicKey]:
-        """Return the keys of all certificates that a node ever had: histories have what they sealed."""
+        """Return the keys of all certificates that a node ever had: histories have payloads that they sealed."""
         ...
 
 
@@ -265,7 +266,7 @@ def _place(context: SerializationContext) -> PayloadPlace | None:
 
 
 def _unmarked(payload: Payload) -> Payload:
-    """Return a payload without the marks of what is to be signed, since the seal says who has written it."""
+    """Return a payload without the mark for a signature, since the seal shows its writer."""
     said = {name: value for name, value in payload.metadata.items() if name not in FIELDS}
     return Payload(metadata=said, data=payload.data) if len(said) < len(payload.metadata) else payload
 

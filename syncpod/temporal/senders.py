@@ -32,7 +32,7 @@ class Sent:
 
 
 async def sent_to(client: Client, workflow_id: str, run_id: str) -> list[Sent]:
-    """Return what a run was sent of late, newest first. Raises RPCError."""
+    """Return the latest messages to a run, newest first. Raises RPCError."""
     return [sent async for event in _newest_events(client, workflow_id, run_id) if (sent := _sent(event)) is not None]
 
 

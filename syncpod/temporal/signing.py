@@ -1,4 +1,4 @@
-"""Signs what commands a node or a fleet, and tells workflows and steps what the signatures say of what they receive.
+"""Signs the commands to a node or a fleet, and gives workflows and steps the judgement of each signature.
 
 A client marks the payloads of its starts, signals and updates with their purpose and a number (:class:`SigningClient`),
 and a worker those of its steps and of runs that continue as new (`syncpod.temporal.signed_steps`). The codec signs what
@@ -69,7 +69,7 @@ CONTINUED: Final = -1
 
 
 class SignablePayloadConverter(PydanticPayloadConverter):
-    """JSON as pydantic has it, with marks for the codec, and from it what the signatures say."""
+    """pydantic's JSON, with marks for the codec, and with the codec's judgement of each signature."""
 
     def __init__(self) -> None:
         """Share the converters with all others: the SDK makes a new one of these for each activation and each run."""
@@ -213,7 +213,7 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
 
 
 def _of_workflow(payload: Payload, check: SignatureCheck) -> Payload:
-    """Return a workflow's payload with what its signature says."""
+    """Return a workflow's payload with the judgement of its signature."""
     inner = payload.metadata.get(ENCODING, b"")
     said = {ENCODING: RECEIVED, INNER: inner, REFUSAL: check.refusal.encode()}
     if not check.refusal:
@@ -222,7 +222,7 @@ def _of_workflow(payload: Payload, check: SignatureCheck) -> Payload:
 
 
 def numbered(payload: Payload) -> int:
-    """Return the number of what a workflow received, after the codec; 0 if it is not accepted, or has none."""
+    """Return the number of a workflow's payload, after the codec; 0 if it is not accepted, or has none."""
     said = payload.metadata
     return int(said[NUMBER]) if NUMBER in said and not said[REFUSAL] else 0
 

@@ -227,7 +227,7 @@ class _Watched(WrappedInstance):
 
 
 def _free(evicted: WorkflowInstance) -> None:
-    """Free what an instance refers to that gets no further activation, and its workflow.
+    """Free the objects of an instance that gets no further activation, and those of its workflow.
 
     The workflow and its entity refer to one another, and the interceptors and contexts of an instance to it. So by
     reference counts alone they would stay, with the pod's whole state, until the garbage collector comes to them: in a

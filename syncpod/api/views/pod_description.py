@@ -73,7 +73,7 @@ def describe_recorded(pod: Pod, facts: Facts, now: datetime) -> list[str]:
 
 
 def _recorded(pod: Pod) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield what the search attributes say of a pod."""
+    """Yield the lines about a pod that its search attributes give."""
     meta = pod.metadata
     yield "Name", [meta.name]
     yield "Namespace", [meta.namespace]
@@ -109,7 +109,7 @@ def _head(pod: Pod, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _silence(pod: Pod) -> str:
-    """Return why a pod is as it was told last, in a clause; "" = it is as it is now."""
+    """Return why a pod is shown in its last known state, in a clause; "" = the state is current."""
     annotations = pod.metadata.annotations
     if RECORDED_ANNOTATION in annotations:
         return "the pod did not answer"

@@ -1,4 +1,4 @@
-"""The port for whoever runs the node's pods: which pod a workflow has, and whether it goes on."""
+"""The port for the agent's list of the node's pods: which pod a workflow has, and whether it goes on."""
 
 from typing import Protocol
 
