@@ -227,7 +227,7 @@ def _is_unused(ours: Sequence[ObservedContainer], request: StartContainer) -> bo
 
 
 def claim_of(attempt: StepAttempt, request: StepInput) -> FenceClaim:
-    """Return what a step's attempt claims in its pod. Call it within the activity."""
+    """Return the claim of a step's attempt in its pod. Call it within the activity."""
     follows = request.follows if isinstance(request, StartContainer) else 0
     return FenceClaim(request.fence, attempt.number, activity.info().scheduled_time, follows)
 
@@ -270,7 +270,7 @@ class MadeAhead:
 
 
 class Ahead(MadeEarly):
-    """Makes what a start needs while it waits for its turn, its container too where that is possible.
+    """Makes a start's objects while it waits for its turn, its container too where that is possible.
 
     Its owner ends it with `drop`, which removes everything that nobody has taken.
     """
@@ -335,12 +335,12 @@ class Ahead(MadeEarly):
 
 
 async def made_ahead(attempt: StepAttempt) -> MadeAhead:
-    """Return what was made for the start while it waited, and have it belong to the start. Raises Interrupted."""
+    """Return the objects that were made while the start waited: from now on they are its own. Raises Interrupted."""
     return await attempt.ahead.take() if isinstance(attempt.ahead, Ahead) else MadeAhead()
 
 
 async def drop_ahead(attempt: StepAttempt) -> None:
-    """Undo what was made for the start while it waited, except what the start has taken. Raises CriError, OSError."""
+    """Remove the objects that were made while the start waited, except those taken. Raises CriError, OSError."""
     ahead, attempt.ahead = attempt.ahead, None
     if ahead is not None:
         await ahead.drop()

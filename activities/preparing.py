@@ -46,7 +46,7 @@ class Prepared:
 
     images: FoundImages
     mark: StartMark | None
-    """The container's start mark, of whatever instance."""
+    """The container's start mark, of any instance."""
     configured: Configured | None
     """None where the pod's addresses were not known yet, or a part of a volume has to be mounted."""
 
@@ -139,7 +139,7 @@ def _configured(
 
 
 def _make_files(plan: ContainerPlan, pod: Pod, container: Container | EphemeralContainer, node: NodeContext) -> None:
-    """Make what a container finds on disk. Blocks. Raises MountFailure, OSError."""
+    """Make a container's files on disk. Blocks. Raises MountFailure, OSError."""
     prepare_container(plan)
     if isinstance(container, EphemeralContainer):
         make_mount_points(pod, container, node)

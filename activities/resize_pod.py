@@ -70,7 +70,7 @@ async def resize_pod(attempt: StepAttempt, request: ResizePod) -> StepResult:
 
 
 class _Resize:
-    """One try of a resize, with what it has already applied."""
+    """One try of a resize, with the changes that it has already applied."""
 
     def __init__(self, attempt: StepAttempt, request: ResizePod) -> None:
         self.attempt = attempt
@@ -92,7 +92,7 @@ class _Resize:
             await asyncio.to_thread(weigh_tiers, self.context, page.burstable_milli_cpu)
 
     def failed(self, message: str) -> PodFault:
-        """Build the fault, with what was applied before the failure."""
+        """Build the fault, with the changes that were applied before the failure."""
         actuated = {name: _written(amounts) for name, amounts in self.given.items()}
         return PodFault(Fault.RESIZE_POD_IN_PLACE_ERROR, message, actuated=actuated)
 

@@ -80,7 +80,7 @@ async def start_container(attempt: StepAttempt, request: StartContainer) -> Step
 
 
 class _Start:
-    """One try of a start, with what it has already asked for."""
+    """One try of a start, with its requests so far."""
 
     def __init__(self, attempt: StepAttempt, request: StartContainer) -> None:
         self.attempt = attempt
@@ -221,7 +221,7 @@ class _Start:
         return instance.restart_count > self.request.restart and in_its_place
 
     async def _adopt(self, instance: ObservedContainer, view: ObservedPod) -> StepResult:
-        """Adopt what an earlier attempt has started. That attempt's events were lost, and its hook was cut off."""
+        """Adopt the instance that an earlier attempt has started, whose events were lost and whose hook was cut off."""
         self.attempt.say("EarlyContainer", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
         await self._link_log(instance.id)

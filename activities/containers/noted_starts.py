@@ -57,7 +57,7 @@ async def noted_start(attempt: StepAttempt, request: StartContainer) -> StartMar
 
 
 async def noted_mark(attempt: StepAttempt, request: StartContainer) -> StartMark | None:
-    """Return the container's start mark, of whatever instance. Raises OSError."""
+    """Return the container's start mark, of any instance. Raises OSError."""
     return await asyncio.to_thread(read_start_mark, attempt.node.context, request.ref.uid, request.container)
 
 

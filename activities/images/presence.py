@@ -49,7 +49,7 @@ def all_containers(pod: Pod) -> tuple[Container, ...]:
 
 
 def container_of(pod: Pod, name: str) -> Container:
-    """Return the pod's container of that name, of whatever kind. Raises KeyError."""
+    """Return the pod's container of that name, of any kind. Raises KeyError."""
     for container in all_containers(pod):
         if container.name == name:
             return container

@@ -38,7 +38,7 @@ class AgentPort(Protocol):
         """Take an event that happens now, so that a cluster learns it long before the step's result has it."""
 
     def pod_adopted(self, ref: PodRef) -> None:
-        """Note that a workflow that knew nothing of a pod yet has adopted what runs of it."""
+        """Note that a new workflow has adopted a pod's running containers."""
 
     def pod_was_deleted(self, ref: PodRef) -> None:
         """Note that a workflow wants to start a pod's life that has ended for good on this node."""

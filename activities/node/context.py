@@ -89,7 +89,7 @@ class Node:
 
     @property
     def threads(self) -> PodThreads:
-        """The threads of its pods, for what touches a disk that may hang; the agent uses them too."""
+        """The threads of its pods, for work on a disk that may hang; the agent uses them too."""
         return self.reader.threads
 
     def forget(self, ref: PodRef) -> None:

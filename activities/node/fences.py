@@ -204,7 +204,7 @@ class _Turn:
         self.claim: FenceClaim | None = None
         """The holder's claim; None for garbage collection, which has none."""
         self.guests: dict[Holder, FenceClaim] = {}
-        """Those who act beside the step that they follow, and for whom whoever comes next has to wait."""
+        """The steps that act beside the one that they follow; the next step has to wait for them too."""
         self.guest_left = asyncio.Event()
         self.wanted = 0
 

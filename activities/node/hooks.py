@@ -77,7 +77,7 @@ class PreStops:
     ) -> StepEvent | None:
         """Wait for the container's hook as long as its grace lasts; return the event to report, if any.
 
-        `waited_seconds` have passed since the kill was scheduled. The kill goes on whatever the hook does.
+        `waited_seconds` have passed since the kill was scheduled. The kill goes on, even if the hook fails or hangs.
         FailedPreStopHook reports a hook that failed (without its output), one that did not end in time, and one that
         was not run at all, because the runtime or the worker was away for longer than the grace. Differences: the
         kubelet reports only hooks that failed (kuberuntime_container.go, v1.36, executePreStopHook), and after such an

@@ -20,7 +20,7 @@ _REMEMBERED: Final = 100
 
 
 class Readiness:
-    """Remembers for a moment that the runtime and its network are ready; that they are not is asked again each time."""
+    """Remembers for a moment that the runtime and its network are ready; if not, it is asked again each time."""
 
     def __init__(self, cri: CriRuntime) -> None:
         """Ask `cri`."""

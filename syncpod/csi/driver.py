@@ -84,7 +84,7 @@ class CsiDriver:
         self._socket = socket
 
     async def node(self) -> DriverNode:
-        """Return what the driver says of the machine. Raises CsiError."""
+        """Return the driver's answer about the machine. Raises CsiError."""
         async with self._stub("NodeGetInfo") as stub:
             said = await stub.NodeGetInfo(csi_pb2.NodeGetInfoRequest(), timeout=CALL_SECONDS)
         if not said.node_id:

@@ -381,7 +381,7 @@ class _TemplatedReader(_Reader):
     """Its model, a subclass of `Model`."""
     with_defaults: Callable[[Any], _Grouped]
     check: Callable[[Any], Iterator[Problem]]
-    """Yields what is wrong with its spec, apart from what all kinds have."""
+    """Yields the mistakes in its spec, apart from the part that all kinds have."""
 
     @override
     def admit(self, document: Mapping[str, Any]) -> AdmittedWorkload:

@@ -106,7 +106,7 @@ TEMPLATED: Final = tuple(name for name, each in KINDS.items() if each.has_templa
 
 
 def is_per_node(kind: str) -> bool:
-    """Say whether a workload of this kind has a pod on each node; False for what is no kind of workload."""
+    """Say whether a workload of this kind has a pod on each node; False for a name that is no kind of workload."""
     return kind in KINDS and KINDS[kind].is_per_node
 
 

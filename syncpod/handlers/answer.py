@@ -41,7 +41,7 @@ def shortened(data: bytes, limit: int, *, encoding: str = "utf-8", errors: str =
 
 
 def written(*streams: bytes) -> str:
-    """Return the beginning of what a command has written, which may be many megabytes."""
+    """Return the beginning of a command's output, which may be many megabytes."""
     return shortened(b"".join(each[: BODY_LIMIT + 4 * OVERLAP] for each in streams), BODY_LIMIT)
 
 

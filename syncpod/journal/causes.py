@@ -346,7 +346,7 @@ def changes_of(lines: Iterable[HistoryEntry]) -> list[OutsideChange]:
 
 
 def failed_hooks(events: Iterable[EventRecord], since: datetime | None = None) -> list[OutsideChange]:
-    """Return what became of preStop hooks that did not do what they should, by the pod's events since a moment.
+    """Return the preStop hooks that failed or were cut short, by the pod's events since a moment.
 
     Such a hook ends no container, and stops no end, so that only the event tells of it.
     """

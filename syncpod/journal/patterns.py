@@ -37,7 +37,7 @@ def patterns(
     span: Callable[[timedelta], str],
     clock: Callable[[datetime], str],
 ) -> list[str]:
-    """Return what the ends of one container have in common.
+    """Return the common pattern of a container's ends.
 
     Two ends may have their cause and their last line in common; fewer only show that memory ran out.
 
@@ -74,7 +74,7 @@ def _so_far(often: int) -> str:
 
 
 def _words(ends: Sequence[End]) -> str:
-    """Return the cause of ends of the same kind, without what they said if they did not say the same."""
+    """Return the cause of ends of the same kind, with their text only if it was the same for all."""
     words = ends[-1].cause.words
     return words if all(end.cause.words == words for end in ends) else words.partition(": ")[0]
 

@@ -103,7 +103,7 @@ class HistoryEntry:
 
     @property
     def is_command(self) -> bool:
-        """Whether somebody outside the node asked for it, apart from what made the pod."""
+        """Whether somebody outside the node asked for it, apart from the creation of the pod."""
         if self.kind == "update":
             return self.fact != Fact.MADE and self.subject != WORKFLOW
         return self.kind == "signal" and self.fact in _BY_A_PERSON

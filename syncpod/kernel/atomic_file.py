@@ -39,7 +39,7 @@ def replace_file(path: Path, content: str | bytes, *, durable: bool, draft: Path
 
 
 def _made_anew(draft: Path) -> int:
-    """Make an empty file, in place of any that a crash has left under its name; return its descriptor. Raises OSError."""
+    """Make an empty file, in place of one that a crash has left; return its descriptor. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(draft, flags, 0o600)

@@ -46,7 +46,7 @@ class ListedPods:
     def __init__(self) -> None:
         """Begin without knowledge."""
         self._vouched: dict[str, Entry] = {}
-        """By id, the newest entry that the runtime's status confirmed; the client repeats it as long as nothing changes."""
+        """By id, the newest entry that the runtime's status confirmed; an unchanged one is the same record."""
         self._ids: defaultdict[str, set[str]] = defaultdict(set)
         """The ids of these, by their pod's UID."""
         self._passed_over: dict[str, str] = {}

@@ -41,7 +41,7 @@ def recorded_cordon(state_dir: Path) -> str | None:
 
 
 def recorded_start(state_dir: Path, node: str) -> dict[str, Any]:
-    """Return what a node's new workflow is to know of the one that has ended: its cordon, its events, its status.
+    """Return the ended workflow's part for the node's new one: its cordon, its events, its status.
 
     Empty if there is no record of this node. Blocks.
     """
@@ -73,7 +73,7 @@ def _snapshot(state_dir: Path, run_id: str = "") -> dict[str, Any]:
 
 
 def _event(said: dict[str, object]) -> NodeEvent:
-    """Return an event of a snapshot. Raises KeyError, ValueError and TypeError for what is none."""
+    """Return an event of a snapshot. Raises KeyError, ValueError and TypeError for anything else."""
     first, last = (datetime.fromisoformat(str(said[key])) for key in ("first", "last"))
     rejected = "rejected: " if said.get("reason") == "Rejected" else ""
     return NodeEvent(f"{rejected}{said['message']}", first, last, int(str(said.get("count", 1))))

@@ -53,7 +53,7 @@ class Made:
 
 
 class RuntimeAnswers:
-    """The newest answers of `runtime` about what it lists as the node's. The node's process has exactly one."""
+    """The newest answers of `runtime` about the node's listed objects. The node's process has exactly one."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class RuntimeAnswers:
             asking_containers.cancel()
 
     async def ask_early(self, uid: str, made: Made | None) -> None:
-        """Ask for the status of what was just made; if there is none, whoever completes the listing asks again."""
+        """Ask for the status of what was just made; if there is none, the completion of the listing asks again."""
         with contextlib.suppress(CriError):
             if made is None:
                 return
@@ -198,7 +198,7 @@ class RuntimeAnswers:
         return observed
 
     async def _complete_exit(self, exit_: Exit, answer: ContainerAnswer, sandbox_id: str) -> Exit:
-        """Complete an exit by what the runtime does not report: how the node saw it, and the termination message.
+        """Complete an exit by facts that the runtime does not report: the node's view, and the termination message.
 
         A guess of the runtime about it is dropped, and so is a reason that the death of its shim makes doubtful.
         """
@@ -227,7 +227,7 @@ class RuntimeAnswers:
             return False
 
     def forget_all_but(self, sandboxes: AbstractSet[str], containers: AbstractSet[str]) -> None:
-        """Drop what has none of these ids."""
+        """Drop the objects that have none of these ids."""
         self._sandboxes = {id: known for id, known in self._sandboxes.items() if id in sandboxes}
         self._containers = {id: known for id, known in self._containers.items() if id in containers}
         self._identities = {

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 WITHHELD: Final = (
     "not shown: this container began before the node knew the values of its pod's Secrets, so they cannot be hidden"
 )
-"""In the place of what a container has written, if values that it was given are not known any more."""
+"""Stands for a container's text if the values that it was given are not known any more."""
 
 
 def known_secret_values(store: ObjectStore) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The file names of snapshots, for readers that do without the models of what is in them."""
+"""The file names of snapshots, for readers that do without the models of their content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claims of a pod to volumes of its cluster: what a pod needs, and how a node keeps the place behind one.
+"""The claims of a pod to volumes of its cluster: a pod's needs, and how a node keeps the place behind a claim.
 
 A volume that a storage driver makes for a pod alone (`csi`) is kept in the same way: it needs no claim.
 
@@ -173,7 +173,7 @@ def kept_place(ref: ObjectRef, place: ClaimedPlace) -> ConfigMap:
 
 
 def claimed_place(kept: Mapping[str, bytes]) -> ClaimedPlace:
-    """Return the place that was kept, from the values of what a node keeps of it. Raises ValueError."""
+    """Return the place that a node has kept, from the values of its note. Raises ValueError."""
     try:
         found = json.loads(kept[_PLACE])
         return ClaimedPlace(**{each.name: found[each.name] for each in fields(ClaimedPlace) if each.name in found})

@@ -2,7 +2,7 @@
 
 A Secret's old file is kept beside those of the Secrets, in memory, until nothing is left of the pods that may have been
 given it. So no worker forgets a value that is in use, and a new worker knows what its predecessors gave. All of it goes
-with a reboot, as the Secrets do. `known_since` tells which containers are older than what the node knows.
+with a reboot, as the Secrets do. `known_since` tells which containers are older than the node's knowledge.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FormerSecret:
 
 
 def keep_former(root: Path, file: Path, origin: Origin) -> None:
-    """Keep what a Secret's file has, which is about to be replaced or removed. Blocks. Raises OSError.
+    """Keep the content of a Secret's file, which is about to be replaced or removed. Blocks. Raises OSError.
 
     `root` is the directory of a node's Secrets. The content is not copied: the file only gets another name.
     """

@@ -1,7 +1,7 @@
 """What a cluster issues for a pod beside tokens: trust anchors and certificates, and how a node keeps each.
 
-A node keeps them as it keeps ConfigMaps and Secrets of the cluster, under names that it makes of the pod and of what it
-wants. They are no objects of the cluster, and no pod can name them.
+A node keeps them as it keeps ConfigMaps and Secrets of the cluster, under names that it makes of the pod and of its
+request. They are no objects of the cluster, and no pod can name them.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def replaced(
     data become exactly those of `wanted`, so what a manifest no longer has is removed; `kubectl apply` would keep what
     others had added. ``stringData`` becomes ``data``, and a Secret without a type becomes ``Opaque``.
 
-    Raises ObjectRefused for a change of what is immutable (apis/core/validation.go, v1.36, ValidateConfigMapUpdate and
+    Raises ObjectRefused for a change of an immutable field (apis/core/validation.go, v1.36, ValidateConfigMapUpdate and
     ValidateSecretUpdate).
     """
     content = _content(wanted)

@@ -123,7 +123,7 @@ class ObjectStore:
             return True
 
     def keep(self, found: ConfigMap | Secret, origin: Origin = "cluster") -> bool:
-        """Keep what an object of the cluster is now; say whether it has changed.
+        """Keep the present version of an object of the cluster; say whether it has changed.
 
         Raises ObjectRefused for too many Secrets, ValueError for an invalid name.
         """
@@ -156,7 +156,7 @@ class ObjectStore:
         self.explain(ref, "")
 
     def explain(self, ref: ObjectRef, why: str) -> None:
-        """Have this process say of an object that is not known why that is so; "" = nothing is known of that."""
+        """Note for this process why an object is not known; "" = the reason is not known either."""
         place = self._file(ref), ref
         if why:
             _whys[place] = why
@@ -236,7 +236,7 @@ class ObjectStore:
         return known_since(self._roots["Secret"])
 
     def _keep_former(self, ref: ObjectRef) -> None:
-        """Keep what a Secret is until now. The caller holds the lock."""
+        """Keep the value that a Secret has had until now. The caller holds the lock."""
         # A token holds the one before it, and the others are worth nothing.
         if ref.kind == "Secret" and ref.origin != "token" and self.version(ref) not in (None, ABSENT):
             keep_former(self._roots["Secret"], self._file(ref), ref.origin)

@@ -1,7 +1,7 @@
-"""The tokens of service accounts that a cluster issues for a pod: what a pod needs, and how a node keeps one.
+"""The tokens of service accounts that a cluster issues for a pod: a pod's needs, and how a node keeps a token.
 
 A node keeps a token as it keeps a Secret of the cluster, in memory and with its value hidden, under a name that it
-makes of the pod and of what the token is for. It is no object of the cluster, and no pod can name it.
+makes of the pod and of the token's purpose. It is no object of the cluster, and no pod can name it.
 """
 
 from __future__ import annotations

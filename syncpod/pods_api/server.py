@@ -88,11 +88,11 @@ class PodNews:
             self._watchers.discard(watcher)
 
     def join(self, watcher: _Watcher) -> None:
-        """Have a watcher be told of everything from now on."""
+        """Send a watcher everything from now on."""
         self._watchers.add(watcher)
 
     def leave(self, watcher: _Watcher) -> None:
-        """Have it be told of nothing more."""
+        """Send it nothing more."""
         self._watchers.discard(watcher)
 
 
@@ -104,7 +104,7 @@ class _Event:
 
 
 class _Watcher:
-    """One who watches, with what it has not been sent yet."""
+    """A watcher, with the changes that it has not been sent yet."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[_Event | None] = asyncio.Queue(EVENTS + 1)

@@ -149,7 +149,7 @@ def _input(payloads: Sequence[Payload], keys: Keys | None) -> Mapping[str, Any]:
 
 
 def _words(failure: Exception) -> str:
-    """Return what the SDK says, without what it wraps it in."""
+    """Return the SDK's sentence, without the structures around it."""
     text = str(failure)
     if inner := _INNER.search(text):
         text = str(json.loads(f'"{inner[1]}"'))

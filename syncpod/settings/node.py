@@ -102,12 +102,12 @@ class PortAccess:
 
     @property
     def needs_api_server(self) -> bool:
-        """Whether nobody is let in but by what the API server says."""
+        """Whether the API server alone decides who is let in."""
         return self.reviews_tokens or not self.always_allow
 
 
 CLOSED: Final = PortAccess()
-"""The defaults: nobody is let in but by what the API server says."""
+"""The defaults: the API server alone decides who is let in."""
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ def _as_text(given: object) -> str | None:
 
 
 def _all_given(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:
-    """Return what is set, by variable: a flag's value, else the environment's, else what the node was started with.
+    """Return the values that are set, by variable: a flag's, else the environment's, else that of the node's start.
 
     An empty flag has a meaning only for a setting that may be none: it is taken back.
     """
@@ -329,7 +329,7 @@ def _signed_if_encrypted(given: dict[str, str]) -> dict[str, str]:
 
 
 def _given(state: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Return what is not left at its default, and is therefore kept for the node's next start."""
+    """Return the values that differ from their defaults, and are therefore kept for the node's next start."""
     default_memory = memory_directory(state, {**given, v.MEMORY_DIR: ""})
     # A default directory in memory may be gone after a reboot, so it is chosen again.
     is_default = memory_directory(state, given) == default_memory

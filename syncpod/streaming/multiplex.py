@@ -51,7 +51,7 @@ class Multiplex:
         """Whether the other end is gone."""
 
     async def run(self) -> None:
-        """Take what the other end sends until it is gone, or makes no sense; then all streams have ended."""
+        """Take the other end's frames until it is gone, or sends nonsense; then all streams have ended."""
         pinging = asyncio.create_task(self._ping())
         try:
             while True:

@@ -10,7 +10,7 @@ LIMIT: Final = 256 * 1024
 
 
 class Pipe:
-    """Holds what a peer sent until it is read.
+    """Holds a peer's data until it is read.
 
     `put` never waits, so that the code that handles a frame can finish; the writer then waits for `space`. So at most
     `limit` bytes and one chunk are held.
@@ -46,7 +46,7 @@ class Pipe:
         self._readable.set()
 
     def discard(self) -> None:
-        """Drop what is held and everything that arrives: there is no reader any more."""
+        """Drop the held data and everything that arrives: there is no reader any more."""
         self._chunks.clear()
         self._size = 0
         self._writable.set()

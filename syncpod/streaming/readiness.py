@@ -1,4 +1,4 @@
-"""Waits until a file descriptor can be read or written, of whatever kind and whoever shares it.
+"""Waits until a file descriptor can be read or written: one of any kind, and even if others share it.
 
 Nothing is set to non-blocking for this: a terminal or a pipe is often shared with the shell, which would break.
 """

@@ -56,7 +56,7 @@ def _mode_of(path: Path) -> int | None:
 
 
 def _misfit(path: Path, wanted: str) -> str:
-    """Return the kubelet's words for a path that is not what is wanted, with what it is (typeMatchedOrError)."""
+    """Return the kubelet's words for a path of a wrong type, with its type (typeMatchedOrError)."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -13,7 +13,7 @@ _MODE = 0o755
 
 
 def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
-    """Return the directories that a volume needs for what is mounted inside it, relative to it, each once.
+    """Return the directories that a volume needs for mounts inside it, relative to it, each once.
 
     If mounts lie inside one another, only the outermost counts: the others lie in another volume. Raises PayloadError
     for a mount that would lead out of the volume, or into its own files (nested_volumes.go, v1.36,

@@ -94,7 +94,7 @@ class TextSource:
 
 @dataclass(frozen=True, slots=True)
 class IssuedSource:
-    """One file with what the node's cluster issues for the pod; without `mode` it has the volume's."""
+    """One file with a token or certificate that the node's cluster issues; without `mode` it has the volume's."""
 
     ref: ObjectRef
     key: str

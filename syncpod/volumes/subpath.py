@@ -40,9 +40,9 @@ def prepare_sub_path(sub_path: SubPath, *, may_mount: bool) -> Path:
     """Make the part's missing directories, and return the path for the runtime to mount.
 
     New directories get the volume's permissions. Where the node may mount, the path is `place`, where the part is bound
-    in place of whatever was bound there before. Elsewhere it is the part's own path, with symlinks resolved. A
-    container that shares the volume could still change that path before the runtime mounts it, so this is only for a
-    runtime that has no more permissions than this process.
+    in place of any earlier one. Elsewhere it is the part's own path, with symlinks resolved. A container that shares
+    the volume could still change that path before the runtime mounts it, so this is only for a runtime that has no more
+    permissions than this process.
 
     Mirrors subpath_linux.go, v1.36, SafeMakeDir and PrepareSafeSubpath; difference: an absolute symlink is refused even
     if, on the node, it leads back into the volume. Raises :class:`SubPathRefused`, whose cause says what is wrong.

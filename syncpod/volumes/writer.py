@@ -75,7 +75,7 @@ def _holds(directory: Path, payload: Payload) -> bool:
 
 
 def _sizes(directory: Path, above: str) -> Iterator[tuple[str, int]]:
-    """Yield each file's path and size; the size is -1 for what is neither file nor directory."""
+    """Yield each file's path and size; the size is -1 for anything but a file or directory."""
     with os.scandir(directory) as entries:
         for entry in entries:
             path = f"{above}{entry.name}"

@@ -44,8 +44,8 @@ class ClaimedPods:
 def _claimed(document: Any) -> dict[str, Any]:
     """Return a pod that a fleet can keep. Raises PodInvalid.
 
-    An earlier version may have admitted it by other rules, and it must go on. So it is checked only for what the
-    fleet's own workflows need: its size, its metadata, and a name of each container.
+    An earlier version may have admitted it by other rules, and it must go on. So only the parts that the fleet's own
+    workflows need are checked: its size, its metadata, and a name of each container.
     """
     # First of all: a node could send a document that takes longer to read than a workflow task may take.
     if len(json.dumps(document, ensure_ascii=False, separators=(",", ":"))) > LARGEST_POD:

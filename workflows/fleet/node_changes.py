@@ -1,4 +1,4 @@
-"""Updates of what a fleet wants on a node, and the node's answers, both folded into the workflow's state."""
+"""A fleet's wishes for a node, as updates, and the node's answers, both folded into the workflow's state."""
 
 from __future__ import annotations
 
