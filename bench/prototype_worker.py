@@ -20,7 +20,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRu
 
 from bench.prototype import TASK_QUEUE, Calls, Plan, PrototypePod
 from protos.cri.v1 import api_pb2_grpc as stubs
-from syncpod.kernel.priority import prefer_this_process
+from syncpod.kernel.process_priority import prefer_this_process
 
 WORKFLOW_TASKS_AT_ONCE: Final = 24
 EAGER_STARTS_AT_ONCE: Final = 16

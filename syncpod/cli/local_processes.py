@@ -25,7 +25,7 @@ from syncpod.cli.machine.state_directory import (
 )
 from syncpod.cli.temporal import session
 from syncpod.settings.node import NodeSettings
-from syncpod.settings.runtime_record import RuntimeRecord, running_runtime
+from syncpod.settings.process_records import RuntimeRecord, running_runtime
 from syncpod.settings.variables import JOURNAL_AGE, JOURNAL_SIZE, NODE_LABELS, POD_MAX_PIDS
 from syncpod.settings.worker_record import WorkerRecord, serving
 

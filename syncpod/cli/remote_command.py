@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from syncpod.kernel import libc
-from syncpod.kernel.priority import be_ordinary
+from syncpod.kernel.process_priority import be_ordinary
 
 
 def begin(arguments: Sequence[str]) -> NoReturn:

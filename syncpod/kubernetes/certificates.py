@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from syncpod.kubernetes.json_values import mapping, mappings
+from syncpod.kubernetes.json_documents import mapping, mappings
 
 NODES_GROUP: Final = "system:nodes"
 NODE_USER: Final = "system:node:"

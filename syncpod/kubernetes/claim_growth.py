@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Final, Literal
 
-from syncpod.kubernetes.json_values import mapping, mappings
-from syncpod.kubernetes.merge_patch import merge_patch
+from syncpod.kubernetes.json_documents import mapping, mappings, merge_patch
 from syncpod.pod.quantity import parse_quantity
 
 STORAGE: Final = "storage"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from syncpod.kubernetes.json_values import mapping, mappings
+from syncpod.kubernetes.json_documents import mapping, mappings
 from syncpod.lifecycle.node_affinity import matches_a_term
 from syncpod.objects import ClaimedPlace, ClaimNeed
 from syncpod.pod import NodeSelectorTerm

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, Self
 import aiohttp
 from aiohttp import ClientResponse
 
-from syncpod.kubernetes.json_values import mapping
+from syncpod.kubernetes.json_documents import mapping
 from syncpod.kubernetes.kubeconfig import Kubeconfig, KubeconfigInvalid, read_credentials
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]

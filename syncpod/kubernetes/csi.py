@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from syncpod.kubernetes.claimed_volume import NotUsable
-from syncpod.kubernetes.json_values import mapping, mappings
+from syncpod.kubernetes.json_documents import mapping, mappings
 from syncpod.objects import ClaimNeed, InlineVolume
 
 GROUP: Final = "/apis/storage.k8s.io/v1"

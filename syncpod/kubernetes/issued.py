@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from syncpod.fleet.selectors import selects
-from syncpod.kubernetes.json_values import mapping, mappings
+from syncpod.kubernetes.json_documents import mapping, mappings
 from syncpod.objects import BundleNeed, CertificateNeed
 
 GROUP: Final = "/apis/certificates.k8s.io"

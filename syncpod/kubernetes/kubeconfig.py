@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from syncpod.kernel.memory_file import memory_file
-from syncpod.kubernetes.json_values import mapping
+from syncpod.kubernetes.json_documents import mapping
 
 _REFUSED = ("exec", "auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra")
 """Fields of a user that are not supported."""

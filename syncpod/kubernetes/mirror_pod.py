@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from syncpod.kubernetes.json_values import mapping
+from syncpod.kubernetes.json_documents import mapping
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 """Its value is the static pod's UID. An API server lets nobody change it."""

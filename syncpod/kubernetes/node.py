@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from syncpod.fleet.offers import Taint
-from syncpod.kubernetes.json_values import mapping, mappings
+from syncpod.kubernetes.json_documents import mapping, mappings
 from syncpod.kubernetes.pod_status import same
 from syncpod.messages.node import NodeCondition, NodeStatus
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from syncpod.kubernetes.json_values import mapping, mappings
+from syncpod.kubernetes.json_documents import mapping, mappings
 
 _REASONS: Final = {
     "MemoryPressure": ("NodeHasInsufficientMemory", "NodeHasSufficientMemory"),

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from syncpod.kubernetes.json_values import mapping, mappings
-from syncpod.kubernetes.merge_patch import merge_patch
+from syncpod.kubernetes.json_documents import mapping, mappings, merge_patch
 from syncpod.kubernetes.mirror_pod import is_deleted, mirrored_uid
 
 OURS: Final = frozenset(

@@ -20,7 +20,7 @@ from secrets import SystemRandom
 from typing import Any, Final, NamedTuple
 
 from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
-from syncpod.kubernetes.json_values import mapping
+from syncpod.kubernetes.json_documents import mapping
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from syncpod.kubernetes.client import ApiClient
-from syncpod.kubernetes.json_values import mapping
+from syncpod.kubernetes.json_documents import mapping
 
 
 class NoToken(Exception):

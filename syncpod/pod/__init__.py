@@ -2,7 +2,6 @@
 
 from syncpod.pod.admission import Admission, admit, admit_ephemeral_container, admit_pod, check_size, readmit
 from syncpod.pod.changes import pod_changes
-from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.containers import (
     Container,
     ContainerKind,
@@ -29,7 +28,7 @@ from syncpod.pod.env import (
 )
 from syncpod.pod.hashing import canonical_json, container_hash
 from syncpod.pod.images import ImageName, parse_image_name
-from syncpod.pod.kinds import Pod
+from syncpod.pod.kinds import ConfigMap, Pod, Secret
 from syncpod.pod.meta import (
     KeyToPath,
     LabelSelector,

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from syncpod.pod.admission import problems_beside
-from syncpod.pod.config import ConfigMap, Secret
-from syncpod.pod.kinds import Pod
+from syncpod.pod.kinds import ConfigMap, Pod, Secret
 from syncpod.pod.other_kinds import COMPOSE, is_compose, way_on
 from syncpod.pod.parse import parse_config_map, parse_pod, parse_secret
 from syncpod.pod.problems import (

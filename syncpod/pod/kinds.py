@@ -1,4 +1,4 @@
-"""Pod: the object itself."""
+"""Pod, ConfigMap and Secret: the objects themselves."""
 
 from typing import Any, Literal
 
@@ -7,7 +7,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from syncpod.pod.meta import ObjectMeta
 from syncpod.pod.spec import PodSpec
 from syncpod.pod.status import PodStatus
-from syncpod.pod.wire import Model
+from syncpod.pod.wire import Base64, Flag, Model
 
 
 class Pod(Model):
@@ -18,6 +18,40 @@ class Pod(Model):
     metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: PodSpec = Field(default_factory=PodSpec)
     status: PodStatus = Field(default_factory=PodStatus)
+
+    @model_serializer(mode="wrap")
+    def _write_kind_too(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        return {"apiVersion": self.api_version, "kind": self.kind, **written}
+
+
+class ConfigMap(Model):
+    """Configuration as keys and values; no key is in both maps."""
+
+    kind: Literal["ConfigMap"] = "ConfigMap"
+    api_version: Literal["v1"] = "v1"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    immutable: Flag | None = None
+    data: dict[str, str] = Field(default_factory=dict)
+    binary_data: dict[str, Base64] = Field(default_factory=dict)
+
+    @model_serializer(mode="wrap")
+    def _write_kind_too(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        return {"apiVersion": self.api_version, "kind": self.kind, **written}
+
+
+class Secret(Model):
+    """Confidential data as keys and values; `stringData` is merged over `data`."""
+
+    kind: Literal["Secret"] = "Secret"
+    api_version: Literal["v1"] = "v1"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    immutable: Flag | None = None
+    # Secret values are not in the repr, so neither logs nor failing assertions show them.
+    data: dict[str, Base64] = Field(default_factory=dict, repr=False)
+    string_data: dict[str, str] = Field(default_factory=dict, repr=False)
+    type: str = ""
 
     @model_serializer(mode="wrap")
     def _write_kind_too(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -6,9 +6,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.containers import EphemeralContainer
-from syncpod.pod.kinds import Pod
+from syncpod.pod.kinds import ConfigMap, Pod, Secret
 from syncpod.pod.model_errors import UNKNOWN, field_path, message
 from syncpod.pod.newer_fields import NEWER, is_newer
 from syncpod.pod.problems import PodInvalid, Problem

@@ -25,7 +25,7 @@ from syncpod.replay.decisions import Watching, completed_tasks, others, recorded
 from syncpod.replay.history import NoHistory, checked
 from syncpod.temporal.encryption import decrypted
 from syncpod.temporal.plugin import DATA_CONVERTER, syncpod_plugin, verifying_converter
-from syncpod.temporal.quiet_runtime import quiet_runtime
+from syncpod.temporal.sdk_runtimes import quiet_runtime
 from syncpod.temporal.signing import REFUSAL, UNREADABLE
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.object import FleetObjectWorkflow

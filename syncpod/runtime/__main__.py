@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from syncpod.kernel.oom_score import NODE, lower_oom_score_adj
 from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
+from syncpod.kernel.process_priority import NODE, lower_oom_score_adj
 from syncpod.runtime.server import CannotServe, Settings, serve
 
 

@@ -30,7 +30,7 @@ from syncpod.kernel.listening import take_crowds
 from syncpod.kernel.peers import Address, find_peer, peer_command
 from syncpod.messages.signature import NAMELESS, Keys, PayloadPlace
 from syncpod.messages.signed import ANY
-from syncpod.settings.codec_record import CodecRecord, remove_codec_record, write_codec_record
+from syncpod.settings.process_records import CodecRecord, remove_codec_record, write_codec_record
 from syncpod.signing.decoding_page import DecodingPage
 from syncpod.signing.payload_requests import HEAD_LIMIT, HOST, TOO_LARGE, Answer, RequestHead, answered, serve_request
 from syncpod.signing.payloads import signed_payload

@@ -68,8 +68,8 @@ from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.signing.codec_server import CodecServer
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
-from syncpod.temporal.logged_runtime import logged_runtime
 from syncpod.temporal.plugin import connect
+from syncpod.temporal.sdk_runtimes import logged_runtime
 from syncpod.temporal.tracing import TracedSignals
 from syncpod.translation.context import NodeContext
 from syncpod.worker.early_ports import early_ports

@@ -33,11 +33,11 @@ from syncpod.settings.directories import default_state_dir
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.variables import STATE_DIR
 from syncpod.temporal.foreign_tasks import ForeignTasks
-from syncpod.temporal.logged_runtime import logged_runtime
 from syncpod.temporal.missing_key import MissingKey
 from syncpod.temporal.one_activation import OneActivation
 from syncpod.temporal.outage import until_away, until_back
 from syncpod.temporal.plugin import NoServer, connection_settings
+from syncpod.temporal.sdk_runtimes import logged_runtime
 from syncpod.temporal.signed_steps import FleetSigningWorker
 from syncpod.temporal.timeouts import STICKY_QUEUE
 from syncpod.worker.build import build_id

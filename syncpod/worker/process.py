@@ -17,11 +17,10 @@ from syncpod.agent.takeover.preconditions import CannotServe
 from syncpod.kernel import accepts, early_listening
 from syncpod.kernel.daemon_thread import started_pool
 from syncpod.kernel.libc import map_large_blocks, share_arenas
-from syncpod.kernel.oom_score import NODE as OOM_SCORE
-from syncpod.kernel.oom_score import lower_oom_score_adj
 from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
 from syncpod.kernel.own_addresses import own_addresses
-from syncpod.kernel.priority import prefer_this_process
+from syncpod.kernel.process_priority import NODE as OOM_SCORE
+from syncpod.kernel.process_priority import lower_oom_score_adj, prefer_this_process
 from syncpod.redaction import of_process
 from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.errors import SettingsInvalid

@@ -10,7 +10,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.step_name import StepName
     from syncpod.messages.step_table import STEPS
     from syncpod.messages.steps import StepResult
-    from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
+    from workflows.pod.step_runner import HEARTBEAT_TIMEOUT, RETRY
 
 
 @workflow.defn

@@ -11,7 +11,7 @@ import pytest
 
 from syncpod.agent.housekeeping import free_memory
 from syncpod.agent.housekeeping.free_memory import ProgramPages, free_worker_and_server
-from syncpod.settings.server_record import FILE_NAME, recorded_server_pid
+from syncpod.settings.process_records import SERVER_FILE, recorded_server_pid
 
 
 async def test_they_are_freed_after_the_start_and_again_after_work_though_the_kernel_refuses() -> None:
@@ -50,12 +50,12 @@ def test_the_workers_own_are_freed_and_those_of_the_directorys_server(
     monkeypatch.setattr(free_memory, "free_own_pages", lambda: done.append("own"))
     monkeypatch.setattr(free_memory, "free_program_pages", done.append)
     free_worker_and_server(tmp_path)
-    (tmp_path / FILE_NAME).write_text(json.dumps({"process": {"pid": os.getpid()}}))
+    (tmp_path / SERVER_FILE).write_text(json.dumps({"process": {"pid": os.getpid()}}))
     free_worker_and_server(tmp_path)
     assert done == ["heap", "own", "heap", "own", os.getpid()]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"process": {}}', '{"process": {"pid": "1"}}', '{"process": {"pid": -1}}'])
 def test_a_record_that_names_no_process_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE_NAME).write_text(text)
+    (tmp_path / SERVER_FILE).write_text(text)
     assert recorded_server_pid(tmp_path) is None

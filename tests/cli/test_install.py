@@ -33,7 +33,7 @@ from syncpod.cli.machine.systemd_units import (
 )
 from syncpod.cli.machine.units_of_node import given_to_units
 from syncpod.kernel.process_identity import ProcessIdentity
-from syncpod.settings.runtime_record import RuntimeRecord, write_runtime
+from syncpod.settings.process_records import RuntimeRecord, write_runtime
 from tests.cli.conftest import Command, program
 
 STATE = Path("/var/lib/sync pod/$x %h")

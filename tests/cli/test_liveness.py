@@ -23,7 +23,7 @@ from syncpod.cli.temporal.liveness import GRACE, POLLED_WITHIN, Liveness, Sign, 
 from syncpod.messages.identity import node_task_queue
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.worker_record import remove_worker_record, write_worker_record
-from syncpod.temporal.logged_runtime import HEARTBEAT
+from syncpod.temporal.sdk_runtimes import HEARTBEAT
 from tests.agent.waiting import until_asked
 from tests.cli.conftest import Command
 from tests.cli.manifests import fresh_name

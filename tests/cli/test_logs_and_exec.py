@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.settings.runtime_record import recorded_runtime
+from syncpod.settings.process_records import recorded_runtime
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, RUNTIMES, Run, bring_up, machine
 from tests.runtimes.processes import kill

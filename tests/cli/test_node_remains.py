@@ -6,14 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from syncpod.kernel.oom_score import NODE
 from syncpod.kernel.process_identity import identify
+from syncpod.kernel.process_priority import NODE
 from syncpod.node.report import NodeReport, Remains, write_node_report
-from syncpod.settings.runtime_record import RuntimeRecord, write_runtime
+from syncpod.settings.process_records import RuntimeRecord, write_runtime
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from tests.cli.conftest import program
 
-RAISED = "from syncpod.kernel.oom_score import raise_oom_score_adj as up; up(300); print('up', flush=True); input()"
+RAISED = (
+    "from syncpod.kernel.process_priority import raise_oom_score_adj as up; up(300); print('up', flush=True); input()"
+)
 
 
 def test_what_cannot_be_removed_is_named_with_the_reason(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from syncpod.kernel.tree_removal import remove_tree
 from syncpod.node.log_links import make_log_link
 from syncpod.settings.kept import KeptSettings, read_kept_settings, write_kept_settings
 from syncpod.settings.node import NodeSettings, node_settings
-from syncpod.settings.runtime_record import RuntimeRecord, recorded_runtime, write_runtime
+from syncpod.settings.process_records import RuntimeRecord, recorded_runtime, write_runtime
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.translation.names import NODE_LABEL
 from tests.cli.conftest import program

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.kernel.mounting import effective_capabilities
-from syncpod.kernel.oom_score import NODE, lower_oom_score_adj, read_oom_score_adj
+from syncpod.kernel.process_priority import NODE, lower_oom_score_adj, read_oom_score_adj
 
 _CAP_SYS_RESOURCE = 24
 
@@ -24,7 +24,7 @@ def read_pid() -> int:
 
 def result(program: str) -> str:
     """What a program prints in a process of its own, which begins at 300."""
-    begin = "from syncpod.kernel import oom_score as o; o.raise_oom_score_adj(300); "
+    begin = "from syncpod.kernel import process_priority as o; o.raise_oom_score_adj(300); "
     done = subprocess.run([sys.executable, "-c", begin + program], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -45,5 +45,5 @@ def test_who_may_not_lower_it_goes_on_without() -> None:
 
 @pytest.mark.skipif(not may_lower(), reason="needs CAP_SYS_RESOURCE")
 def test_what_a_spared_process_starts_for_others_is_ordinary() -> None:
-    ordinary = "from syncpod.kernel.priority import be_ordinary; be_ordinary(); print(o.read_oom_score_adj())"
+    ordinary = "from syncpod.kernel.process_priority import be_ordinary; be_ordinary(); print(o.read_oom_score_adj())"
     assert result(f"print(o.lower_oom_score_adj({NODE})); {ordinary}") == "True\n0"

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from syncpod.kernel.priority import NICE
+from syncpod.kernel.process_priority import NICE
 
 PROGRAM = """
 import os, sys, threading
-from syncpod.kernel.priority import prefer_this_process
+from syncpod.kernel.process_priority import prefer_this_process
 if os.geteuid() != int(sys.argv[1]):
     os.setuid(int(sys.argv[1]))
 prefer_this_process()
@@ -54,6 +54,8 @@ def test_a_command_for_the_fleet_does_not_outrank_the_nodes_own_work() -> None:
 
 
 def test_a_process_that_was_put_behind_others_stays_there() -> None:
-    program = "import os; os.nice(7); from syncpod.kernel.priority import be_ordinary; be_ordinary(); print(os.nice(0))"
+    program = (
+        "import os; os.nice(7); from syncpod.kernel.process_priority import be_ordinary as be; be(); print(os.nice(0))"
+    )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(run.stdout) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 7)

@@ -13,7 +13,7 @@ from syncpod.kubernetes import node as nodes
 from syncpod.kubernetes import node_changes
 from syncpod.kubernetes.bound_pod import bound_pod
 from syncpod.kubernetes.certificates import answered
-from syncpod.kubernetes.merge_patch import merge_patch
+from syncpod.kubernetes.json_documents import merge_patch
 from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.node import Machine
 from syncpod.kubernetes.pod_status import (

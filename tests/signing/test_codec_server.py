@@ -24,7 +24,7 @@ from syncpod.kernel.http2_frames import Counted
 from syncpod.kernel.peers import Address, Peer, find_peer
 from syncpod.messages.signature import PayloadPlace, verify
 from syncpod.messages.signed import ANY
-from syncpod.settings.codec_record import CodecRecord, read_codec_record
+from syncpod.settings.process_records import CodecRecord, read_codec_record
 from syncpod.signing import front, payload_requests
 from syncpod.signing.codec_server import CodecServer, workflow_named
 from syncpod.signing.decoding_page import serve_page

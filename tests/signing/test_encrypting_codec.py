@@ -17,7 +17,7 @@ from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
 from syncpod.messages.encryption import is_encrypted
 from syncpod.messages.signature import PayloadPlace, key_id, verify
 from syncpod.messages.signed import ANY
-from syncpod.settings.codec_record import read_codec_record
+from syncpod.settings.process_records import read_codec_record
 from syncpod.signing.codec_server import CodecServer
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import SigningKeys, add_signing_key, make_signing_keys

@@ -54,7 +54,7 @@ from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.simulator.clock import Clock, Due, moment
 from tests.simulator.violation import Violation
 from workflows.pod.state import PodState
-from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
+from workflows.pod.step_runner import HEARTBEAT_TIMEOUT, RETRY
 from workflows.pod.workflow import PodWorkflow
 
 WORKFLOW_ID = "pod/default/web"

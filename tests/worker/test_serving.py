@@ -24,12 +24,12 @@ from temporalio.client import Client, WorkflowHandle
 from syncpod.agent.takeover import preconditions
 from syncpod.agent.takeover.awaited_runtime import RuntimeAway
 from syncpod.cri.client import CriClient
-from syncpod.kernel.priority import NICE
 from syncpod.kernel.process_identity import identify
+from syncpod.kernel.process_priority import NICE
 from syncpod.messages.identity import node_task_queue, pod_workflow_id
 from syncpod.settings.kept import KeptSettings
 from syncpod.settings.node import node_settings
-from syncpod.settings.runtime_record import RuntimeRecord, running_runtime, write_runtime
+from syncpod.settings.process_records import RuntimeRecord, running_runtime, write_runtime
 from syncpod.settings.variables import RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER

@@ -21,7 +21,6 @@ PASSED_THROUGH = (
     "workflows.pod.report",
     "workflows.pod.start",
     "workflows.pod.state",
-    "workflows.pod.steps",
     "workflows.pod.verdicts",
     "workflows.restarted",
 )

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from temporalio import workflow
-from temporalio.common import Priority, RawValue
+from temporalio.common import Priority, RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError
 from temporalio.workflow import ActivityCancellationType
 
@@ -38,8 +38,19 @@ with workflow.unsafe.imports_passed_through():
     from workflows.pod.display import Display
     from workflows.pod.follower import follower_of, is_last
     from workflows.pod.state import PodState
-    from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
     from workflows.pod.worker_hooks import WorkerHooks
+
+HEARTBEAT_TIMEOUT = timedelta(seconds=30)
+"""Three heartbeats of a step that waits for others; even a busy machine can keep them. It is how long a step stays lost
+if the server dies just as it hands the step over. No shorter timeout is needed: a new worker fails the steps of
+the last one at boot (`syncpod.agent.takeover.pods`), and a step's own worker makes it ask for its cancellation."""
+
+RETRY = RetryPolicy(
+    initial_interval=timedelta(milliseconds=100), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=5)
+)
+"""Temporal retries only transport faults: quickly at first, then every five seconds without limit, until the runtime
+comes back or the pod's deletion cancels the step. Pod-level faults are non-retryable. They come back to the workflow,
+which decides on a visible back-off."""
 
 TOO_LONG = 10_000
 """Length of history, in events, from which a run continues as new between two steps, with its pulls cancelled, although

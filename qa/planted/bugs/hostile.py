@@ -159,7 +159,7 @@ BUGS = (
     Plant(
         name="worker-dies-before-its-pods",
         room="syncpod/kernel",
-        file="syncpod/kernel/oom_score.py",
+        file="syncpod/kernel/process_priority.py",
         before="            _file(pid).write_text(str(value))\n    except OSError:  # not",
         after="            _file(pid).read_text()\n    except OSError:  # not",
         harm="Where memory is short, the kernel ends the worker and spares a Guaranteed pod.",

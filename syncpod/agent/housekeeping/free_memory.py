@@ -26,7 +26,7 @@ from typing import Final
 from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.kernel.libc import malloc_trim
 from syncpod.kernel.program_pages import free_own_pages, free_program_pages
-from syncpod.settings.server_record import recorded_server_pid
+from syncpod.settings.process_records import recorded_server_pid
 
 LOOK_SECONDS: Final = 30.0
 GROWTH_BYTES: Final = 32 * 1024**2

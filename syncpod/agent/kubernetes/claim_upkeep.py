@@ -21,7 +21,7 @@ from syncpod.kubernetes.claimed_volume import NotUsable, claim_path
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient
 from syncpod.kubernetes.csi import CsiVolume
 from syncpod.kubernetes.events import Event, Subject
-from syncpod.kubernetes.json_values import mapping
+from syncpod.kubernetes.json_documents import mapping
 from syncpod.objects import ClaimedPlace, ClaimNeed, ObjectRef
 from syncpod.redaction import of_process
 

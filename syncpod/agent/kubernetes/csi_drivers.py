@@ -22,7 +22,7 @@ from syncpod.csi.registration import CSI, plugin_at, tell_plugin
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.csi import GROUP, RegisteredDriver, csi_node, has_drivers, node_patch, node_path
-from syncpod.kubernetes.json_values import mapping
+from syncpod.kubernetes.json_documents import mapping
 from syncpod.translation.paths import PLUGINS_REGISTRY
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from syncpod.kubernetes.issued import (
     issued,
     trust_anchors,
 )
-from syncpod.kubernetes.json_values import mapping, mappings
+from syncpod.kubernetes.json_documents import mapping, mappings
 from syncpod.kubernetes.reflector import Backoff, Reflector
 from syncpod.objects import (
     BundleNeed,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
-from syncpod.kubernetes.json_values import mapping
+from syncpod.kubernetes.json_documents import mapping
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
-from syncpod.kubernetes.json_values import mapping
+from syncpod.kubernetes.json_documents import mapping
 
 log = logging.getLogger(__name__)
 

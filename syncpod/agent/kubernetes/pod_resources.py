@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.event_correlation import TokenBucket
-from syncpod.kubernetes.json_values import mapping, mappings
+from syncpod.kubernetes.json_documents import mapping, mappings
 from syncpod.pod_resources.server import PodContainers, serving
 
 log = logging.getLogger(__name__)

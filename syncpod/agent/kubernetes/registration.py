@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from syncpod.fleet.offers import Taint
 from syncpod.kubernetes import node as documents
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ClusterError, Unreachable
-from syncpod.kubernetes.json_values import mapping
+from syncpod.kubernetes.json_documents import mapping
 from syncpod.kubernetes.node import LEASE_NAMESPACE, LEASE_SECONDS, LOOK_SECONDS, REPORT_SECONDS, Machine
 from syncpod.kubernetes.pod_status import versioned_patch
 from syncpod.kubernetes.reflector import Backoff, ObjectKey, Reflector, version_of

@@ -19,7 +19,7 @@ from syncpod.agent.background import cancel_all
 from syncpod.agent.kubernetes.newest_pod import NewestPod
 from syncpod.kubernetes.bound_pod import PodRefusal
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ClusterError, Unreachable
-from syncpod.kubernetes.json_values import mapping
+from syncpod.kubernetes.json_documents import mapping
 from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.pod_status import (
     FINISHED,

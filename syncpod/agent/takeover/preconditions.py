@@ -34,7 +34,7 @@ from syncpod.settings.kept import (
     other_signing,
 )
 from syncpod.settings.node import NodeSettings
-from syncpod.settings.runtime_record import running_runtime
+from syncpod.settings.process_records import running_runtime
 from syncpod.temporal.cluster import cluster_identity
 
 _DIRECTORY_SECONDS: Final = 2.0

@@ -28,7 +28,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.takeover.lock import NodeLife, NotThisNode
-from syncpod.temporal.logged_runtime import HEARTBEAT
+from syncpod.temporal.sdk_runtimes import HEARTBEAT
 
 log = logging.getLogger(__name__)
 

@@ -60,7 +60,7 @@ def _objects(
 ) -> tuple[list[list[str]], list[str]]:
     """Return the lines of each object, and a message for each that does not exist."""
     from syncpod.cli.machine.object_store import find
-    from syncpod.cli.view.object_description import describe as lines_of
+    from syncpod.cli.view.data_objects import describe as lines_of
 
     found, missing = find(kind, names, namespace, conditions)
     return [lines_of(one) for one in found], missing

@@ -116,7 +116,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     from syncpod.cli.orphans.runtime_cleanup import clear_runtime
     from syncpod.cli.temporal.pod_deletion import delete_all, pods_of
     from syncpod.settings.kept import write_kept_settings
-    from syncpod.settings.runtime_record import recorded_runtime
+    from syncpod.settings.process_records import recorded_runtime
 
     directory = here.state_dir
     before, kept = recorded_worker(directory), kept_settings(directory)
@@ -206,7 +206,7 @@ def _let_the_node_remove(directory: Path) -> None:
 
 def _simulates(directory: Path) -> bool:
     """Say whether the state directory's runtime only simulates: nothing runs on when it ends."""
-    from syncpod.settings.runtime_record import recorded_runtime
+    from syncpod.settings.process_records import recorded_runtime
 
     own = recorded_runtime(directory)
     return own is not None and own.detached and own.simulated
@@ -229,7 +229,7 @@ def _end_follower(directory: Path) -> str:
 def _how_to_go_on(directory: Path) -> str:
     """Return which processes still run, and how to go on."""
     from syncpod.cli.machine.state_directory import running_server
-    from syncpod.settings.runtime_record import running_runtime
+    from syncpod.settings.process_records import running_runtime
 
     server, runtime, worker = running_server(directory), running_runtime(directory), serving(directory)
     running = [f"the Temporal server (pid {server.process.pid})"] if server else []
@@ -261,7 +261,7 @@ def _forget(directory: Path) -> None:
     from syncpod.node.seen_exits import forget_seen_exits
     from syncpod.node.workflow_snapshots import forget_node_snapshot
     from syncpod.settings.kept import forget_kept_settings
-    from syncpod.settings.runtime_record import running_runtime
+    from syncpod.settings.process_records import running_runtime
 
     with exclusive(directory):
         if running_server(directory) is None:
@@ -280,7 +280,7 @@ def _what_others_run(directory: Path) -> list[str]:
     """Return the processes that use the state directory but were not started by `up`."""
     from syncpod.cli.machine import fleet_processes
     from syncpod.cli.machine.state_directory import running_server, running_worker
-    from syncpod.settings.runtime_record import running_runtime
+    from syncpod.settings.process_records import running_runtime
 
     found = []
     ours = running_worker(directory)

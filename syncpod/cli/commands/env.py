@@ -43,7 +43,7 @@ def env(
     signed or decrypted until the worker runs again.
     """
     from syncpod.cli.machine.settings import kept_settings, settings
-    from syncpod.settings.codec_record import read_codec_record
+    from syncpod.settings.process_records import read_codec_record
     from syncpod.settings.worker_record import serving
 
     directory = settings(state_dir=state_dir).state_dir

@@ -145,7 +145,7 @@ def _show_nodes(listing: ListingPrinter, names: Sequence[str]) -> None:
 def _show_objects(listing: ListingPrinter, kind: ObjectKind, names: Sequence[str]) -> None:
     """Print the node's ConfigMaps or Secrets."""
     from syncpod.cli.machine.object_store import find
-    from syncpod.cli.view.object_table import HEADERS, row
+    from syncpod.cli.view.data_objects import HEADERS, row
     from syncpod.pod import pod_to_wire
 
     def objects() -> FoundObjects:

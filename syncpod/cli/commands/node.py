@@ -12,7 +12,7 @@ from syncpod.api.views.layout import mapping
 from syncpod.api.views.text import columns, printable
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
-from syncpod.kernel.oom_score import NODE, unspared
+from syncpod.kernel.process_priority import NODE, unspared
 
 if TYPE_CHECKING:
     from syncpod.node.report import NodeCondition, NodeReport, Orphan
@@ -65,7 +65,7 @@ def _unknown() -> NodeCondition:
 def _unspared(state_dir: Path, worker: int | None) -> list[str]:
     """Return what the kernel may kill before Guaranteed pods, with the value of each, where memory runs out."""
     from syncpod.cli.machine.state_directory import running_server
-    from syncpod.settings.runtime_record import running_runtime
+    from syncpod.settings.process_records import running_runtime
 
     server, runtime = running_server(state_dir), running_runtime(state_dir)
     return unspared(

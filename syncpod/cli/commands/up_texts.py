@@ -108,7 +108,7 @@ def how_to_go_on(admissions: list[Admission]) -> str:
 def what_runs(here: NodeSettings, admissions: list[Admission]) -> str:
     """Return which processes run after Ctrl-C, before any pod was applied."""
     from syncpod.cli.machine.state_directory import running_server, running_worker
-    from syncpod.settings.runtime_record import running_runtime
+    from syncpod.settings.process_records import running_runtime
 
     directory = here.state_dir
     server, runtime, worker = running_server(directory), running_runtime(directory), running_worker(directory)

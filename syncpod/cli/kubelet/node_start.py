@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.cli.kubelet.early_ports import HEALTHZ_ADDRESS, HEALTHZ_PORT, PORT
+from syncpod.cli.kubelet.doors import HEALTHZ_ADDRESS, HEALTHZ_PORT, PORT
 from syncpod.cli.kubelet.fields import BY_FLAG, FIELDS, is_true_for, is_unset
 from syncpod.cli.kubelet.reading import Given, KubeletInputInvalid
 from syncpod.fleet.taints import TaintsInvalid, parse_taints

@@ -32,7 +32,7 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Return the exit code, if this process did not become the worker."""
-    from syncpod.cli.kubelet.early_ports import early_ports
+    from syncpod.cli.kubelet.doors import early_ports
     from syncpod.cli.kubelet.reading import KubeletInputInvalid, read
     from syncpod.kernel.early_listening import listen_first
 
@@ -71,7 +71,7 @@ def _become_the_worker(variables: Mapping[str, str], log_level: str, bootstrap: 
 
     A node that has no certificate of its cluster yet joins it first.
     """
-    from syncpod.cli.kubelet.socket_links import ALWAYS, PODS_API, link_sockets
+    from syncpod.cli.kubelet.doors import ALWAYS, PODS_API, link_sockets
     from syncpod.cli.local_processes import start_server
     from syncpod.cli.machine.cluster_join import joined
     from syncpod.cli.machine.processes import run_in_place

@@ -31,8 +31,8 @@ from syncpod.cli.machine.state_directory import (
     server_log,
     write_server,
 )
-from syncpod.kernel.oom_score import NODE, lower_oom_score_adj
 from syncpod.kernel.process_identity import ProcessIdentity, is_running
+from syncpod.kernel.process_priority import NODE, lower_oom_score_adj
 from syncpod.kernel.program_pages import free_program_pages
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ async def image_warnings(state_dir: Path, node: str, pods: Sequence[Pod]) -> dic
     Pods of other nodes, and of a node with another runtime, have none. {} if it does not
     answer: the worker will say so.
     """
-    from syncpod.settings.runtime_record import running_runtime
+    from syncpod.settings.process_records import running_runtime
 
     wanted = {each.metadata.name: found for each in pods if (found := images_with_files(each.spec))}
     own, worker = running_runtime(state_dir), serving(state_dir)

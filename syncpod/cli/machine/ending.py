@@ -20,7 +20,7 @@ from syncpod.cli.machine.state_directory import (
     worker_log,
 )
 from syncpod.cli.machine.worker_process import worker_program
-from syncpod.settings.runtime_record import running_runtime
+from syncpod.settings.process_records import running_runtime
 
 _WORKER_SECONDS: Final = 25.0
 """Longer than a worker waits for a runtime that does not answer."""

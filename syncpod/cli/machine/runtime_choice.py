@@ -13,8 +13,8 @@ from syncpod.cli.machine import runtime_process
 from syncpod.cli.machine.settings import kept_settings
 from syncpod.settings.kept import KeptSettings, is_same_runtime, kept_runtime_missing, other_name, other_runtime
 from syncpod.settings.node import NodeSettings
-from syncpod.settings.runtime_record import FILE_NAME as RUNTIME_RECORD
-from syncpod.settings.runtime_record import recorded_runtime, running_runtime
+from syncpod.settings.process_records import RUNTIME_FILE as RUNTIME_RECORD
+from syncpod.settings.process_records import recorded_runtime, running_runtime
 from syncpod.settings.variables import STATE_DIR
 from syncpod.settings.worker_record import serving
 

@@ -8,7 +8,7 @@ from syncpod.cli.console import program
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.runtime_choice import endpoint_of
 from syncpod.cli.machine.settings import settings
-from syncpod.settings.runtime_record import recorded_runtime
+from syncpod.settings.process_records import recorded_runtime
 from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:

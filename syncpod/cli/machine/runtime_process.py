@@ -23,7 +23,7 @@ from syncpod.cli.machine.state_directory import exclusive, prepare, runtime_log
 from syncpod.kernel.listening import SOCKET_PATH_BYTES
 from syncpod.kernel.process_identity import ProcessIdentity, identify, is_running
 from syncpod.settings.kept import KeptSettings, write_kept_settings
-from syncpod.settings.runtime_record import (
+from syncpod.settings.process_records import (
     RuntimeRecord,
     forget_runtime,
     recorded_runtime,

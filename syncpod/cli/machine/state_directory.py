@@ -17,8 +17,8 @@ from syncpod.cli.failure import BadInput
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.process_identity import ProcessIdentity, is_running
 from syncpod.settings.kept import FILE_NAME as KEPT_SETTINGS
-from syncpod.settings.runtime_record import FILE_NAME as _RUNTIME
-from syncpod.settings.server_record import FILE_NAME as _SERVER
+from syncpod.settings.process_records import RUNTIME_FILE as _RUNTIME
+from syncpod.settings.process_records import SERVER_FILE as _SERVER
 
 MARK: Final = "syncpod-state"
 """The file that marks a directory as created for syncpod alone."""

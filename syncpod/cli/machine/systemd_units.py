@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from syncpod.kernel.oom_score import NODE
+from syncpod.kernel.process_priority import NODE
 
 SERVER: Final = "syncpod-server.service"
 RUNTIME: Final = "syncpod-runtime.service"

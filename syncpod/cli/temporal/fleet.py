@@ -32,7 +32,7 @@ from syncpod.settings.errors import SettingsInvalid
 from syncpod.signing.keys import DIRECTORY
 from syncpod.temporal.missing_key import WHAT_TO_DO
 from syncpod.temporal.plugin import NoServer
-from syncpod.temporal.quiet_runtime import quiet_runtime
+from syncpod.temporal.sdk_runtimes import quiet_runtime
 
 _Result = TypeVar("_Result")
 

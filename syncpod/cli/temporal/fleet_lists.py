@@ -13,7 +13,7 @@ from syncpod.cli.input.kind_words import OBJECTS
 from syncpod.cli.listing import Form, FoundObjects
 from syncpod.cli.temporal import fleet, fleet_objects, fleet_pods, fleet_waiting_pods, fleet_workloads
 from syncpod.cli.view import fleet_table
-from syncpod.cli.view.object_table import HEADERS
+from syncpod.cli.view.data_objects import HEADERS
 from syncpod.cli.view.rows import Row
 from syncpod.messages.fleet import FleetNodeView, PlacedPod
 from syncpod.messages.workload import WorkloadSummary, WorkloadView

@@ -92,7 +92,7 @@ async def connect(
     `state_dir` None = this user's. Raises BadInput if there is no server, and for a key that is none.
     """
     from syncpod.temporal import plugin
-    from syncpod.temporal.quiet_runtime import quiet_runtime
+    from syncpod.temporal.sdk_runtimes import quiet_runtime
 
     keys = keys_of(settings(state_dir=str(state_dir or "")))
     address, patience = config["target_host"], plugin.ANSWER_TIMEOUT.total_seconds()

@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from syncpod.pod.config import ConfigMap, Secret
+from syncpod.pod.kinds import ConfigMap, Secret
 from syncpod.pod.problems import Problem
 from syncpod.pod.validation import syntax
 from syncpod.pod.validation.metadata import check_object_metadata

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 def main() -> NoReturn:
     """Fork a supervisor for every request, until the server has gone."""
-    from syncpod.kernel.oom_score import SUPERVISOR, raise_oom_score_adj
+    from syncpod.kernel.process_priority import SUPERVISOR, raise_oom_score_adj
     from syncpod.runtime.processes.packets import receive
     from syncpod.runtime.processes.supervise import supervise
 

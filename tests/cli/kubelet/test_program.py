@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from syncpod.cli.kubelet.early_ports import early_ports
+from syncpod.cli.kubelet.doors import early_ports
 from syncpod.cli.kubelet.reading import Given
 from tests.cli.conftest import program
 from tests.runtimes.embedded import Embedded
@@ -162,7 +162,7 @@ def test_a_client_that_comes_before_the_worker_serves_waits_for_its_answer(kubel
 def test_the_ports_of_a_kubelet_are_known_from_what_it_is_given(
     configuration: dict[str, Any], ports: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncpod.cli.kubelet.early_ports.own_addresses", lambda: ("192.0.2.7",))
+    monkeypatch.setattr("syncpod.cli.kubelet.doors.own_addresses", lambda: ("192.0.2.7",))
     assert early_ports(Given(configuration, {})) == ports
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from syncpod.cli.kubelet.socket_links import link_sockets
+from syncpod.cli.kubelet.doors import link_sockets
 
 
 def test_a_nodes_sockets_are_found_below_the_root_directory_and_what_is_there_already_stays(tmp_path: Path) -> None:

@@ -1,15 +1,32 @@
-"""What ``describe configmap`` and ``describe secret`` print, as kubectl lays it out (describe.go, v1.36).
+"""ConfigMaps and Secrets as kubectl lays them out: the lines of a table, and a description (describe.go, v1.36).
 
-Pure. For the values of a Secret, only the sizes are shown.
+Pure. A description shows only the sizes of a Secret's values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Final
 
+from syncpod.api.views.durations import age
 from syncpod.api.views.layout import mapping, pairs
 from syncpod.objects import values
 from syncpod.pod import ConfigMap, Secret
+
+HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "ConfigMap": ("NAME", "DATA", "AGE"),
+    "Secret": ("NAME", "TYPE", "DATA", "AGE"),
+}
+"""The names of the columns, by kind."""
+
+
+def row(found: ConfigMap | Secret, now: datetime) -> tuple[str, ...]:
+    """Return the cells of an object's line; DATA counts keys (printers/internalversion/printers.go, v1.36)."""
+    name, old = found.metadata.name, age(found.metadata.creation_timestamp, now)
+    if isinstance(found, ConfigMap):
+        return name, str(len(found.data) + len(found.binary_data)), old
+    return name, found.type, str(len(found.data)), old
 
 
 def describe(found: ConfigMap | Secret) -> list[str]:

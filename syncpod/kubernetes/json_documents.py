@@ -1,9 +1,23 @@
-"""JSON merge patches (RFC 7396): the only form in which a node writes to an API server. Values in, values out."""
+"""Reads JSON of an API server, and makes the merge patches (RFC 7396) by which a node changes it.
+
+Such JSON may have any value in any place: one of another type counts as absent. Merge patches are the only form in
+which a node writes to an API server. Values in, values out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return an object of JSON; an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Return the objects of a list; its other values are left out, and anything else has none."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,24 @@
-"""A runtime of the SDK whose core logs through Python: so the filters and the format of the process's log count."""
+"""The SDK's runtimes: a command's core logs nothing, and a worker's logs through Python.
+
+A command's would print its lines, in colours, among what the command prints. For a worker's, the filters and the format
+of the process's log count.
+"""
 
 from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from functools import cache
 from typing import Final
 
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+
+
+@cache
+def quiet_runtime() -> Runtime:
+    """Return this process's runtime whose core logs nothing. What it would log, calls raise as well."""
+    return Runtime(telemetry=TelemetryConfig(logging=None))
+
 
 HEARTBEAT: Final = timedelta(seconds=10)
 """How often a worker sends a heartbeat to the server. Commands take one that is silent for 40 s for dead; the SDK's own

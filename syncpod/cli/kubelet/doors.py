@@ -1,7 +1,9 @@
-"""The ports at which a kubelet's clients look for it as soon as it has been started, from what it was given."""
+"""Where a kubelet's clients look for it: its ports as soon as it has been started, and its sockets below its root."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 from syncpod.cli.kubelet.reading import Given
@@ -12,6 +14,9 @@ PORT: Final = 10250
 HEALTHZ_ADDRESS: Final = "127.0.0.1"
 HEALTHZ_PORT: Final = 10248
 _LOOPBACK: Final = "127.0.0.1"
+ALWAYS: Final = ("pod-resources", "graceful_node_shutdown_state")
+"""The second is no socket, but a file with the times of the last shutdown."""
+PODS_API: Final = "pods-api"
 
 
 def early_ports(given: Given) -> list[Place]:
@@ -26,3 +31,19 @@ def early_ports(given: Given) -> list[Place]:
     places.append((address or _LOOPBACK, given.of("readOnlyPort", 0)))
     places.append((str(given.of("healthzBindAddress", HEALTHZ_ADDRESS)), given.of("healthzPort", HEALTHZ_PORT)))
     return places
+
+
+def link_sockets(root: Path, state_dir: Path, names: Iterable[str]) -> Iterator[str]:
+    """Make, for each directory of sockets, a link below `root` to the node's; return a warning where that cannot be.
+
+    Files of others stay, such as the directory of an earlier kubelet.
+    """
+    for name in names:
+        link, place = root / name, state_dir / name
+        try:
+            if link.is_symlink() and link.readlink() != place:
+                link.unlink()
+            if not link.is_symlink():
+                link.symlink_to(place)
+        except OSError as error:
+            yield f"{link}: {error.strerror}: programs have to look for the socket in {place}"
