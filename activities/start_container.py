@@ -222,7 +222,7 @@ class _Start:
 
     async def _adopt(self, instance: ObservedContainer, view: ObservedPod) -> StepResult:
         """Adopt the instance that an earlier attempt has started, whose events were lost and whose hook was cut off."""
-        self.attempt.say("EarlyContainer", "Container created", self.container.name)
+        self.attempt.say("Created", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
         await self._link_log(instance.id)
         await self._end_if_unknown(instance)
@@ -241,8 +241,8 @@ class _Start:
         name, exits = self.container.name, self.attempt.node.reader.exits
         seen = exits.of(mark.id) if exits is not None else None
         gone = as_ended(mark, self.container, seen)
-        if not any(event.reason == "EarlyContainer" for event in self.attempt.events):  # this try may have created it
-            self.attempt.say("EarlyContainer", "Container created", name)
+        if not any(event.reason == "Created" for event in self.attempt.events):  # this try may have created it
+            self.attempt.say("Created", "Container created", name)
         self.attempt.say("Started", "Container started", name)
         if seen is None:
             text = f"Container {name} is no longer listed by the runtime: how it ended is not known"
@@ -359,7 +359,7 @@ class _Start:
         if self.attempt.interrupted:
             await remove_unstarted(self.attempt, container_id)
             raise Interrupted
-        self.attempt.say("EarlyContainer", "Container created", name)
+        self.attempt.say("Created", "Container created", name)
         self.attempt.doing = f"starts {name}, restart {self.request.restart}"
         await self._note_start(container_id)
         prune = asyncio.create_task(self._prune(view))
