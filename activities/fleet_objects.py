@@ -49,9 +49,9 @@ def object_steps(client: Client, sealing: Sealing) -> list[Callable[..., Any]]:
     """Return the activities for a fleet's objects, to register with the fleet's worker."""
 
     async def seal_objects(asked: SealObjects) -> ObjectsSealed:
-        told = Intent.model_validate(await client.get_workflow_handle(fleet_node_id(asked.node)).query("intent"))
+        intent = Intent.model_validate(await client.get_workflow_handle(fleet_node_id(asked.node)).query("intent"))
         found, left_out, size = [], [], 0
-        needed, claimed = _needed(told, asked.unproven)
+        needed, claimed = _needed(intent, asked.unproven)
         for ref in needed:
             kept = await _kept(client, ref)
             if kept is None:
@@ -65,13 +65,13 @@ def object_steps(client: Client, sealing: Sealing) -> list[Callable[..., Any]]:
         found += [SealedObject(kind=ref.kind, namespace=ref.namespace, name=ref.name) for ref in claimed]
         referred = tuple(ref.key for ref in (*needed, *claimed))
         current = await asyncio.to_thread(lambda: sealing.current)
-        is_told = asked.trusted not in ("", current)
+        sends_key = asked.trusted not in ("", current)
         return ObjectsSealed(
             objects=tuple(found),
             referred=referred,
             left_out=tuple(left_out),
             current=current,
-            key=await asyncio.to_thread(_told, sealing, asked.node) if is_told else None,
+            key=await asyncio.to_thread(_sealed_key, sealing, asked.node) if sends_key else None,
         )
 
     async def announce_object(changed: FleetObjectRef) -> None:
@@ -90,7 +90,7 @@ def object_steps(client: Client, sealing: Sealing) -> list[Callable[..., Any]]:
     return [fleet_step(name, step) for name, step in named]
 
 
-def _needed(told: Intent, unproven: Collection[str]) -> tuple[list[FleetObjectRef], list[FleetObjectRef]]:
+def _needed(intent: Intent, unproven: Collection[str]) -> tuple[list[FleetObjectRef], list[FleetObjectRef]]:
     """Return the objects that the pods of a list refer to.
 
     The second list has the objects that only `unproven` pods refer to: the node itself claims to have been given those
@@ -98,7 +98,7 @@ def _needed(told: Intent, unproven: Collection[str]) -> tuple[list[FleetObjectRe
     """
     proven: set[ObjectRef] = set()
     claimed: set[ObjectRef] = set()
-    for document in told.pods:
+    for document in intent.pods:
         with contextlib.suppress(PodInvalid):
             pod = readmit(document).pod
             key = f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
@@ -124,7 +124,7 @@ async def _kept(client: Client, ref: FleetObjectRef) -> SealedObject | None:
     return SealedObject.model_validate(said) if said else None
 
 
-def _told(sealing: Sealing, node: str) -> SealedKey:
+def _sealed_key(sealing: Sealing, node: str) -> SealedKey:
     metadata, data = sealing.tell_key(node)
     return SealedKey(metadata=metadata, sealed=base64.b64encode(data).decode())
 

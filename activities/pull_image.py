@@ -186,8 +186,8 @@ async def _try_each(
 def _not_there(needed: NeededImage, why: str) -> PodFault:
     """Return the fault of a pull that the runtime calls done, though the image is not there."""
     message = f'image "{needed.image}": {why}'
-    told = warning("Failed", f"Failed to pull {message}", needed.of_container)
-    return image_fault(Fault.ERR_IMAGE_PULL, message, needed, told)
+    event = warning("Failed", f"Failed to pull {message}", needed.of_container)
+    return image_fault(Fault.ERR_IMAGE_PULL, message, needed, event)
 
 
 def _failed(needed: NeededImage, refusals: list[errors.CriError]) -> PodFault:
@@ -198,19 +198,19 @@ def _failed(needed: NeededImage, refusals: list[errors.CriError]) -> PodFault:
     # The kubelet strips the code where it is Unknown (cri-client, remote_image.go, v1.36, PullImage).
     texts = tuple(dict.fromkeys(each.message if each.code == "UNKNOWN" else errors.go_error(each) for each in refusals))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    told = warning("Failed", f'Failed to pull image "{needed.image}": {text}', needed.of_container)
+    event = warning("Failed", f'Failed to pull image "{needed.image}": {text}', needed.of_container)
     because = f"image pull failed for {needed.image} because"
     error = refusals[0] if len(texts) == 1 else None
     match error:
         case errors.RegistryUnavailable():
             details = error.message.removeprefix("RegistryUnavailable")
             message = f"{because} the registry is unavailable{details}"
-            return image_fault(Fault.REGISTRY_UNAVAILABLE, message, needed, told)
+            return image_fault(Fault.REGISTRY_UNAVAILABLE, message, needed, event)
         case errors.SignatureValidationFailed():
             details = error.message.removeprefix("SignatureValidationFailed")
             message = f"{because} the signature validation failed{details}"
-            return image_fault(Fault.SIGNATURE_VALIDATION_FAILED, message, needed, told)
+            return image_fault(Fault.SIGNATURE_VALIDATION_FAILED, message, needed, event)
         case errors.InvalidImageName():
-            return image_fault(Fault.INVALID_IMAGE_NAME, text, needed, told)
+            return image_fault(Fault.INVALID_IMAGE_NAME, text, needed, event)
         case _:
-            return image_fault(Fault.ERR_IMAGE_PULL, text, needed, told)
+            return image_fault(Fault.ERR_IMAGE_PULL, text, needed, event)

@@ -69,9 +69,9 @@ async def _end_in_order(attempt: StepAttempt, view: ObservedPod, chosen: Selecti
                 attempt.unended.remove(container.name)
                 return
             waited = attempt.waited_seconds
-            told = await attempt.node.pre_stops.carry_out(view, container, target, waited_seconds=waited)
-            if told is not None and told not in attempt.events:
-                attempt.events.append(told)
+            event = await attempt.node.pre_stops.carry_out(view, container, target, waited_seconds=waited)
+            if event is not None and event not in attempt.events:
+                attempt.events.append(event)
             turn = [ended[other].wait() for other in target.after if other in ended and other != target.id]
             await _within(target.grace_seconds - attempt.waited_seconds, turn)
             call = attempt.node.stops.stop(target.id, target.timeout_seconds(attempt.waited_seconds))
@@ -99,9 +99,9 @@ def tell_hooks(attempt: StepAttempt, targets: Iterable[KillTarget]) -> tuple[str
     for target in targets:
         if attempt.node.pre_stops.has_succeeded(target):
             succeeded.append(target.name)
-        told = attempt.node.pre_stops.outcome(target, has_earlier_try=attempt.number > 1)
-        if told is not None and told not in attempt.events:
-            attempt.events.append(told)
+        event = attempt.node.pre_stops.outcome(target, has_earlier_try=attempt.number > 1)
+        if event is not None and event not in attempt.events:
+            attempt.events.append(event)
     return tuple(succeeded)
 
 

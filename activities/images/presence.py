@@ -140,15 +140,15 @@ async def look_at_image(
         raise
     except CriError as error:
         message = f'Failed to inspect image "{needed.image}": {error.message}'
-        told = warning("InspectFailed", message, needed.of_container)
-        raise image_fault(Fault.IMAGE_INSPECT_ERROR, message, needed, told) from error
+        event = warning("InspectFailed", message, needed.of_container)
+        raise image_fault(Fault.IMAGE_INSPECT_ERROR, message, needed, event) from error
     verified = pulled or needed.policy == "Always"
     if image is not None and not verified and not await _may_use(attempt, pod, needed.image, image):
         image = None
     if image is None and needed.policy == "Never":
         message = f'Container image "{needed.image}" is not present with pull policy of Never'
-        told = warning(Fault.ERR_IMAGE_NEVER_PULL.value, message, needed.of_container)
-        raise image_fault(Fault.ERR_IMAGE_NEVER_PULL, message, needed, told)
+        event = warning(Fault.ERR_IMAGE_NEVER_PULL.value, message, needed.of_container)
+        raise image_fault(Fault.ERR_IMAGE_NEVER_PULL, message, needed, event)
     return image
 
 
@@ -177,8 +177,8 @@ def reference_of(needed: NeededImage) -> str:
     except InvalidImage as invalid:
         image = needed.image
         message = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {invalid}'
-        told = warning("InspectFailed", message, needed.of_container)
-        raise image_fault(Fault.INVALID_IMAGE_NAME, message, needed, told) from invalid
+        event = warning("InspectFailed", message, needed.of_container)
+        raise image_fault(Fault.INVALID_IMAGE_NAME, message, needed, event) from invalid
 
 
 def say_present(attempt: StepAttempt, needed: NeededImage, image: ImageStatus | None) -> None:
@@ -198,6 +198,6 @@ def said_of_machine(image: str) -> str:
     )
 
 
-def image_fault(fault: Fault, message: str, needed: NeededImage, told: StepEvent) -> PodFault:
-    """Build the fault; after `told` comes the event that the kubelet emits for every start without its image."""
-    return PodFault(fault, message, told, warning("Failed", f"Error: {fault.value}", needed.container))
+def image_fault(fault: Fault, message: str, needed: NeededImage, event: StepEvent) -> PodFault:
+    """Build the fault; after `event` comes the event that the kubelet emits for every start without its image."""
+    return PodFault(fault, message, event, warning("Failed", f"Error: {fault.value}", needed.container))

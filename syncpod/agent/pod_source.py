@@ -99,7 +99,7 @@ class NodePods:
             raise CannotSay from unknown
         runs = ((each, run) for each in workflows if (run := self._published.newest(each)) is not None)
         return [
-            *(self._told(*each) for each in runs),
+            *(self._known_pod(*each) for each in runs),
             *map(_as_recorded, executions),
             *(self._as_orphan(each, self._published.newest(each.workflow_id)) for each in orphan),
         ]
@@ -140,7 +140,7 @@ class NodePods:
             ids: Collection[str] = [pod_workflow_id(namespace, name) for name in names]
         else:
             ids = [each for each in self._published.pods() if each.startswith(f"{_PREFIX}{namespace or ''}")]
-        found = (self._told(each, run) for each in ids if (run := self._published.newest(each)) is not None)
+        found = (self._known_pod(each, run) for each in ids if (run := self._published.newest(each)) is not None)
         return [one for one in found if namespace in (None, one.namespace)]
 
     async def pending_steps(self, one: SourcePod) -> Sequence[PendingStep]:
@@ -218,7 +218,7 @@ class NodePods:
 
     # --- one pod ------------------------------------------------------------------------------------------------------
 
-    def _told(self, workflow_id: str, run: PublishedRun) -> SourcePod:
+    def _known_pod(self, workflow_id: str, run: PublishedRun) -> SourcePod:
         published, untold = run.published, tuple(self._untold(run.published.uid))
         return SourcePod(*_key(workflow_id), run.run_id, PodWithUntold(published, untold) if untold else published)
 

@@ -175,14 +175,14 @@ class NodeCalls:
         if len(asked.worker_heartbeat) > _WORKERS:
             raise CallRefused(f"a heartbeat may report at most {_WORKERS} workers of a node")
         request = RecordWorkerHeartbeatRequest(namespace=self._namespace, identity=queue_of(node))
-        for told in asked.worker_heartbeat:
-            _require_queue(node, TaskQueue(name=told.task_queue))
+        for reported in asked.worker_heartbeat:
+            _require_queue(node, TaskQueue(name=reported.task_queue))
             beat = WorkerHeartbeat(
-                worker_instance_key=_instance(node, told.worker_instance_key),
+                worker_instance_key=_instance(node, reported.worker_instance_key),
                 worker_identity=queue_of(node),
                 task_queue=queue_of(node),
             )
-            for field, value in told.ListFields():
+            for field, value in reported.ListFields():
                 if field.name not in _HEARTBEAT:
                     continue
                 if isinstance(value, Message):
@@ -271,8 +271,8 @@ def _namespace(answered: bytes) -> bytes:
     """Return what a worker needs to know of a namespace, without its owner, its data and its replication."""
     found = DescribeNamespaceResponse.FromString(answered).namespace_info
     can = {name: getattr(found.capabilities, name) for name in _CAPABILITIES}
-    told = NamespaceInfo(
+    described = NamespaceInfo(
         name=found.name, state=found.state, id=found.id, capabilities=NamespaceInfo.Capabilities(**can)
     )
-    told.limits.CopyFrom(found.limits)
-    return DescribeNamespaceResponse(namespace_info=told).SerializeToString()
+    described.limits.CopyFrom(found.limits)
+    return DescribeNamespaceResponse(namespace_info=described).SerializeToString()

@@ -49,10 +49,10 @@ def why_of(error: OSError) -> str:
     if type(error).__module__ == "ssl":  # whose numbers are not the system's
         said = getattr(error, "verify_message", "") or getattr(error, "reason", "")
         return str(said).lower().replace("_", " ") if said else "TLS failed"
-    told = error.strerror or ""
-    if error.errno is not None and error.errno > 0 and (not told or told.startswith(_ASYNCIO_SAYS)):
+    text = error.strerror or ""
+    if error.errno is not None and error.errno > 0 and (not text or text.startswith(_ASYNCIO_SAYS)):
         return os.strerror(error.errno)
-    return told or str(error) or type(error).__name__
+    return text or str(error) or type(error).__name__
 
 
 def where_and_why(error: BaseException) -> str:
@@ -78,8 +78,8 @@ def sentence_of(error: BaseException) -> str:
 
 def error_within(text: str) -> OSError | None:
     """Return the system's error that a library in Rust tells of in a text, if somebody can mend it on this machine."""
-    told = _IN_RUST.search(text)
-    error = OSError(number := int(told[1] or told[2]), os.strerror(number)) if told else None
+    found = _IN_RUST.search(text)
+    error = OSError(number := int(found[1] or found[2]), os.strerror(number)) if found else None
     return error if error is not None and is_of_the_machine(error) else None
 
 

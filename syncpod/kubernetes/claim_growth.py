@@ -31,7 +31,7 @@ class Growth:
     step: Literal["grow", "wait", "done"]
     size: str
     """The size that it is to have, as the cluster writes it."""
-    is_told: bool = False
+    is_in_claim: bool = False
     """The claim's status has that size already, from another node: it is not written."""
     has_states: bool = False
     """The cluster's resizer and the node both keep the state of the growth in the claim (allocatedResourceStatuses)."""
@@ -68,18 +68,18 @@ def due_growth(claim: Mapping[str, Any], volume: Mapping[str, Any], size: int, *
     spec, status = mapping(claim.get("spec")), mapping(claim.get("status"))
     state = _storage(status, "allocatedResourceStatuses")
     if not state and status.get("allocatedResources") is None:  # an older controller, which keeps no states
-        return Growth("grow", wanted, is_told=claim_size(claim) >= size_in_bytes(wanted))
+        return Growth("grow", wanted, is_in_claim=claim_size(claim) >= size_in_bytes(wanted))
     allocated = _storage(status, "allocatedResources") or "0"
-    is_told = not state and claim_size(claim) >= size_in_bytes(allocated)
+    is_in_claim = not state and claim_size(claim) >= size_in_bytes(allocated)
     is_shared = "ReadWriteMany" in (spec.get("accessModes") or ())
     annotations = mapping(mapping(claim.get("metadata")).get("annotations"))
-    if is_told and not (is_shared and NOT_REQUIRED not in annotations):
+    if is_in_claim and not (is_shared and NOT_REQUIRED not in annotations):
         return Growth("done", wanted)
-    if not is_told and state not in _PENDING:
+    if not is_in_claim and state not in _PENDING:
         return Growth("wait", wanted)
     asked = size_in_bytes(_storage(mapping(spec.get("resources")), "requests"))
     is_too_late = has_failed and asked != size_in_bytes(allocated)
-    return Growth("grow", allocated, is_told=is_told, has_states=True, is_too_late=is_too_late)
+    return Growth("grow", allocated, is_in_claim=is_in_claim, has_states=True, is_too_late=is_too_late)
 
 
 def begun(claim: Mapping[str, Any]) -> dict[str, Any]:

@@ -264,22 +264,22 @@ def node_patch(node: Mapping[str, Any], drivers: Mapping[str, RegisteredDriver])
     """
     metadata = mapping(node.get("metadata"))
     labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
-    told = json.dumps({name: drivers[name].node_id for name in sorted(drivers)}) if drivers else None
+    report = json.dumps({name: drivers[name].node_id for name in sorted(drivers)}) if drivers else None
     places = {key: value for each in drivers.values() for key, value in each.topology.items()}
     missing = {key: value for key, value in places.items() if labels.get(key) != value}
-    if annotations.get(NODE_ID_ANNOTATION) == told and not missing:
+    if annotations.get(NODE_ID_ANNOTATION) == report and not missing:
         return None
-    patch: dict[str, Any] = {"uid": metadata.get("uid"), "annotations": {NODE_ID_ANNOTATION: told}}
+    patch: dict[str, Any] = {"uid": metadata.get("uid"), "annotations": {NODE_ID_ANNOTATION: report}}
     return {"metadata": {**patch, "labels": missing} if missing else patch}
 
 
 def _of_driver(driver: RegisteredDriver) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "name": driver.name,
         "nodeID": driver.node_id,
         "topologyKeys": sorted(driver.topology),
     }
-    return {**told, "allocatable": {"count": driver.most_volumes}} if driver.most_volumes else told
+    return {**report, "allocatable": {"count": driver.most_volumes}} if driver.most_volumes else report
 
 
 def _wanted_token(value: Mapping[str, Any]) -> WantedToken:

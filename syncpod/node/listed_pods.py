@@ -21,7 +21,7 @@ from syncpod.translation.paths import is_uid
 log = logging.getLogger(__name__)
 
 Entry = SandboxSummary | ContainerSummary
-Told = tuple[str, str, int, str]
+Owner = tuple[str, str, int, str]
 """Whose something is, as its status says: UID, incarnation, number, and the name of a container."""
 
 _LARGEST_NUMBER: Final = 2**31 - 2
@@ -172,7 +172,7 @@ def still_there(entry: Entry) -> Unreadable:
     return Unreadable(operation, "INTERNAL", text)
 
 
-def told_of(answer: SandboxStatus | ContainerAnswer) -> Told:
+def owner_of(answer: SandboxStatus | ContainerAnswer) -> Owner:
     """Return whose a status is: UID, incarnation, number, and the name of a container."""
     labels, annotations = answer.labels, answer.annotations
     uid, incarnation = labels.get(names.POD_UID_LABEL, ""), annotations.get(names.INCARNATION_ANNOTATION, "")
@@ -181,11 +181,11 @@ def told_of(answer: SandboxStatus | ContainerAnswer) -> Told:
     return uid, incarnation, answer.attempt, ""
 
 
-def is_same(listed: Entry, told: Told | None) -> bool:
-    """Say whether a status, as `told_of` gave it, is of the same pod, life, number and container as a list's entry."""
-    if told is None:
+def is_same(listed: Entry, owner: Owner | None) -> bool:
+    """Say whether a status, as `owner_of` gave it, is of the same pod, life, number and container as a list's entry."""
+    if owner is None:
         return False
-    uid, incarnation, number, name = told
+    uid, incarnation, number, name = owner
     if (number, name) != (listed.attempt, listed.name if isinstance(listed, ContainerSummary) else ""):
         return False
     labels, annotations = listed.labels, listed.annotations
@@ -194,11 +194,11 @@ def is_same(listed: Entry, told: Told | None) -> bool:
     )
 
 
-def require_same(listed: Entry, told: Told) -> None:
+def require_same(listed: Entry, owner: Owner) -> None:
     """Raise Unreadable if a status and the list's entry with its id name different pods, containers or numbers."""
-    if is_same(listed, told):
+    if is_same(listed, owner):
         return
-    uid, _, number, name = told
+    uid, _, number, name = owner
     operation = "podsandbox_status" if isinstance(listed, SandboxSummary) else "container_status"
     text = (
         f"the runtime lists {listed.id} as {_described(listed)}, and its status is of {word(name or listed.name)!r}, "

@@ -21,7 +21,16 @@ from syncpod.cri.port import ContainerAnswer, ContainerSummary, CriRuntime, Sand
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_TO_RUNTIME, Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedSandbox
 from syncpod.lifecycle.start_errors import without_guess
-from syncpod.node.listed_pods import Entry, ListedEntries, ListedPods, Told, is_same, require_same, still_there, told_of
+from syncpod.node.listed_pods import (
+    Entry,
+    ListedEntries,
+    ListedPods,
+    Owner,
+    is_same,
+    owner_of,
+    require_same,
+    still_there,
+)
 from syncpod.node.pod_threads import DiskWork, PodThreads, TooManySilent
 from syncpod.node.seen_exits import SeenExits
 from syncpod.node.termination_message import termination_message, wants_message
@@ -71,7 +80,7 @@ class RuntimeAnswers:
         self._withholds = withholds
         self._sandboxes: dict[str, ObservedSandbox] = {}
         self._containers: dict[str, ObservedContainer] = {}
-        self._identities: dict[str, Told] = {}
+        self._identities: dict[str, Owner] = {}
         """By id: whose the sandbox or container is, as its status says."""
 
     def sandbox(self, sandbox_id: str) -> ObservedSandbox | None:
@@ -150,7 +159,7 @@ class RuntimeAnswers:
 
     async def _ask_sandbox(self, listed: SandboxSummary) -> ObservedSandbox:
         status = await self._runtime.pod_sandbox_status(listed.id)
-        require_same(listed, told_of(status))
+        require_same(listed, owner_of(status))
         self._listed.vouch(listed)
         return self._take_sandbox(status)
 
@@ -158,7 +167,7 @@ class RuntimeAnswers:
         """Remember an answer for the listings to come."""
         with believing("podsandbox_status"):
             observed = self._sandboxes[status.id] = _observed_sandbox(status)
-        self._identities[status.id] = told_of(status)
+        self._identities[status.id] = owner_of(status)
         return observed
 
     def _known_container(self, listed: ContainerSummary) -> ObservedContainer | None:
@@ -184,7 +193,7 @@ class RuntimeAnswers:
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
         # Verbose, for the pid: the watcher of the process would ask for it at once.
         answer = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
-        require_same(listed, told_of(answer))
+        require_same(listed, owner_of(answer))
         self._listed.vouch(listed)
         return await self.take(answer, listed.sandbox_id)
 
@@ -194,7 +203,7 @@ class RuntimeAnswers:
         if (exit_ := observed.exit) is not None:
             observed = observed.ended_as(await self._complete_exit(exit_, answer, sandbox_id))
         self._containers[observed.id] = observed
-        self._identities[observed.id] = told_of(answer)
+        self._identities[observed.id] = owner_of(answer)
         return observed
 
     async def _complete_exit(self, exit_: Exit, answer: ContainerAnswer, sandbox_id: str) -> Exit:

@@ -82,12 +82,12 @@ async def serve(
     client = await connect_to_fleet(connection, access, runtime=logged_runtime())
     await check_whose(client, access)
     stopped = asyncio.create_task(stop.wait())
-    is_told = False
+    is_logged = False
     while not stop.is_set():
         async with make_worker(served, client, access, sealing):
-            if not is_told:
+            if not is_logged:
                 _tell(served, connection, client)
-                is_told = True
+                is_logged = True
             await _either(stopped, until_away(client))
         if not stop.is_set():
             log.warning("Temporal is away: the workflows are dropped from memory, as its database may be restored")

@@ -383,7 +383,7 @@ def _errors(api: ApiServer) -> list[dict[str, Any]]:
     [
         (a_claim(), "1Gi", None),
         (a_claim(), "2Gi", Growth("grow", "2Gi")),
-        (a_claim("2Gi"), "2Gi", Growth("grow", "2Gi", is_told=True)),
+        (a_claim("2Gi"), "2Gi", Growth("grow", "2Gi", is_in_claim=True)),
         (a_claim("2Gi", allocatedResources={"storage": "2Gi"}), "2Gi", Growth("done", "2Gi")),
         (a_claim(allocatedResources={"storage": "2Gi"}), "2Gi", Growth("wait", "2Gi")),
         (growing(), "2Gi", Growth("grow", "2Gi", has_states=True)),
@@ -405,7 +405,7 @@ def test_a_volume_of_several_nodes_grows_on_each(annotations: dict[str, str], st
     claim["metadata"]["annotations"] = annotations
     found = due_growth(claim, a_sized_volume("2Gi"), 1024**3, has_failed=False)
     assert found is not None
-    assert (found.step, found.is_told) == (step, step == "grow")
+    assert (found.step, found.is_in_claim) == (step, step == "grow")
 
 
 def test_a_claims_other_states_stay() -> None:

@@ -81,9 +81,9 @@ class NodeQuestions:
     async def recall(self) -> None:
         """Ask the node for the list that this fleet last gave it."""
         asked = WhoAsks(fleet=self.state.fleet, node=self.state.name)
-        told = await self.call(RECALL_INTENT, asked, Intent, summary="which list does the node have?")
-        if told is not None:
-            await self.take_over(told, replaces=False)
+        recalled = await self.call(RECALL_INTENT, asked, Intent, summary="which list does the node have?")
+        if recalled is not None:
+            await self.take_over(recalled, replaces=False)
 
     async def send_list(self) -> None:
         """Send the node its newest list, with the objects that its pods refer to."""
@@ -261,22 +261,22 @@ class NodeQuestions:
             )
             await workflow.sleep(pause, summary=f"before {state.name} is asked again for its newer list")
         asked = WhoAsks(fleet=state.fleet, node=state.name)
-        told = await self.call(RECALL_INTENT, asked, Intent, summary="the node has a newer list: ask for it")
-        if told is not None:
-            await self.take_over(told, replaces=True)
+        recalled = await self.call(RECALL_INTENT, asked, Intent, summary="the node has a newer list: ask for it")
+        if recalled is not None:
+            await self.take_over(recalled, replaces=True)
 
-    async def take_over(self, told: Intent, *, replaces: bool) -> None:
+    async def take_over(self, recalled: Intent, *, replaces: bool) -> None:
         """Check the list that the node claims to have, and take it over; a long list takes several workflow tasks."""
-        claims, pods = ClaimedPods(), told.pods[:PLACED_LIMIT]
-        if len(told.pods) > PLACED_LIMIT:
+        claims, pods = ClaimedPods(), recalled.pods[:PLACED_LIMIT]
+        if len(recalled.pods) > PLACED_LIMIT:
             claims.wrong.append(
-                f"pods: must be no more than {PLACED_LIMIT}, are {len(told.pods)}: the others are left out"
+                f"pods: must be no more than {PLACED_LIMIT}, are {len(recalled.pods)}: the others are left out"
             )
         for first in range(0, len(pods), _CHECKED):
             if first:
                 await workflow.sleep(PAUSE, summary=f"{len(pods) - first} pods are yet to be checked")
             claims.add(pods[first : first + _CHECKED], first)
-        node_changes.recalled(self.state, told, claims, workflow.now(), replaces=replaces)
+        node_changes.recalled(self.state, recalled, claims, workflow.now(), replaces=replaces)
 
     async def stumble(self, name: str, why: str) -> None:
         """Show that the node did not answer a question as it should, and pause before it is asked again."""

@@ -114,7 +114,7 @@ class ClaimUpkeep:
         Raises NotUsable, ClusterError, Unreachable.
         """
         claim = found.claim
-        if growth.has_states and not growth.is_told:
+        if growth.has_states and not growth.is_in_claim:
             claim = await self._patch(need, begun(claim)) or claim
         try:
             grows = await self._csi.grow(found.volume, place, growth.bytes)
@@ -127,13 +127,13 @@ class ClaimUpkeep:
                 return False
             raise NotUsable(why) from error
         if not grows:
-            if growth.has_states and not growth.is_told:
+            if growth.has_states and not growth.is_in_claim:
                 why = f"NodeExpand is not supported by the CSI driver {place.driver}"
                 await self._note_failure(claim, need, growth, why, None)
                 raise NotUsable(why)
             return True
         self._tell(found, need, "Normal", "FileSystemResizeSuccessful", "succeeded", self._csi.node_name)
-        if not growth.is_told:
+        if not growth.is_in_claim:
             await self._patch(need, finished(claim, growth.size))
         return True
 

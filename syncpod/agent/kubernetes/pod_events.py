@@ -176,7 +176,7 @@ class PodEvents:
             if last <= seen:
                 break
             self._seen[uid] = max(self._seen.get(uid, _LONG_AGO), last)
-            if record["reason"] not in OWN_REASONS and not self._is_told(uid, record):
+            if record["reason"] not in OWN_REASONS and not self._was_written(uid, record):
                 found.append(self._event(state, record, last))
                 if record["reason"] == DECIDED:
                     self._decided.setdefault(uid, Counter())[_key(record)] += 1
@@ -188,7 +188,7 @@ class PodEvents:
             }
         return found
 
-    def _is_told(self, uid: str, record: Mapping[str, Any]) -> bool:
+    def _was_written(self, uid: str, record: Mapping[str, Any]) -> bool:
         """Say whether an event was written already when it happened; true only once for each writing."""
         written = self._written.get(uid, {}).get(_key(record))
         if written is None or not written.waiting:

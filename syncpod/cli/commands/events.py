@@ -101,8 +101,8 @@ def _ends_of_workflows(orphans: Sequence[Mapping[str, Any]]) -> list[PodEvent]:
         ended = end_of(metadata.get("namespace", ""), metadata["name"])
         if ended is not None:
             at, message = ended.at.isoformat(), f"Its workflow {ended.how}"
-            told = {"type": "Warning", "reason": "WorkflowEnded", "message": message, "container": ""}
-            found += events_of(pod, [{**told, "count": 1, "first": at, "last": at}])
+            event = {"type": "Warning", "reason": "WorkflowEnded", "message": message, "container": ""}
+            found += events_of(pod, [{**event, "count": 1, "first": at, "last": at}])
     return found
 
 
@@ -193,19 +193,19 @@ class _Source:
     def read(self, api: NodeApi) -> list[PodEvent]:
         """Return all events, the newest last. Raises Failure."""
         if self._names:
-            told = self._told(api, self.namespace or "default", self._names)
-            self._missing = tuple(name for name in self._names if name not in {name for (_, name), _ in told})
+            reports = self._reports(api, self.namespace or "default", self._names)
+            self._missing = tuple(name for name in self._names if name not in {name for (_, name), _ in reports})
         else:
-            told = self._told(api, self.namespace)
-            there = frozenset(key for key, _ in told)
+            reports = self._reports(api, self.namespace)
+            there = frozenset(key for key, _ in reports)
             for namespace in sorted({namespace for namespace, _ in self._before - there}):
                 gone = [name for each, name in self._before - there if each == namespace]
-                told += self._told(api, namespace, gone)
+                reports += self._reports(api, namespace, gone)
             self._before = there
-        self.silent = tuple(sorted(name for (_, name), found in told if found is None))
-        return by_time([event for _, found in told for event in found or () if event.record.type in self._types])
+        self.silent = tuple(sorted(name for (_, name), found in reports if found is None))
+        return by_time([event for _, found in reports for event in found or () if event.record.type in self._types])
 
-    def _told(
+    def _reports(
         self, api: NodeApi, namespace: str | None, names: Sequence[str] = ()
     ) -> list[tuple[tuple[str, str], list[PodEvent] | None]]:
         """Return the events of each pod, by namespace and name; None of one that did not answer."""

@@ -217,19 +217,19 @@ async def _ask_all(client: Client, nodes: Sequence[FleetNodeView], words: list[s
     """
     from syncpod.cli.fleet_remote_commands import said_by_all
 
-    told, silent = 0, []
+    answers, silent = 0, []
     for node, answer in await said_by_all(client, nodes, words):
         if isinstance(answer, Failure):
             silent.append(f"Note: {answer}")
         elif answer[0] == 0:
             remark(f"Note: the pod is gone; this is from the journal of node {node.name}")
             say(answer[1].removesuffix("\n"))
-            told += 1
+            answers += 1
         elif answer[0] != 1:
             raise Failure(answer[2].strip().removeprefix("syncpod: "), answer[0])
     for sentence in silent:
         remark(sentence)
-    if not told:
+    if not answers:
         asked = len(nodes) - len(silent)
         journals = "journal of the one node that was" if asked == 1 else f"journals of {asked} nodes that were"
         raise Failure(f"{str(missing).partition(';')[0]}, nor in the {journals} asked")

@@ -119,22 +119,22 @@ async def template(client: Client, kind: str, namespace: str, name: str, revisio
     """Return a template of a workload by its digest; None if it is not remembered. Raises Failure."""
     handle = client.get_workflow_handle(workload_id(kind, namespace, name))
     try:
-        told: dict[str, Any] | None = await fleet_answers.query(client, handle, "template", revision)
+        document: dict[str, Any] | None = await fleet_answers.query(client, handle, "template", revision)
     except RPCError as error:
         raise refused(error) from None
-    return told
+    return document
 
 
 async def summaries(client: Client, kind: str, namespace: str | None) -> list[WorkloadSummary]:
     """Return the workloads of a kind, sorted by namespace and name; `namespace` None = all."""
-    told = await all_summaries(client, namespace)
-    return sorted((each for each in told if each.kind == kind), key=lambda each: (each.namespace, each.name))
+    found = await all_summaries(client, namespace)
+    return sorted((each for each in found if each.kind == kind), key=lambda each: (each.namespace, each.name))
 
 
 async def all_summaries(client: Client, namespace: str | None) -> list[WorkloadSummary]:
     """Return the workloads of all kinds; `namespace` None = all. A note names each one whose memo cannot be read."""
-    told = readable(await running(client, WORKLOAD_WORKFLOW, WORKLOAD_MEMO, WorkloadSummary))
-    return [each for each in told if each.kind and namespace in (None, each.namespace)]
+    found = readable(await running(client, WORKLOAD_WORKFLOW, WORKLOAD_MEMO, WorkloadSummary))
+    return [each for each in found if each.kind and namespace in (None, each.namespace)]
 
 
 async def views(client: Client, kind: str, namespace: str, names: Sequence[str]) -> list[WorkloadView]:

@@ -52,10 +52,12 @@ async def told_by_this_node(workflows: Collection[str], query: str, *args: Any) 
         state_dir = settings().state_dir
     except BadInput:  # settings that are wrong here say nothing about pods elsewhere
         return {}
-    return await asyncio.to_thread(_told, state_dir, workflows, query, args)
+    return await asyncio.to_thread(_answers, state_dir, workflows, query, args)
 
 
-def _told(state_dir: Path, workflows: Collection[str], query: str, args: Sequence[Any]) -> dict[str, PublishedAnswer]:
+def _answers(
+    state_dir: Path, workflows: Collection[str], query: str, args: Sequence[Any]
+) -> dict[str, PublishedAnswer]:
     keys = [each.removeprefix("pod/").partition("/") for each in workflows]
     if args:
         found = [node_api.plan(state_dir, namespace, name, *args) for namespace, _, name in keys]
@@ -111,9 +113,9 @@ async def ask_pod(client: Client, workflow_id: str, query: str, *args: Any, resu
     If nobody serves the workflow's queue, that is known at once, and not after QUERY_DEADLINE.
     """
     handle = client.get_workflow_handle(workflow_id)
-    told = (await told_by_this_node([workflow_id], query, *args)).get(workflow_id)
-    if told is not None and isinstance(told.answer, result_type) and await is_open(handle, told.run_id):
-        return told.answer
+    answer = (await told_by_this_node([workflow_id], query, *args)).get(workflow_id)
+    if answer is not None and isinstance(answer.answer, result_type) and await is_open(handle, answer.run_id):
+        return answer.answer
     if (queue := await unserved_queue(client)) and (await handle.describe()).task_queue == queue:
         raise RPCError(f"no worker serves {queue}", RPCStatusCode.DEADLINE_EXCEEDED, b"")
     return await query_pod(handle, query, *args, result_type=result_type)
@@ -126,10 +128,10 @@ async def ask_read_pods(
 
     So which runs are open is not asked of the server again.
     """
-    told, few = await told_by_this_node(workflows, query), asyncio.Semaphore(_AT_ONCE)
+    answers, few = await told_by_this_node(workflows, query), asyncio.Semaphore(_AT_ONCE)
 
     async def ask(workflow_id: str) -> _Answer | None:
-        ours = told.get(workflow_id)
+        ours = answers.get(workflow_id)
         if ours is not None and isinstance(ours.answer, result_type):
             return ours.answer
         try:

@@ -136,18 +136,18 @@ class TemporalPods:
             found = await list_pods(self._client, namespace, _ALL, nodes=nodes or None)
         if not recorded:
             found = await asyncio.to_thread(lambda: [*map(with_last_state, found)])
-        return await self._told(found, parts)
+        return await self._as_source_pods(found, parts)
 
     async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
         """Return those of this machine that run without a workflow."""
-        return await self._told(await orphan_pods(self._client, namespace, [*names]), ())
+        return await self._as_source_pods(await orphan_pods(self._client, namespace, [*names]), ())
 
     async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[SourcePod]:
         """Return the newest runs of these pods, as far as the server keeps them."""
         open_ones = await self.open_pods(namespace, names, parts=parts)
         ended = [name for name in names if name not in {one.name for one in open_ones}]
         found = [one for name in ended if (one := await read_ended(self._client, namespace, name)) is not None]
-        return [*open_ones, *await self._told(found, parts)]
+        return [*open_ones, *await self._as_source_pods(found, parts)]
 
     def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
         """Raise CannotSay: nothing is known here before it is asked for."""
@@ -179,7 +179,7 @@ class TemporalPods:
 
     # --- what each pod is told with -----------------------------------------------------------------------------------
 
-    async def _told(self, found: Sequence[FetchedPod], parts: Collection[str]) -> list[SourcePod]:
+    async def _as_source_pods(self, found: Sequence[FetchedPod], parts: Collection[str]) -> list[SourcePod]:
         """Return the pods with these parts of each."""
         ids = [pod_workflow_id(*one.key) for one in found]
         self._silent |= {key: one for key, one in zip(ids, found, strict=True) if not one.current}

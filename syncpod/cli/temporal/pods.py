@@ -89,15 +89,15 @@ async def read_pods(
     pods again and again keeps `open_runs`. Raises Squatted if one of the names is not a pod's.
     """
     ids, open_runs = [pod_workflow_id(*key) for key in keys], open_runs or OpenRuns(client)
-    told = await told_by_this_node(ids, "pod")
-    unserved = "" if len(told) == len(ids) else await unserved_queue(client)
+    published = await told_by_this_node(ids, "pod")
+    unserved = "" if len(published) == len(ids) else await unserved_queue(client)
     few = asyncio.Semaphore(_AT_ONCE_AGAIN)
 
     async def read(workflow_id: str) -> FetchedPod | None:
-        ours = told.get(workflow_id)
+        ours = published.get(workflow_id)
         async with few:
             if ours is not None and await open_runs.has(workflow_id, ours.run_id):
-                return _as_told(ours)
+                return _as_published(ours)
             return await _query(client, workflow_id, None, unserved)
 
     fetched_pods = await asyncio.gather(*map(read, ids))
@@ -163,14 +163,14 @@ async def list_pods(
     executions = await _open_executions(client, namespace)
     if nodes is not None:
         executions = {id_: one for id_, one in executions.items() if node_of(one) in nodes}
-    told = await told_by_this_node(executions.keys(), "pod")
-    unserved = "" if len(told) == len(executions) else await unserved_queue(client)
+    published = await told_by_this_node(executions.keys(), "pod")
+    unserved = "" if len(published) == len(executions) else await unserved_queue(client)
     some = asyncio.Semaphore(_AT_ONCE)
     silent, heard = Counter[str](), set[str]()
 
     async def read(execution: WorkflowExecution) -> FetchedPod | None:
-        if (ours := told.get(execution.id)) is not None and ours.run_id == execution.run_id:
-            return _as_told(ours)
+        if (ours := published.get(execution.id)) is not None and ours.run_id == execution.run_id:
+            return _as_published(ours)
         queue = execution.task_queue or ""
         async with some:
             if queue not in heard and silent[queue] >= _ENOUGH:
@@ -251,8 +251,8 @@ async def _open_executions(client: Client, namespace: str | None) -> dict[str, W
     return {execution.id: execution async for execution in client.list_workflows(open_pods(namespace))}
 
 
-def _as_told(told: PublishedAnswer) -> FetchedPod:
-    return FetchedPod(Pod.model_validate(told.answer), told.answer, current=True, run=told.run_id)
+def _as_published(published: PublishedAnswer) -> FetchedPod:
+    return FetchedPod(Pod.model_validate(published.answer), published.answer, current=True, run=published.run_id)
 
 
 async def _query(
