@@ -54,7 +54,7 @@ class UidOwners:
 
 
 def _recorded(node: NodeContext, uid: str) -> tuple[str, str] | None:
-    """Return whose record has this UID; None if there is none, or if it belongs to a deleted pod's remains. Blocks."""
+    """Return the owner of the record with this UID; None if there is none, or only a deleted pod's remains. Blocks."""
     record = read_pod_record(node, uid)
     if record is None or tombstone_at(node, uid, record.incarnation) is not None:
         return None

@@ -297,7 +297,7 @@ def _still_there(left: Sequence[tuple[Going, str]], *, in_vain: bool) -> str:
 
 
 async def _whys(going: Sequence[Going]) -> list[tuple[Going, str]]:
-    """Return these in order, each with what its end waits for. Raises Failure."""
+    """Return these in order, each with the reason why it has not ended. Raises Failure."""
     import asyncio
 
     some = asyncio.Semaphore(_AT_ONCE)

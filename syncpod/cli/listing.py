@@ -178,7 +178,7 @@ class FoundObjects:
 
 
 class ListingPrinter:
-    """Prints what is found of one kind after another, and the changes of a kind that is watched."""
+    """Prints the objects of one kind after another, and the changes of a kind that is watched."""
 
     def __init__(self, form: Form) -> None:
         """Print nothing yet."""

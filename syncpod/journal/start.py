@@ -223,7 +223,7 @@ def _held(lines: Sequence[HistoryEntry], until: datetime) -> HistoryEntry | None
 
 
 def _gap(begun: datetime, until: datetime, held: HistoryEntry | None, absences: Sequence[Absence]) -> Iterator[Phase]:
-    """Yield what a gap consists of. A back-off that goes on without a worker counts as a back-off."""
+    """Yield the parts of a gap. A back-off that goes on without a worker counts as a back-off."""
     due = begun if held is None else min(due_of(held) or until, until)
     if held is not None and due - begun >= _SHORT:
         long = f" {go_duration(timedelta(seconds=held.seconds))}" if held.seconds is not None else ""

@@ -78,7 +78,7 @@ class Published(PublishedLife, PodReads, NodeReads, Records, EndsLives, Protocol
 
     @property
     def replacing(self) -> Collection[str]:
-        """The runtime ids of its containers that are ended to be replaced, whatever their restart policy."""
+        """The runtime ids of its containers that are killed to be replaced, regardless of their restart policy."""
 
     def summary(self) -> PodSummary | None:
         """Return what a page of pods shows of it; None = it is no pod."""

@@ -162,8 +162,8 @@ class FleetNodeWorkflow:
     def tell_waiting(self) -> None:
         """Tell workloads whose pods wait for a node that this one takes pods again.
 
-        After the memo is written, which surveys read. Changes that a run has not passed on when it ends are not passed
-        on.
+        It does so only after the memo is written, since surveys read the memo. A change that a run did not pass on
+        before its end is lost.
         """
         if self.state.is_open and not self.was_open:
             self.busy.begin(ANNOUNCE_ROOM, self.node.announce_room())

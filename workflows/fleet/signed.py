@@ -1,4 +1,4 @@
-"""What a run of a fleet asks of its commands, and of its own history."""
+"""The demands of a fleet's run on its commands, and on its own history."""
 
 from __future__ import annotations
 

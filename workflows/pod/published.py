@@ -63,7 +63,7 @@ class PublishedPod:
 
     @property
     def replacing(self) -> Collection[str]:
-        """The runtime ids of its containers that are ended to be replaced, whatever their restart policy."""
+        """The runtime ids of its containers that are killed to be replaced, regardless of their restart policy."""
         return self.state.replacing
 
     def summary(self) -> PodSummary:

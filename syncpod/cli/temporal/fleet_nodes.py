@@ -24,7 +24,7 @@ class FleetNodes:
     """The nodes of a fleet, which moves their pods to others by itself."""
 
     def __init__(self, client: Client, skip_after: int = 0) -> None:
-        """Pods that have been ending for more than so many seconds are not waited for; 0 = each is."""
+        """Do not wait for pods that have been ending for more than so many seconds; 0 = wait for each."""
         self._client, self._skip_after = client, skip_after
 
     async def cordoned(self, names: Sequence[str]) -> set[str]:

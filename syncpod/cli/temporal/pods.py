@@ -106,7 +106,7 @@ async def read_pods(
 
 
 class Squatted(Failure):
-    """A pod's name is taken by a workflow that is not a pod's, which nothing ends by itself."""
+    """A pod's name is taken by a workflow that is not a pod's. Somebody has to end that workflow."""
 
 
 async def require_pods_own(client: Client, namespace: str, name: str) -> None:

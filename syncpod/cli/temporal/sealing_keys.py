@@ -51,9 +51,9 @@ class Needs:
 def nodes_without(
     known: Collection[FleetNodeSummary], certified: Collection[Certified], key: str, used: datetime
 ) -> list[str]:
-    """Return the nodes that would not believe a fleet without the key of this id, sorted.
+    """Return the nodes that would reject a fleet without the key of this id, sorted.
 
-    `used`: when the key in use was first used, which invitations name since then. A node that has never said which key
+    `used`: the first use of the present key; later invitations name this key. A node that has never said which key
     it trusts has the key of its invitation.
     """
     trusted = {each.name: each.fleet_key for each in known}
