@@ -31,7 +31,8 @@ def registry(containerd: Containerd, archive: Path, within: Sequence[str] = WITH
     """Have this containerd pull what the tests name from the images of an archive."""
     layout = containerd.directory / "registry"
     with tarfile.open(archive) as tar:
-        tar.extractall(layout, filter="data")
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # since Python 3.11.4
+        tar.extractall(layout)
     for name in _NAMES:
         told = containerd.directory / "registries" / name / "hosts.toml"
         told.parent.mkdir(parents=True, exist_ok=True)

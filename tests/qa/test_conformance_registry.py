@@ -16,7 +16,8 @@ def test_an_image_is_served_by_tag_and_digest_with_its_blobs(tmp_path: Path) -> 
     archive, layout = tmp_path / "images.tar", tmp_path / "layout"
     write_archive(archive, [Image("registry.example/tests/web:1.0", layer_of({"file": b"text"}), {"Cmd": ["web"]})])
     with tarfile.open(archive) as tar:
-        tar.extractall(layout, filter="data")
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # since Python 3.11.4
+        tar.extractall(layout)
     serving = server(layout, 0)
     threading.Thread(target=serving.serve_forever, daemon=True).start()
     connection = http.client.HTTPConnection("127.0.0.1", serving.server_address[1], timeout=60)
