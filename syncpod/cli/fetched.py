@@ -15,7 +15,9 @@ _SILENT: Final = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped pos
 
 _RECORDED: Final = "this is what Temporal recorded last"
 _LAST_TOLD: Final = "this is what it told its node last"
-_CANNOT_GO_ON: Final = "its workflow cannot go on, and its node is about to begin it anew"
+_CANNOT_GO_ON: Final = (
+    "its workflow's last task failed or was not answered, and its node begins it anew if that goes on"
+)
 
 
 @dataclass(frozen=True)

@@ -96,9 +96,10 @@ def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[
 
     With `names`, only these. Its worker lists them now. If that has ended, the pods in its runtime are returned; the
     caller knows which of these have workflows. [] if neither says it, or if commands are sent to another server than
-    the worker's. Blocks.
+    the worker's, also where it answers at the same address. Blocks.
     """
     from syncpod.api import client
+    from syncpod.cli.machine.nodes_server import other_server
     from syncpod.cli.machine.pods_at_rest import pods_at_rest
     from syncpod.cli.machine.settings import settings
     from syncpod.settings.worker_record import read_worker_record, serving
@@ -110,6 +111,8 @@ def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[
     lives = serving(directory)
     worker = lives or read_worker_record(directory)
     if worker is None or os.environ.get("TEMPORAL_ADDRESS", worker.address) != worker.address:
+        return []
+    if other_server(directory):
         return []
     if lives is None:
         return pods_at_rest(directory, worker, namespace, names)

@@ -67,7 +67,11 @@ async def test_rotation_loses_no_line_of_a_container_writing_at_full_speed(runti
 
     async def often(rotation: LogRotation) -> None:
         while True:
-            await rotate_all(rotation)
+            under_way = asyncio.ensure_future(rotate_all(rotation))
+            try:
+                await asyncio.shield(under_way)
+            finally:
+                await under_way  # its threads rename files, which are read next
             await asyncio.sleep(0.02)
 
     seen = await written_and_followed(runtime, tmp_path, LINES, lambda *given: often(rotation(*given)))

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from syncpod.node.recorded_events import recorded_cordon
 from syncpod.node.recorded_pods import recorded_creation, recorded_pod
+from syncpod.settings.kept import read_kept_settings, write_kept_settings
 from syncpod.settings.worker_record import read_worker_record
 from tests.agent.waiting import until
 from tests.cli.conftest import Result, program
@@ -137,6 +139,33 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
     assert again.out == "pod/alone created\n"
     assert "Note: an earlier pod alone runs, and somebody has ended its workflow: its node ends it before" in again.err
     assert again.err.count("adopt alone`, in place of an apply, keeps it") == 1, again
+
+
+def test_no_pod_is_an_orphan_on_the_word_of_another_server_or_of_a_dead_worker(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    applied = syncpod("apply", "-f", "-", "--wait", "--timeout", "60s", stdin=json.dumps(pod("cared")))
+    assert applied.code == 0, applied.err
+    until_written(syncpod, environ, "cared")
+    end_worker(environ)
+    again = syncpod("apply", "-f", "-", stdin=json.dumps(pod("cared")))
+    assert "is away" in again.err and "somebody has ended its workflow" not in again.err, again
+
+    kept = read_kept_settings(state_of(environ))
+    end_workflow(environ, "cared")  # another server has none of it either
+    write_kept_settings(state_of(environ), replace(kept, cluster="another/one"))
+    seen = syncpod("get", "pods")
+    assert "not about this node" in seen.err and "without a workflow" not in seen.err, seen
+    assert "cared" not in seen.out
+    for command in ("adopt", "prune"):
+        for which in ("cared", "--all"):
+            refused = syncpod(command, which)
+            assert (refused.code, refused.out) == (1, ""), refused
+            assert "does not know which pods of node" in refused.err, refused
+    write_kept_settings(state_of(environ), kept)
+    assert status_of(syncpod, "cared") == "Orphan", "it runs"
+    assert syncpod("prune", "cared").out == "pod/cared pruned\n"
+    assert syncpod("up").code == 0
 
 
 def test_the_age_of_an_adopted_pod_counts_from_its_creation_while_no_worker_serves_its_node(

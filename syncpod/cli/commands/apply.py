@@ -24,7 +24,6 @@ from syncpod.cli.input.options import (
     Timeout,
 )
 from syncpod.cli.orphan_notes import note_earlier, orphans_here
-from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
     import asyncio
@@ -204,11 +203,15 @@ def _running_alone(admissions: Iterable[Admission]) -> dict[tuple[str, str], boo
     The value says whether that is sure. If its worker has ended, it is not: these run there, and a caller that begins
     a workflow of such a name knows that there was none.
     """
+    from syncpod.cli.machine.settings import settings
+    from syncpod.settings.worker_record import serving
+
     names: dict[str, list[str]] = {}
     for pod, _ in admissions:
         names.setdefault(pod.metadata.namespace or "default", []).append(pod.metadata.name)
+    is_sure = serving(settings().state_dir) is not None
     found = (one for namespace, of in names.items() for one in orphans_here(namespace, of))
-    return {(str(one["metadata"]["namespace"]), str(one["metadata"]["name"])): bool(why_orphaned(one)) for one in found}
+    return {(str(one["metadata"]["namespace"]), str(one["metadata"]["name"])): is_sure for one in found}
 
 
 async def _missing_features(client: Client, applied: Applied, served: Collection[str]) -> list[str]:
@@ -240,7 +243,7 @@ async def _tell_what_takes_long(applying: Mapping[asyncio.Task[Applied], Pod], n
         return
     nodes = ", ".join(sorted({pod.spec.node_name or node for pod in waiting}))
     names = waiting[0].metadata.name if len(waiting) == 1 else f"{len(waiting)} pods"
-    remark(f"Note: node {nodes} has not answered yet about {names}; a busy one is waited for, up to half a minute")
+    remark(f"Note: node {nodes} has not answered yet about {names}; it is waited for, up to half a minute")
 
 
 async def _absence(client: Client, applied: Applied, served: Collection[str]) -> str:

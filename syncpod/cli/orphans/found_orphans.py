@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from syncpod.api.views.text import printable
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.nodes_server import other_server
 from syncpod.cli.machine.object_store import memory_directory_of
 from syncpod.cli.machine.runtime_choice import endpoint_of
 from syncpod.cli.machine.runtime_client import unanswered
@@ -127,8 +128,10 @@ async def chosen(
     `keys` names pods by namespace and name.
 
     The runtime may have several pods of one name, of which at most one has a workflow: then the name means the others.
-    Without names, `namespace` selects the pods ("" = all). Raises Failure for named pods that are not in the runtime.
+    Without names, `namespace` selects the pods ("" = all). Raises Failure for named pods that are not in the runtime,
+    and if the server is not the node's.
     """
+    _require_own_server(place)
     inventory, records = await take_stock(place)
     by_name: dict[tuple[str, str], list[PodInRuntime]] = {}
     for pod in inventory.pods.values():
@@ -163,6 +166,14 @@ async def without_workflow_here(client: Client) -> tuple[list[FoundOrphan], tupl
     place = here()
     found, nameless = await chosen(client, place, (), namespace="")
     return [one for one in await staying(place, found) if one.pod.is_alive], nameless
+
+
+def _require_own_server(place: Here) -> None:
+    if address := other_server(place.node.state_dir):
+        raise Failure(
+            f"the Temporal server at {address} does not know which pods of node {place.node.name} have a workflow: "
+            "name the node's own in TEMPORAL_ADDRESS, or give the node to this one with `syncpod up --adopt-cluster`"
+        )
 
 
 def _present(named: Sequence[tuple[str, str]], there: Collection[tuple[str, str]], node: str) -> list[tuple[str, str]]:

@@ -105,7 +105,7 @@ async def _foreseen(client: Client, pod: Pod, node: str, before: list[ComesBefor
         rpc_timeout=_RPC,
     )
     name = pod.metadata.name
-    late = f"Note: node {node} has not answered yet about {name}; a busy one is waited for, up to half a minute"
+    late = f"Note: node {node} has not answered yet about {name}; it is waited for, up to half a minute"
     try:
         with waiting(late):
             found: list[str] | None = await answer_in_time(client, node, asking, patience)

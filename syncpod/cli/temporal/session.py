@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 from syncpod.cli.console import remark, waiting
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens, somebody_listens
+from syncpod.cli.machine.nodes_server import note_server
 from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.state_directory import full_disk_note, recorded_server, running_server
 from syncpod.settings.errors import SettingsInvalid
@@ -240,7 +241,9 @@ def _note_another_server(address: str, state_dir: Path | None, namespace_id: str
     """
     directory = state_dir or settings().state_dir
     kept = kept_settings(directory)
-    if not kept.cluster or kept.cluster.rpartition("/")[2] == namespace_id:
+    is_own = not kept.cluster or kept.cluster.rpartition("/")[2] == namespace_id
+    note_server(directory, address, is_own=is_own)
+    if is_own:
         return
     if kept.address == address:
         remark(
