@@ -1,47 +1,26 @@
-"""The handler for events of pods, also of pods that are gone: those are read in the node's journal."""
+"""The handler for events of pods, also of pods that are gone."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from syncpod.api.field_selector import parse_field_selector
+from syncpod.api.gone_events import gone_events
 from syncpod.api.lists import rendered
 from syncpod.api.messages import Answer, Request
 from syncpod.api.source import PodSource
 from syncpod.api.statuses import ApiError
 from syncpod.api.views.events import WIDE, PodEvent, by_time, cells_of, document, events_of
 from syncpod.api.views.tables import column_definitions, partial_metadata
-from syncpod.journal.reading import NoJournal, events_of_gone
 
-KEPT: Final = timedelta(hours=1)
-"""How long a kube-apiserver keeps an event (--event-ttl)."""
 _FIELDS: Final = (
     *("metadata.name", "metadata.namespace", "reason", "type", "source.host"),
     *(f"involvedObject.{field}" for field in ("kind", "namespace", "name", "uid", "fieldPath")),
 )
 _SEEN_WIDE: Final = tuple(name for name in WIDE if name in ("SUBOBJECT", "SOURCE", "FIRST SEEN", "COUNT", "NAME"))
-
-
-def gone_events(
-    state_dir: Path, node: str, present: Sequence[PodEvent], namespace: str | None, now: datetime
-) -> list[PodEvent]:
-    """Return the events of the last hour of pods that are gone from a node, without those that are `present`. Blocks.
-
-    `namespace`: None = all. Without a journal there are none.
-    """
-    try:
-        found = events_of_gone(state_dir, now - KEPT, namespace)
-    except NoJournal:
-        return []
-    known = {event.key for event in present}
-    gone = [
-        PodEvent(life.namespace, life.name, life.uid, node, "", happening, is_gone=True) for life, happening in found
-    ]
-    return [event for event in gone if event.key not in known]
 
 
 async def list_events(source: PodSource, asked: Request, namespace: str | None) -> Answer:

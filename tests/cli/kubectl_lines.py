@@ -214,6 +214,6 @@ REFUSED: Final = (
     ("convert -f pod.yaml", "'convert' is not a command here: a manifest is v1"),
     ("describe pod web --show-events=false", "No such option: --show-events: the events are the last part of what is"),
     ("describe pod web -o yaml", "No such option: -o: `syncpod get POD -o yaml` prints the object"),
-    ("alpha events", "'alpha' is not a command here: what is here is not in stages"),
+    ("alpha events", "'alpha' is not a command here: no command is in stages"),
 )
 """What is refused, and how the answer begins."""

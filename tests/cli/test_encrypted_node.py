@@ -120,7 +120,7 @@ def test_nothing_of_a_pod_can_be_read(environ: dict[str, str], tctl: Path) -> No
     assert replayed.out.endswith(": the code at hand makes the same decisions\n"), replayed
     keyless = environ | {"SYNCPOD_STATE_DIR": f"{environ['SYNCPOD_STATE_DIR']}-none"}
     unread = program("replay", "late", environ=keyless | {"TEMPORAL_ADDRESS": exports(environ)["TEMPORAL_ADDRESS"]})
-    assert (unread.code, unread.out, "only who can read the keys" in unread.err) == (2, "", True), unread
+    assert (unread.code, unread.out, "reading it takes the keys" in unread.err) == (2, "", True), unread
     deleted = program("delete", "pod", "late", environ=environ)
     assert deleted.code == 0, deleted.err
     assert in_database(environ, "late") == set()
