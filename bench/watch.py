@@ -16,8 +16,8 @@ from tests.runtimes.bare import BareCri
 PAUSE_SECONDS = 0.003
 """Between listings: an observation of one pod is at most this old, plus one listing (under 1 ms)."""
 PAUSE_SECONDS_OF_EACH = 0.0005
-"""More for each listed container. A listing of a hundred takes some 15 ms of processor in the runtime and here; without
-this pause such listings took a quarter of a machine with two cores from the crowd that they were to measure."""
+"""More for each listed container, since listings of a crowd take processor time from it: without this pause, a hundred
+pods were started by bare calls in 12.3 and 12.6 s, and with it in 10.0 and 10.9 s."""
 
 
 @dataclass(frozen=True)
