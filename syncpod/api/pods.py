@@ -167,7 +167,7 @@ async def _asked_pods(
     names: Collection[str] = asked.query.get("pod", ())
     if names and namespace is None:
         raise ApiError(400, "pod: names are of one namespace; write /namespaces/NAMESPACE/ in the path")
-    if asked.flag("lone"):
+    if asked.flag("orphans"):
         found = await source.orphan_pods(namespace, names)
     elif asked.one("resourceVersion") == KNOWN_AT_ONCE:
         found = source.known_pods(namespace, names)

@@ -116,7 +116,7 @@ def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[
         return []
     if lives is None:
         return pods_at_rest(directory, worker, namespace, names)
-    told = client.listed(directory, "pods", namespace, names, {"lone": "true"})
+    told = client.listed(directory, "pods", namespace, names, {"orphans": "true"})
     pods = [] if told is None else [pod for pod in told["items"] if not names or pod["metadata"]["name"] in names]
     return [pod for pod in pods if why_orphaned(pod)]
 

@@ -256,15 +256,15 @@ async def test_the_server_is_asked_only_about_those_named_pods_that_run(node: No
     server.runs, server.open = {"pod/default/listed": "run"}, {"pod/default/web": "run"}
     server.listings = [listing("web", "uid-web"), listing("old", "uid-old"), listing("listed", "uid-3")]
 
-    async def lone(*names: str, namespace: str | None = "default") -> list[str]:
-        return names_in((await pods(context, namespace, names, query={"lone": "true"}))["items"])
+    async def orphans(*names: str, namespace: str | None = "default") -> list[str]:
+        return names_in((await pods(context, namespace, names, query={"orphans": "true"}))["items"])
 
-    assert (await lone("new"), server.looks, server.required) == ([], 0, 0)
-    assert (await lone("web"), server.looks, server.required) == ([], 1, 0)
-    assert (await lone("new", "old", "web"), server.looks, server.required) == (["old"], 2, 1)
-    assert await lone(namespace=None) == ["old"], "visibility has the listed one, and the server the other"
+    assert (await orphans("new"), server.looks, server.required) == ([], 0, 0)
+    assert (await orphans("web"), server.looks, server.required) == ([], 1, 0)
+    assert (await orphans("new", "old", "web"), server.looks, server.required) == (["old"], 2, 1)
+    assert await orphans(namespace=None) == ["old"], "visibility has the listed one, and the server the other"
     server.required = None
-    assert await pods(context, "default", ["old"], query={"lone": "true"}) is None, "another server answers"
+    assert await pods(context, "default", ["old"], query={"orphans": "true"}) is None, "another server answers"
 
 
 async def test_what_the_steps_under_way_do_is_told_without_the_server(node: Node, server: Server) -> None:
