@@ -1,6 +1,6 @@
 """The units of `syncpod install` on a machine that systemd has booted: kill -9, restarts, a reboot, and the way back.
 
-Nightly: it boots systemd five times, in namespaces.
+Nightly: it boots systemd seven times, in namespaces.
 
 Holds: Stopping or killing a systemd unit of `install` ends no pod.
 """
@@ -103,6 +103,56 @@ def test_systemd_serves_a_node_and_keeps_its_pods(machine: Machine) -> None:
     syncpod("up")
     assert instance() == second
     syncpod("down")
+
+
+WITNESS = """[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/true
+ExecStop=/bin/sh -c 'echo units stop >> /var/order/order'
+"""
+
+
+def ends_late(name: str, priority: int, seconds: int) -> dict[str, object]:
+    """A pod that notes its SIGTERM, and ends so many seconds later."""
+    noted = f"echo {name} is to end >> /order/order; sleep {seconds}; echo {name} ends >> /order/order; exit 0"
+    script = f"trap '{noted}' TERM; while :; do sleep 0.2; done"
+    mounts = [{"name": "order", "mountPath": "/order"}]
+    container = {"name": "app", "image": "busybox:1", "command": ["sh", "-c", script], "volumeMounts": mounts}
+    spec = {
+        "priority": priority,
+        "terminationGracePeriodSeconds": 50,
+        "containers": [container],
+        "volumes": [{"name": "order", "hostPath": {"path": "/var/order"}}],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def test_a_shutdown_by_systemd_waits_for_pods_in_the_order_of_their_priorities(machine: Machine) -> None:
+    """By its own logind: each pod ends some seconds after its SIGTERM, so that the order cannot be chance."""
+    machine.run("mkdir", "-m", "1777", "/var/order")
+    machine.run("sh", "-c", f"cat > /etc/systemd/system/witness.service <<'END'\n{WITNESS}END")
+    machine.run("systemctl", "start", "witness")
+    environ = {"SYNCPOD_STATE_DIR": STATE, "SYNCPOD_SHUTDOWN_GRACE_BY_PRIORITY": "0=60s,2000000000=40s"}
+    for name, priority, seconds in (("web", 0, 4), ("critical", 2_000_000_000, 2)):
+        document = json.dumps(ends_late(name, priority, seconds))
+        machine.run("sh", "-c", f"mkdir -p /var/m && cat > /var/m/{name}.json <<'END'\n{document}\nEND")
+    machine.run(SYNCPOD, "up", "--embedded", "--manifests", "/var/m", environ=environ)
+
+    def running() -> bool:
+        pods = json.loads(machine.run(SYNCPOD, "get", "pods", "-o", "json", environ=environ))["items"]
+        return [pod["status"]["phase"] for pod in pods] == ["Running"] * 2
+
+    wait_until(running)
+    wait_until(lambda: "shutdown" in machine.run("systemd-inhibit", "--list", "--no-pager"))
+    machine.reboot()
+    assert machine.run("cat", "/var/order/order").splitlines() == [
+        "web is to end",
+        "web ends",
+        "critical is to end",
+        "critical ends",
+        "units stop",
+    ]
 
 
 def test_a_users_own_units_serve_again_after_a_reboot_and_nobody_has_logged_in(machine: Machine) -> None:
