@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from syncpod.agent.scraping.claim_series import claim_series
-from syncpod.agent.scraping.volume_usage import VolumeUsage
+from syncpod.agent.scraping.volume_usage import VolumeUsage, claim_series
 from syncpod.node.disks import Disk
 
 

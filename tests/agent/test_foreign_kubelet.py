@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from syncpod.agent.takeover.foreign_kubelet import foreign_pods, refusal
+from syncpod.agent.takeover.preconditions import foreign_pods, foreign_refusal
 from syncpod.cri.port import SandboxSummary
 from syncpod.translation import names
 
@@ -36,6 +36,6 @@ def test_only_sandboxes_with_a_kubelets_labels_and_without_ours_count_as_a_kubel
 
 
 def test_the_refusal_names_a_few_pods_and_the_overriding_flag() -> None:
-    text = refusal(("a/1", "a/2", "a/3", "a/4", "a/5"), "unix:///run/containerd/containerd.sock")
+    text = foreign_refusal(("a/1", "a/2", "a/3", "a/4", "a/5"), "unix:///run/containerd/containerd.sock")
     assert "unix:///run/containerd/containerd.sock has pods of a kubelet (a/1, a/2, a/3 and 2 more)" in text
     assert "SYNCPOD_ALLOW_FOREIGN_KUBELET=true" in text

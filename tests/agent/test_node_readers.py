@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.scraping import pod_usage
 from syncpod.agent.scraping import readings as module
+from syncpod.agent.scraping.endpoint import ReaderToken
 from syncpod.agent.scraping.node_usage import read_node_usage
-from syncpod.agent.scraping.reader_token import ReaderToken
 from syncpod.agent.scraping.terminations import Terminations
 from syncpod.cri.port import (
     ContainerStats,

@@ -16,9 +16,8 @@ import pytest_asyncio
 
 from syncpod.agent.kubernetes import driver_usage
 from syncpod.agent.kubernetes.driver_usage import DriverUsage
-from syncpod.agent.scraping.claim_series import claim_series
 from syncpod.agent.scraping.readings import NodeReadings
-from syncpod.agent.scraping.volume_usage import VolumeUsage, with_drivers
+from syncpod.agent.scraping.volume_usage import VolumeUsage, claim_series, with_drivers
 from syncpod.csi.driver import TELLS_USAGE
 from syncpod.kubernetes.claimed_volume import volume_path
 from syncpod.kubernetes.client import ApiClient

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from syncpod.agent.kubernetes.newest_pod import NewestPod
+from syncpod.agent.kubernetes.statuses import NewestPod
 from syncpod.agent.node_workflow.desired_pods import Orders
 from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, PodWorkflowResult
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from temporalio.service import RPCError
 
-from syncpod.agent.kubernetes.newest_pod import NewestPod
+from syncpod.agent.kubernetes.statuses import NewestPod
 from syncpod.kubernetes.json_documents import mapping
 from syncpod.kubernetes.readiness_gates import GateCondition, has_gates, news_of_gates
 from syncpod.kubernetes.reflector import ObjectKey

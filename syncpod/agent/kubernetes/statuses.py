@@ -16,7 +16,6 @@ from secrets import SystemRandom
 from typing import Any, Final, NamedTuple, Protocol
 
 from syncpod.agent.background import cancel_all
-from syncpod.agent.kubernetes.newest_pod import NewestPod
 from syncpod.kubernetes.bound_pod import PodRefusal
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.json_documents import mapping
@@ -35,6 +34,17 @@ from syncpod.kubernetes.reflector import Backoff, Lists, ObjectKey, version_of
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8
+
+
+class NewestPod(Protocol):
+    """A pod's newest state, as its workflow has published it: `syncpod.temporal.workflow_watch.Published`."""
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+
+    def pod(self) -> dict[str, Any]:
+        """Return the whole Pod with its status."""
 
 
 class PublishedStatus(NewestPod, Protocol):

@@ -8,19 +8,24 @@ since the token is sent unencrypted.
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
+import secrets
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 from syncpod.agent.scraping.http_server import HttpServer, ScrapeAnswer, ScrapeRequest
-from syncpod.agent.scraping.reader_token import FILE_NAME, ReaderToken
 from syncpod.agent.scraping.readings import CONTENT_TYPE, NodeReadings
+from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.callers import PeerOf
 from syncpod.kernel.peers import find_peer
 
 _JSON: Final = "application/json"
+_TOKEN_FILE: Final = "reader-token"
+_SHORTEST_TOKEN: Final = 32
 _NO_TOKEN: Final = (
-    f"show the token in the file {FILE_NAME} of the node's state directory, which its owner can read: "
+    f"show the token in the file {_TOKEN_FILE} of the node's state directory, which its owner can read: "
     "Authorization: Bearer TOKEN\n"
 ).encode()
 
@@ -73,3 +78,23 @@ class NodeEndpoint:
         if not self._token.is_shown(request.authorization):
             return ScrapeAnswer("401 Unauthorized", _NO_TOKEN, headers={"WWW-Authenticate": 'Bearer realm="syncpod"'})
         return ScrapeAnswer("200 OK", await make(), _JSON)
+
+
+class ReaderToken:
+    """The token of one node. It is created only once, so that readers that are configured with it keep working."""
+
+    def __init__(self, state_dir: Path) -> None:
+        """Read the token of this directory, or create one. Blocks. Raises OSError."""
+        path = state_dir / _TOKEN_FILE
+        try:
+            self._text = path.read_text().strip()
+        except (FileNotFoundError, UnicodeDecodeError):
+            self._text = ""
+        if len(self._text) < _SHORTEST_TOKEN or path.stat().st_mode & 0o077:  # others may have read it
+            self._text = secrets.token_urlsafe(32)
+            replace_file(path, f"{self._text}\n", durable=False)
+
+    def is_shown(self, authorization: str) -> bool:
+        """Say whether an Authorization header has the token."""
+        scheme, _, shown = authorization.partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), self._text.encode())

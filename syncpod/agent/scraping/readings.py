@@ -18,7 +18,6 @@ from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from syncpod.agent.scraping.claim_series import claim_series
 from syncpod.agent.scraping.container_series import RunningContainer, container_series
 from syncpod.agent.scraping.lifecycle_series import lifecycle_series
 from syncpod.agent.scraping.node_usage import Disks, read_node_usage
@@ -28,7 +27,7 @@ from syncpod.agent.scraping.probe_counts import ProbeCounts
 from syncpod.agent.scraping.resource_series import resource_series
 from syncpod.agent.scraping.seen_pods import SeenPods
 from syncpod.agent.scraping.summary import Measured, Running, cpu_and_memory, summary
-from syncpod.agent.scraping.volume_usage import VolumesOfPods, VolumeUsage, with_drivers
+from syncpod.agent.scraping.volume_usage import VolumesOfPods, VolumeUsage, claim_series, with_drivers
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, pod_log_directory

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from syncpod.agent.eviction.disk_usage import disk_usage
 from syncpod.agent.record_cache import RecordCache
@@ -145,3 +147,34 @@ def _usage(volume: _Made) -> VolumeUsage | None:
     if not used.whole:
         return None
     return VolumeUsage(volume.name, datetime.now(UTC), used.bytes, used.inodes, disk, volume.is_local)
+
+
+_CLAIM_SERIES: Final[Mapping[str, tuple[str, Callable[[VolumeUsage], int]]]] = {
+    "capacity_bytes": ("Bytes of the file system that a claim's volume is on.", lambda each: each.disk.capacity_bytes),
+    "available_bytes": ("Bytes that are free there.", lambda each: each.disk.available_bytes),
+    "used_bytes": ("Bytes that are used there.", lambda each: each.used_bytes),
+    "inodes": ("Inodes of that file system.", lambda each: each.disk.inodes),
+    "inodes_free": ("Inodes that are free there.", lambda each: each.disk.inodes_free),
+    "inodes_used": ("Inodes that are used there.", lambda each: each.inodes),
+}
+
+
+def claim_series(usage: Mapping[str, tuple[VolumeUsage, ...]], namespaces: Mapping[str, str]) -> Sequence[Metric]:
+    """Return `kubelet_volume_stats_…` of each claim (metrics/collectors/volume_stats.go, v1.36), once for all its pods.
+
+    `usage` has the volumes by their pod's UID, and `namespaces` the pods' namespaces; other pods are left out.
+    """
+    claims = {
+        (namespaces[uid], each.claim): each
+        for uid, volumes in usage.items()
+        if uid in namespaces
+        for each in volumes
+        if each.claim
+    }
+    families = []
+    for name, (text, value) in _CLAIM_SERIES.items():
+        family = GaugeMetricFamily(f"kubelet_volume_stats_{name}", text, labels=("namespace", "persistentvolumeclaim"))
+        for labels, each in sorted(claims.items(), key=lambda item: item[0]):
+            family.add_metric(labels, value(each))
+        families.append(family)
+    return families

@@ -6,21 +6,20 @@ import asyncio
 import contextlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from temporalio.client import Client
 
-from syncpod.agent.takeover import foreign_kubelet
 from syncpod.agent.takeover.awaited_runtime import AwaitedRuntime, RuntimeAway
 from syncpod.agent.takeover.cluster import another_cluster
 from syncpod.agent.takeover.lock import NodeLock, NotThisNode, machine_id, node_of
 from syncpod.cri.client import CriClient
 from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 from syncpod.cri.errors import CriError, Unavailable
-from syncpod.cri.port import RuntimeVersion
+from syncpod.cri.port import RuntimeVersion, SandboxSummary
 from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.node.pods_left import has_pods, has_records
 from syncpod.settings.directories import require_own_manifests
@@ -36,6 +35,7 @@ from syncpod.settings.kept import (
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.process_records import running_runtime
 from syncpod.temporal.cluster import cluster_identity
+from syncpod.translation import names
 
 _DIRECTORY_SECONDS: Final = 2.0
 """How long the directory of manifests may take to answer."""
@@ -132,7 +132,7 @@ async def meet_runtime(
     except RuntimeAway as away:
         raise CannotServe(str(away)) from away
     if kubelets and not settings.allow_foreign_kubelet:
-        raise CannotServe(foreign_kubelet.refusal(kubelets, endpoint))
+        raise CannotServe(foreign_refusal(kubelets, endpoint))
     if kept.runtime not in ("", version.name) and await asyncio.to_thread(has_records, settings.state_dir):
         raise CannotServe(other_runtime(kept, f"{version.name}, which answers there now: it was {kept.runtime}"))
     return version
@@ -141,10 +141,35 @@ async def meet_runtime(
 async def _asked(endpoint: str, cri: CriClient) -> tuple[RuntimeVersion, tuple[str, ...]]:
     """Return the runtime's version, and the pods in it that a kubelet made. Raises CannotServe, RuntimeAway."""
     try:
-        return await cri.version(), foreign_kubelet.foreign_pods(await cri.list_pod_sandboxes())
+        return await cri.version(), foreign_pods(await cri.list_pod_sandboxes())
     except CriError as error:
         refused = RuntimeAway if isinstance(error, Unavailable) else CannotServe
         raise refused(f"the runtime at {endpoint} does not answer: {error.message or error.code}") from error
+
+
+def foreign_pods(sandboxes: Iterable[SandboxSummary]) -> tuple[str, ...]:
+    """Return the pods, ``namespace/name``, that a kubelet made: they have its labels and no node label of ours.
+
+    Such a kubelet would kill our pods, since it does not know them.
+    """
+    return tuple(
+        sorted(
+            {
+                f"{sandbox.namespace}/{sandbox.name}"
+                for sandbox in sandboxes
+                if names.POD_UID_LABEL in sandbox.labels and names.NODE_LABEL not in sandbox.labels
+            }
+        )
+    )
+
+
+def foreign_refusal(pods: tuple[str, ...], endpoint: str) -> str:
+    """Return one sentence that says why a runtime with these pods is not used."""
+    shown = ", ".join(pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
+    return (
+        f"the runtime at {endpoint} has pods of a kubelet ({shown}), which kills pods that it does not know: "
+        "stop it and remove them, name another runtime, or insist with SYNCPOD_ALLOW_FOREIGN_KUBELET=true"
+    )
 
 
 async def require_cluster(settings: NodeSettings, kept: KeptSettings, client: Client, address: str) -> str:
