@@ -61,14 +61,14 @@ COMMANDS: Final[dict[str, Entry]] = {
     "uninstall": Entry(_HERE, "Have systemd serve this machine's node no more.", "install", "uninstall"),
     "server": Entry(_HERE, "Run the Temporal dev server until Ctrl-C.", "server", "server"),
     "runtime": Entry(_HERE, "Run the embedded runtime until Ctrl-C.", "runtime", "runtime"),
-    "load": Entry(_HERE, "Load images from files into the embedded runtime.", "load", "load"),
+    "load": Entry(_HERE, "Load images from files into the embedded runtime.", "runtime", "load"),
     "worker": Entry(_HERE, "Serve this machine as a node until Ctrl-C.", "worker", "worker"),
     "node": Entry(_HERE, "Show this machine's node: worker, conditions, housekeeping.", "node", "node"),
     "env": Entry(_HERE, "Print the environment for `temporal` and `tctl`.", "env", "env"),
     "adopt": Entry(_HERE, "Start a workflow for pods that run without one.", "adopt", "adopt"),
     "prune": Entry(_HERE, "Kill and remove what runs without a workflow.", "prune", "prune"),
-    "cordon": Entry(_NODES, "Mark a node as unschedulable: it takes no new pods.", "cordon", "cordon"),
-    "uncordon": Entry(_NODES, "Mark a node as schedulable: it takes new pods again.", "cordon", "uncordon"),
+    "cordon": Entry(_NODES, "Mark a node as unschedulable: it takes no new pods.", "drain", "cordon"),
+    "uncordon": Entry(_NODES, "Mark a node as schedulable: it takes new pods again.", "drain", "uncordon"),
     "drain": Entry(_NODES, "Drain nodes: cordon them, and end their pods.", "drain", "drain"),
     "completion": Entry(
         _OTHER, "Print a script with which a shell completes command lines.", "completion", "completion"
@@ -130,7 +130,7 @@ FLEET_COMMANDS: Final[dict[str, Entry]] = {
     ),
     "remove": _row("remove.remove", "Remove nodes from the fleet for good, and revoke their certificates."),
     "serve": _row(
-        "serve.serve",
+        "up.serve",
         "Run the fleet's worker until Ctrl-C, on the Temporal server that the environment names, or on your own.",
     ),
     "gate": _row("gate.gate", "Let nodes reach the fleet's Temporal server, until Ctrl-C."),

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from syncpod.api import client
 from syncpod.api.client import Reply
+from syncpod.api.listed import why_recorded
 from syncpod.api.messages import JSON, TABLE
 from syncpod.cli.failure import Failure
+from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.own_worker import own_server, state_of_own_worker
 
 if TYPE_CHECKING:
     from syncpod.cli.temporal.session import Session
+    from syncpod.pod import Pod
 
 _Read = TypeVar("_Read")
 
@@ -126,6 +129,24 @@ class NodeApi:
             return await answered(self._here, path, query, accept)
 
         return self._in_process().run(work)
+
+
+def reached_pod(namespace: str, name: str) -> Pod:
+    """Return one pod, also one that runs here without a workflow. Raises Failure if there is none, or it is silent."""
+
+    def read(reply: Reply) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = reply.document if reply.document["kind"] == "Pod" else None
+        return found
+
+    with NodeApi() as api:
+        document = api.get(f"/api/v1/namespaces/{namespace}/pods/{name}", read=read)
+    if document is None:
+        raise Failure(no_such_pod(name, namespace))
+    if why := why_recorded(document):
+        raise Failure(f'pod "{name}" {why}')
+    from syncpod.pod import Pod
+
+    return Pod.model_validate(document)
 
 
 def _is_without(reply: Reply) -> bool:

@@ -13,7 +13,7 @@ from syncpod.cli.commands.exec import run_in
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.kind_words import POD_WORDS
 from syncpod.cli.input.options import Container, Namespace
-from syncpod.cli.reached_pod import reached_pod
+from syncpod.cli.node_api import reached_pod
 
 if TYPE_CHECKING:
     from syncpod.cli.streams.command_streams import Write

@@ -1,4 +1,4 @@
-"""``syncpod drain``: cordon nodes and end their pods, before maintenance."""
+"""``syncpod cordon``, ``uncordon`` and ``drain``: set whether nodes take new pods; end their pods for maintenance."""
 
 from __future__ import annotations
 
@@ -24,6 +24,27 @@ IgnoreDaemonSets = Annotated[
 PodSelector = Annotated[
     str, typer.Option("--pod-selector", metavar="SELECTOR", help="Only pods with these labels, as for `get -l`.")
 ]
+
+
+def cordon(nodes: NodeNames) -> None:
+    """Mark a node as unschedulable: it takes no new pods.
+
+    Its pods keep running, also across restarts of the node, and so do those of its manifest directory.
+    """
+    _change(nodes, "cordon")
+
+
+def uncordon(nodes: NodeNames) -> None:
+    """Mark a node as schedulable: it takes new pods again."""
+    _change(nodes, "uncordon")
+
+
+def _change(words: list[str], change: maintenance.Change) -> None:
+    from syncpod.cli.temporal import session
+    from syncpod.cli.temporal.own_nodes import OwnNodes
+
+    names = node_names(words)
+    session.run(lambda client: maintenance.set_schedulable(OwnNodes(client), names, change))
 
 
 def drain(

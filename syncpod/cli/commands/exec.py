@@ -14,7 +14,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import Container, Namespace
-from syncpod.cli.reached_pod import reached_pod
+from syncpod.cli.node_api import reached_pod
 
 if TYPE_CHECKING:
     from syncpod.cli.machine.containers import ContainerInstance

@@ -1,7 +1,9 @@
-"""``syncpod fleet up`` and ``syncpod fleet down``: serve a fleet from this machine, and end that."""
+"""``syncpod fleet up``, ``down`` and ``serve``: start or end a fleet's processes, or run its worker in foreground."""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,6 +109,22 @@ def down(state_dir: StateDir = "") -> None:
         remark(f"Nothing to end: nothing that `syncpod fleet up` has started runs in {directory}")
         return
     say(f"the fleet's nodes keep running their pods; `{program()} fleet up` serves them again")
+
+
+def serve(state_dir: StateDir = "") -> None:
+    """Run the fleet's worker until Ctrl-C, on the Temporal server that the environment names, or on your own.
+
+    Any number of workers may run, on any machines that have the fleet's keys. The fleet's state is in the server.
+    """
+    from syncpod.cli.machine.processes import run_in_place
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.worker_process import fleet_worker_program
+    from syncpod.cli.temporal.session import connection
+
+    address = connection(state_dir, begun_by="syncpod server")["target_host"]
+    directory = settings(state_dir=state_dir).state_dir
+    command = [sys.executable, str(fleet_worker_program()), "--state-dir", str(directory)]
+    run_in_place(command, {**os.environ, "TEMPORAL_ADDRESS": address})
 
 
 def _tell_what_next(directory: Path, server: Server) -> None:

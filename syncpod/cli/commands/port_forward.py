@@ -10,7 +10,7 @@ import typer
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace
-from syncpod.cli.reached_pod import reached_pod
+from syncpod.cli.node_api import reached_pod
 from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
