@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from activities.fleet_node import fleet_answers
-from activities.fleet_remote_command import remote_command_answer
+from activities.fleet_node import fleet_answers, remote_command_answer
 from activities.registry import node_steps, questions, steps
 from syncpod.cri.client import CriClient
 from syncpod.messages.identity import node_task_queue

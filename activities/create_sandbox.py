@@ -16,11 +16,10 @@ from activities.containers.removal import remove_dead, remove_sandbox
 from activities.images.presence import missing_images
 from activities.node.metrics import count_failed_sandbox, count_sandbox
 from activities.node.pod_record import note_pod
-from activities.pods.admission import admit_to_node
+from activities.pods.admission import admit_to_node, unsupported_features
 from activities.pods.cgroup import prepare_cgroup
 from activities.pods.earlier_lives import end_earlier_lives, remove_what_was_left, sandboxes_of_name
 from activities.pods.stopping import stop_sandbox
-from activities.pods.unsupported import unsupported_features
 from activities.step_attempt import PodFault, Polls, StepAttempt, warning
 from syncpod.cri import SandboxConfig
 from syncpod.cri.errors import CriError, NameReserved, TransportFault, go_error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
 
 from temporalio import activity
 
@@ -19,6 +19,10 @@ from syncpod.messages.fleet import (
     IntentTaken,
     WhoAsks,
 )
+from syncpod.messages.remote_command import RUN_REMOTE_COMMAND, RemoteCommand, RemoteCommandPiece
+
+_BEAT_SECONDS: Final = 3.0
+"""Seconds between two heartbeats while a command runs."""
 
 
 class FleetMember(Protocol):
@@ -66,3 +70,20 @@ def _pause() -> float:
     """Return the seconds between two heartbeats: a third of the timeout, and at most HEARTBEAT_SECONDS."""
     timeout = activity.info().heartbeat_timeout
     return min(HEARTBEAT_SECONDS, timeout.total_seconds() / 3) if timeout else HEARTBEAT_SECONDS
+
+
+def remote_command_answer(run: Callable[[RemoteCommand], Awaitable[RemoteCommandPiece]]) -> Callable[..., Any]:
+    """Return the activity to register with the worker that polls the fleet's server."""
+
+    async def run_remote_command(asked: RemoteCommand) -> RemoteCommandPiece:
+        task = asyncio.ensure_future(run(asked))
+        try:
+            while not (await asyncio.wait({task}, timeout=_BEAT_SECONDS))[0]:
+                activity.heartbeat()
+        except asyncio.CancelledError:
+            return RemoteCommandPiece(refused="the worker of the node is stopping")
+        finally:
+            task.cancel()
+        return task.result()
+
+    return activity.defn(name=RUN_REMOTE_COMMAND)(run_remote_command)

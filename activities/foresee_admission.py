@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from activities.node.context import Node
 from activities.node.uid_owners import UID_IN_USE
-from activities.pods.admission import needs_app_armor, strike_what_is_gone
-from activities.pods.unsupported import limits_refusals
+from activities.pods.admission import limits_refusals, needs_app_armor, strike_what_is_gone
 from syncpod.messages.identity import PodRef
 from syncpod.messages.queries import ComesBefore
 from syncpod.node.fit import Demand

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
 from activities.node.context import Node
-from activities.node.ownership import anothers, is_ours
+from activities.node.pod_record import anothers, is_ours
 from activities.pods.removal import remove_remains, stop_and_remove
 from activities.pods.stopping import stop_sandbox
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.node.context import Node
-from activities.node.ownership import is_ours
+from activities.node.pod_record import is_ours
 from activities.pods.removal import stop_and_remove
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt
 from syncpod.cri.errors import NotFound

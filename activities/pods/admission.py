@@ -7,17 +7,19 @@ import asyncio
 from activities.node.context import Node
 from activities.node.ledger import LockedLedger, Trigger
 from activities.node.metrics import count_rejection
-from activities.pods.unsupported import limits_refusals, unsupported_features
 from activities.step_attempt import PodFault, StepAttempt
+from syncpod.cri.records import unenforced_limits
 from syncpod.messages.identity import PodRef
 from syncpod.messages.sources import is_asked_again
 from syncpod.messages.steps import CreateSandbox, Fault, Rejection
 from syncpod.node.labels import is_asked_for
-from syncpod.node.pod_cgroups import remove_empty_tiers, weigh_tiers
+from syncpod.node.pod_cgroups import remove_empty_tiers, unenforced_as_a_whole, weigh_tiers
 from syncpod.node.pod_records import Mark, mark_pod_record, read_pod_record, read_pod_records
 from syncpod.pod import Pod
+from syncpod.pod.limits import limits_of
 from syncpod.pod.operating_system import os_refusal
-from syncpod.translation.refused_limits import LIMITS_UNENFORCED
+from syncpod.translation.features import needs_details, refusals
+from syncpod.translation.refused_limits import LIMITS_UNENFORCED, refusals_of_limits
 
 
 async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
@@ -151,6 +153,27 @@ def needs_app_armor(pod: Pod) -> bool:
     contexts = [each.security_context for each in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)]
     profiles = [context.app_armor_profile for context in (spec.security_context, *contexts) if context is not None]
     return any(profile is not None and profile.type != "Unconfined" for profile in profiles)
+
+
+async def limits_refusals(node: Node, pod: Pod) -> tuple[str, ...]:
+    """Return a sentence, with the field's path, for each limit of a pod that nothing here would enforce; () if none.
+
+    The runtime is asked each time, because it may have been restarted as another user. Raises CriError, OSError.
+    """
+    limits = limits_of(pod)
+    if not limits:
+        return ()
+    refused = refusals_of_limits(limits, unenforced_limits((await node.cri.status(verbose=True)).info))
+    paths = {sentence.partition(":")[0] for sentence in refused}
+    whole = await asyncio.to_thread(unenforced_as_a_whole, node.context, pod)
+    return (*(each for each in whole if each.partition(":")[0] not in paths), *refused)
+
+
+async def unsupported_features(node: Node, pod: Pod) -> tuple[str, ...]:
+    """Return a sentence, with the field's path, for each feature that the runtime does not have. Raises CriError."""
+    if needs_details(pod):
+        return refusals(pod, await node.cri.status(verbose=True), await node.cri.version())
+    return refusals(pod, await node.readiness.status())
 
 
 def _rejected(reason: str, message: str, *, final: bool = False) -> PodFault:

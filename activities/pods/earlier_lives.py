@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from activities.node.ownership import anothers
+from activities.node.pod_record import anothers
 from activities.pods.removal import stop_and_remove
 from activities.step_attempt import NotYet, StepAttempt, warning
 from syncpod.cri.port import SandboxSummary

@@ -5,6 +5,7 @@ Supervisors import this: it needs only the standard library.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _NOT_BUSY: Final = ("idle", "iowait", "steal")
 """A processor that the hypervisor has taken away is not used either (kernel 6.14, root_cgroup_cputime)."""
+_KERNEL_LISTS_CHILDREN: Final = (PROC / "thread-self/children").exists()
+"""The kernel was built with CONFIG_PROC_CHILDREN. Otherwise `children_of` reads the stat of every process."""
 _TIMES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
@@ -144,3 +147,16 @@ def process_stat(pid: int | str, proc: str = "/proc") -> ProcessStat | None:
             return parse_process_stat(file.read())
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the children of all threads of a process; none if it is gone."""
+    if not _KERNEL_LISTS_CHILDREN:
+        stats = ((int(name), process_stat(name)) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
+        return [child for child, stat in stats if stat is not None and stat.parent == pid]
+    found: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                found += map(int, file.read().split())
+    return found

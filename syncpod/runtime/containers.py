@@ -40,7 +40,6 @@ from syncpod.runtime.processes.process_spec import (
     user,
     wanted_mounts,
 )
-from syncpod.runtime.processes.resolver import RESOLV_CONF
 from syncpod.runtime.recovery import FateUnknown, discard, end_after_kill, find_process, kill_what_runs, unknown_end
 from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition, unsupported
 from syncpod.runtime.state import Caller, Container, Runtime, Sandbox, in_thread, interned, log, remove_directory
@@ -228,7 +227,7 @@ class Containers:
             log_path=facts["log_path"],
             hostname=_hostname(sandbox_config),
             cgroup_procs=runtime.cgroups.procs(container.cgroup) if container.cgroup else (),
-            resolv_conf=runtime.sandbox_directory(container.sandbox.id) / RESOLV_CONF,
+            resolv_conf=runtime.resolv_conf(container.sandbox.id),
             sandbox=listing.read_sandbox(container.sandbox.entry),
             image=image_of(runtime, facts),
         )

@@ -9,7 +9,10 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
+
+PAUSE: Final = ("/pause",)
+"""The command line of the image `pause`, whose program is built into the supervisor."""
 
 
 @dataclass(frozen=True)

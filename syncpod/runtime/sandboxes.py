@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Final
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, store
-from syncpod.runtime.addresses import free_address
 from syncpod.runtime.cgroups.limits import CgroupRefused, container_cgroup
 from syncpod.runtime.containers import Containers
 from syncpod.runtime.port import Exited, Process, ProcessSpec, StartFailed
-from syncpod.runtime.processes.process_spec import check_sandbox
-from syncpod.runtime.processes.resolver import RESOLV_CONF, resolv_conf
+from syncpod.runtime.processes.process_spec import check_sandbox, resolv_conf
 from syncpod.runtime.recovery import FateUnknown, discard, end_after_kill, find_process, kill_what_runs
 from syncpod.runtime.refusals import failed, invalid, not_found
 from syncpod.runtime.state import Caller, Runtime, Sandbox, exhausted, in_thread, interned, log, remove_directory
@@ -31,6 +31,9 @@ from syncpod.runtime.statuses import event, sandbox_record
 
 _BOOT_SECONDS: Final = 3.0
 """How long a new server looks for an earlier one's processes before it starts to serve; it finds the rest later."""
+_FIRST_ADDRESS: Final = int(IPv4Address("127.1.0.0"))
+"""127.0.0.0/16 is not used: the machine's resolvers and host names are there (127.0.0.53, 127.0.1.1)."""
+_ADDRESSES: Final = 254 * 256 * 256
 
 
 class _Abandoned(Exception):
@@ -78,7 +81,7 @@ class Sandboxes:
             directory.mkdir(mode=0o700)
             pause_directory.mkdir(mode=0o700)
             if runtime.host.isolation == "namespaces" and config.HasField("dns_config"):
-                resolver = directory / RESOLV_CONF
+                resolver = runtime.resolv_conf(id)
                 resolver.write_text(resolv_conf(config.dns_config))
                 resolver.chmod(0o644)  # Containers of any user read it, but reach it only through their mount.
             pause = await runtime.processes.start(self._pause_spec(id, config), pause_directory)
@@ -326,3 +329,16 @@ def _loaded(load: Callable[[str], asyncio.Task[None] | None], directory: Path) -
     except Exception as error:  # noqa: BLE001 - one that cannot be read must not keep the others from being served
         log(f"{directory} cannot be taken over, and stays as it is: {error!r}")
         return None
+
+
+def free_address(sandbox_id: str, taken: Container[str]) -> str:
+    """Return an address for the sandbox that is not `taken`. It is in 127.0.0.0/8, which is the machine's own.
+
+    The address is derived from the id, so that several servers on one machine hardly ever choose the same one.
+    """
+    offset = int.from_bytes(hashlib.sha256(sandbox_id.encode()).digest()[:8])
+    for attempt in range(_ADDRESSES):
+        address = IPv4Address(_FIRST_ADDRESS + (offset + attempt) % _ADDRESSES)
+        if address.packed[3] not in (0, 255) and str(address) not in taken:
+            return str(address)
+    raise OverflowError("every address of 127.0.0.0/8 has its sandbox")

@@ -161,6 +161,10 @@ class Runtime:
         """Return the directory of a sandbox's files."""
         return self.directory / "sandboxes" / id
 
+    def resolv_conf(self, sandbox_id: str) -> Path:
+        """Return the path of a sandbox's resolv.conf, which exists only if its containers have one of their own."""
+        return self.sandbox_directory(sandbox_id) / "resolv.conf"
+
     def container_directory(self, id: str) -> Path:
         """Return the directory of a container's files."""
         return self.directory / "containers" / id

@@ -17,11 +17,10 @@ from pathlib import Path
 import pytest
 
 from syncpod.kernel.machine import boot_id
-from syncpod.kernel.procfs import process_stat
+from syncpod.kernel.procfs import children_of, process_stat
 from syncpod.runtime.port import Exited, Processes, ProcessSpec, StartFailed
 from syncpod.runtime.processes import records
 from syncpod.runtime.processes.container_handle import ContainerHandle
-from syncpod.runtime.processes.descendants import children_of
 from syncpod.runtime.processes.supervised import Supervised
 from tests.runtime.supervised_processes import LEVELS, PATH, PYTHON, Machine, machine_at, runs, until
 
@@ -395,7 +394,7 @@ async def test_ps_shows_what_a_supervisor_is_for(machine: Machine) -> None:
 def test_children_are_found_even_if_the_kernel_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["sleep", "600"]) as child:
         assert child.pid in children_of(os.getpid())
-        monkeypatch.setattr("syncpod.runtime.processes.descendants._KERNEL_LISTS_CHILDREN", False)
+        monkeypatch.setattr("syncpod.kernel.procfs._KERNEL_LISTS_CHILDREN", False)
         assert child.pid in children_of(os.getpid())
         child.kill()
 

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from syncpod.kernel.machine import boot_id
-from syncpod.kernel.procfs import ProcessStat, process_stat
+from syncpod.kernel.procfs import ProcessStat, children_of, process_stat
 from syncpod.runtime.port import Exited, ProcessSpec, StartFailed
 from syncpod.runtime.processes import control, records, remains, supervised
 from syncpod.runtime.processes.container_handle import ContainerHandle
-from syncpod.runtime.processes.descendants import children_of
 from syncpod.runtime.processes.records import Level
 from tests.runtime.supervised_processes import LEVELS, PYTHON, WITH_OWN_ROOT, Machine, machine_at, runs, until
 

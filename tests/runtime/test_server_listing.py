@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.runtime import listing
-from syncpod.runtime.addresses import free_address
 from syncpod.runtime.events import Events
 from syncpod.runtime.refusals import MAX_SENTENCE, Refusal, invalid
 from syncpod.runtime.registry import INDEXED_LABELS, Registry, has_labels
+from syncpod.runtime.sandboxes import free_address
 
 labels = st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=300), max_size=5)
 

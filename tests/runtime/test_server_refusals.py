@@ -16,7 +16,7 @@ from protos.cri.v1 import api_pb2 as cri
 from syncpod.runtime.host import Host
 from syncpod.runtime.images.inventory import Image, parse_reference
 from syncpod.runtime.port import User
-from syncpod.runtime.processes import process_spec, resolver
+from syncpod.runtime.processes import process_spec
 from syncpod.runtime.refusals import Refusal
 
 ROOT = Host(isolation="namespaces", uid=0, gid=0, groups=(0,), search_path="/usr/bin:/bin", lowest_oom_score_adj=-1000)
@@ -275,8 +275,8 @@ MACHINES = "search one.example two.example\nnameserver 192.0.2.1\nnameserver 192
     ],
 )
 def test_the_machines_own_resolver_is_accepted(config: cri.DNSConfig, own: bool) -> None:
-    assert resolver.is_machines_own(config, MACHINES) == own
-    assert resolver.is_machines_own(config, resolver.resolv_conf(config))
+    assert process_spec.is_machines_own(config, MACHINES) == own
+    assert process_spec.is_machines_own(config, process_spec.resolv_conf(config))
 
 
 def test_the_oom_score_is_not_lower_than_this_user_may_set() -> None:

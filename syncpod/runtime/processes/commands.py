@@ -11,9 +11,9 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from syncpod.kernel.procfs import children_of
 from syncpod.runtime.port import ProcessSpec
 from syncpod.runtime.processes import launch
-from syncpod.runtime.processes.descendants import children_of, session_of
 from syncpod.runtime.processes.packets import Word
 
 Answer = Callable[[bytes], None]
@@ -107,7 +107,7 @@ class Commands:
         """Kill orphans of abandoned commands that have become our children; call it when a child has ended."""
         if not self._doomed:
             return
-        children = [(pid, session_of(pid)) for pid in children_of(os.getpid())]
+        children = [(pid, _session_of(pid)) for pid in children_of(os.getpid())]
         for pid, session in children:
             if session in self._doomed:
                 with contextlib.suppress(OSError):
@@ -121,3 +121,11 @@ class Commands:
         os.close(command.report)
         command.report = -1
         command.answer(Word.REFUSED + said if said else Word.STARTED)
+
+
+def _session_of(pid: int) -> int:
+    """Return the session of a process; 0, which is never one, if it is gone."""
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0

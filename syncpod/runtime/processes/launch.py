@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from syncpod.kernel import libc
-from syncpod.runtime.port import ProcessSpec, StartFailed
+from syncpod.runtime.port import PAUSE, ProcessSpec, StartFailed
 from syncpod.runtime.processes import capabilities
-from syncpod.runtime.processes.pause import is_pause, pause
 from syncpod.runtime.processes.records import Level
 from syncpod.runtime.root import rootfs
 
@@ -90,9 +89,30 @@ def run_main(gate: Gate, spec: ProcessSpec, level: Level, directory: Path, stdio
     _change_directory(cwd)
     _die_with(parent)  # Changing the user resets it.
     gate()
-    if is_pause(spec):
-        pause()
+    if _is_pause(spec):
+        _pause()
     _execute(spec.arguments, spec, terminal=spec.terminal)
+
+
+def _is_pause(spec: ProcessSpec) -> bool:
+    """Say whether the process is to be the built-in pause; a program of that name in its root comes first."""
+    return spec.arguments == PAUSE and not spec.root and not os.path.lexists(PAUSE[0])
+
+
+def _pause() -> NoReturn:
+    """Act as Kubernetes' pause (build/pause/linux/pause.c): close the descriptors that exec would, and await a signal.
+
+    It is built in, so it needs neither a registry nor a program of the host.
+    """
+    ending = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    libc.name_process("pause")
+    libc.title_process(PAUSE[0])
+    number = signal.sigwait(ending)
+    said = f"Shutting down, got signal: {signal.strsignal(number)}\n"
+    os.write(2, said.encode())
+    os._exit(0)
 
 
 def run_command(

@@ -18,13 +18,14 @@ from protos.cri.v1 import api_pb2
 from syncpod.runtime.host import DEFAULT_PATH, Host, home_of
 from syncpod.runtime.images.config import OwnImage
 from syncpod.runtime.images.inventory import Image
-from syncpod.runtime.port import Mount, ProcessSpec, User
-from syncpod.runtime.processes import resolver
+from syncpod.runtime.port import PAUSE, Mount, ProcessSpec, User
 from syncpod.runtime.processes.accounts import Account, Accounts, ImageAccounts, MachineAccounts, image_user
 from syncpod.runtime.processes.capabilities import NAMES
-from syncpod.runtime.processes.pause import PAUSE
 from syncpod.runtime.refusals import invalid, unsupported
 
+_RESOLV_CONF: Final = "/etc/resolv.conf"
+_SERVERS_LIMIT: Final = 3
+"""Resolvers read at most this many name servers of a resolv.conf, and CRI clients pass on no more."""
 _FIRST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMIN
 _LAST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMAX
 _OLD_NAMES: Final = {"SIGCLD": signal.SIGCHLD, "SIGPOLL": signal.SIGIO, "SIGIOT": signal.SIGABRT}
@@ -46,7 +47,7 @@ def check_sandbox(config: api_pb2.PodSandboxConfig, host: Host, path: str) -> No
     if (
         host.isolation == "plain"
         and config.HasField("dns_config")
-        and not resolver.is_machines_own(config.dns_config, _resolver())
+        and not is_machines_own(config.dns_config, _resolver())
     ):
         raise unsupported(
             f"{path}.dns_config",
@@ -63,9 +64,38 @@ def check_sandbox(config: api_pb2.PodSandboxConfig, host: Host, path: str) -> No
 
 def _resolver() -> str:
     try:
-        return Path(resolver.PATH).read_text(errors="replace")
+        return Path(_RESOLV_CONF).read_text(errors="replace")
     except OSError:
         return ""  # resolvers treat it as empty
+
+
+def resolv_conf(config: api_pb2.DNSConfig) -> str:
+    """Return the text of a resolv.conf for the config."""
+    lines = [f"search {' '.join(config.searches)}"] if config.searches else []
+    lines += [f"nameserver {server}" for server in config.servers]
+    lines += [f"options {' '.join(config.options)}"] if config.options else []
+    return "".join(f"{line}\n" for line in lines)
+
+
+def is_machines_own(config: api_pb2.DNSConfig, machines: str) -> bool:
+    """Say whether a config equals the machine's resolv.conf, truncated as clients do."""
+    servers: list[str] = []
+    searches: set[str] = set()
+    options: set[str] = set()
+    for line in machines.splitlines():
+        keyword, *values = line.split() or [""]
+        if keyword == "nameserver":
+            servers += values[:1]
+        elif keyword == "search":
+            searches = {value.rstrip(".") for value in values}
+        elif keyword == "options":
+            options |= set(values)
+    wanted = list(config.servers)
+    return (
+        wanted == servers[: max(len(wanted), min(len(servers), _SERVERS_LIMIT))]
+        and {value.rstrip(".") for value in config.searches} <= searches
+        and set(config.options) <= options
+    )
 
 
 def check_container(
@@ -300,7 +330,7 @@ def mounts(config: api_pb2.ContainerConfig, resolv_conf: Path) -> tuple[Mount, .
     for mount in wanted:
         if not os.path.lexists(mount.host_path):
             Path(mount.host_path).mkdir(mode=0o755, parents=True)
-    return (*([Mount(resolver.PATH, str(resolv_conf))] if resolv_conf.exists() else ()), *wanted)
+    return (*([Mount(_RESOLV_CONF, str(resolv_conf))] if resolv_conf.exists() else ()), *wanted)
 
 
 def process_spec(

@@ -22,12 +22,12 @@ from typing import NoReturn
 
 from syncpod.kernel import libc
 from syncpod.kernel.machine import boot_id
+from syncpod.kernel.procfs import children_of
 from syncpod.runtime.cgroups import kill
 from syncpod.runtime.port import ProcessSpec, StartFailed
 from syncpod.runtime.processes import launch
 from syncpod.runtime.processes.commands import Command, Commands
 from syncpod.runtime.processes.cri_log import CriLog
-from syncpod.runtime.processes.descendants import children_of
 from syncpod.runtime.processes.own_streams import OwnStreams
 from syncpod.runtime.processes.packets import CHUNK, Word, receive
 from syncpod.runtime.processes.records import (
