@@ -35,7 +35,7 @@ from bench.reports import Phase, kubelet_phase, node_phase, until_reported
 from bench.stage import NODE, bare_context, compiled
 from bench.watch import Condition, Watch
 from qa.differential.kubelet import VERSION, Kubelet
-from syncpod.cli.machine.server_database import drop_costly_indexes
+from syncpod.cli.machine.dev_server import drop_costly_indexes
 from syncpod.cri.client import CriClient
 from syncpod.translation.names import POD_NAME_LABEL
 from tests.runtimes.bare import BareCri

@@ -16,7 +16,7 @@ from temporalio.client import Client
 from bench.engine import Engine
 from bench.idle import cpu_seconds
 from bench.stage import NODE, compiled
-from syncpod.cli.machine.server_database import drop_costly_indexes
+from syncpod.cli.machine.dev_server import drop_costly_indexes
 from syncpod.cri.client import CriClient
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import connect

@@ -21,8 +21,7 @@ from syncpod.cli.input.arguments import read_field_selector, read_selector
 from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
 from syncpod.cli.view.label_columns import LabelColumns, read_label_columns
 from syncpod.cli.view.live_table import LiveTable, can_redraw
-from syncpod.cli.view.pod_table import painted
-from syncpod.cli.view.rows import Row
+from syncpod.cli.view.rows import Row, painted
 
 if TYPE_CHECKING:
     from syncpod.api.field_selector import FieldSelector

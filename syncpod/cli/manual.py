@@ -13,9 +13,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from syncpod.cli.command_table import Entry
 from syncpod.cli.examples import EXAMPLES, NOTES
-from syncpod.cli.input.flags import require_dashes, without_values
+from syncpod.cli.input.flags import require_dashes, taken_plainly, without_values
 from syncpod.cli.input.kubectl_words import refuse_word, running
-from syncpod.cli.input.plain_values import taken_plainly
 
 _VERBATIM = "\b"
 """A line with it keeps the line breaks of the next paragraph."""

@@ -99,9 +99,9 @@ def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[
     the worker's, also where it answers at the same address. Blocks.
     """
     from syncpod.api import client
-    from syncpod.cli.machine.nodes_server import other_server
     from syncpod.cli.machine.pods_at_rest import pods_at_rest
     from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import other_server
     from syncpod.settings.worker_record import read_worker_record, serving
 
     try:

@@ -14,9 +14,9 @@ from temporalio.client import Client
 
 from syncpod.api.views.events import PodEvent, by_time
 from syncpod.api.views.text import Columns
+from syncpod.cli.commands.events import lines
 from syncpod.cli.machine import own_journal
 from syncpod.cli.temporal import pod_reads, pod_source, pods
-from syncpod.cli.view.event_lines import lines
 from syncpod.journal.reading import PodRunRecords
 from syncpod.journal.records import SENDER, EventRecord, HistoryEntry, PodLife
 from syncpod.messages.identity import POD_WORKFLOW

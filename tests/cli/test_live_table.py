@@ -14,8 +14,7 @@ from syncpod.api.listed import ListedPod
 from syncpod.api.views.pod_columns import HEADER
 from syncpod.api.views.text import Columns
 from syncpod.cli.view.live_table import LiveTable, summed, within
-from syncpod.cli.view.pod_table import coloured_lines, row_of
-from syncpod.cli.view.rows import Row
+from syncpod.cli.view.rows import Row, coloured_lines, row_of
 
 
 def listed(name: str, *, ready: bool = True, phase: str = "Running", waiting: str = "") -> Row:

@@ -8,7 +8,7 @@ import pytest
 
 from syncpod.api.listed import Recorded
 from syncpod.api.views.pod_columns import row, uncertain_row
-from syncpod.cli.view.pod_table import colour_of
+from syncpod.cli.view.rows import colour_of
 from syncpod.node.orphan_mark import NO_WORKFLOW, marked
 from syncpod.pod import Pod, pod_to_wire
 from tests.cli.pods import NOW, ago, ended, pod, restarted, running, waiting

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from syncpod.cli.fetched import FetchedPod
-from syncpod.cli.machine.last_words import last_words
+from syncpod.cli.machine.kept_logs import last_words
 from syncpod.cli.view.progress import Progress, fitting, hindrances
 from syncpod.pod import Pod
 from tests.cli.pods import pod, running, waiting

@@ -18,7 +18,7 @@ from syncpod.api.listed import RECORDED_ANNOTATION
 from syncpod.cli.fetched import FetchedPod, notes_of_silent
 from syncpod.cli.temporal import pod_deletion, pods
 from syncpod.cli.temporal.session import refused
-from syncpod.cli.view.pod_table import row_of
+from syncpod.cli.view.rows import row_of
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
 from syncpod.pod import ObjectMeta, Pod

@@ -16,8 +16,8 @@ from syncpod.cli.console import harmless, paint, remark, say
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.view.documents import print_documents
 from syncpod.cli.view.history_lines import lines
-from syncpod.cli.view.pod_table import coloured_lines, row_of
 from syncpod.cli.view.progress import hindrances
+from syncpod.cli.view.rows import coloured_lines, row_of
 from syncpod.journal.records import HistoryEntry
 from tests.cli.pods import pod, waiting
 from tests.journal.records import NOON

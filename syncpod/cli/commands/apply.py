@@ -261,7 +261,7 @@ async def _absence(client: Client, applied: Applied, served: Collection[str]) ->
 
 async def _wait(client: Client, applied: list[Applied], timeout: timedelta | None, spent: timedelta) -> None:
     """Wait for the rest of `timeout`, after `spent` on applying. Raises Failure for pods that are not up."""
-    from syncpod.cli.machine.last_words import last_words
+    from syncpod.cli.machine.kept_logs import last_words
     from syncpod.cli.temporal.pod_waits import sentences, until_settled
     from syncpod.cli.view.progress import Progress
 

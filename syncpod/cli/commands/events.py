@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncpod.api.client import Reply
-from syncpod.api.views.events import PodEvent, by_time, document, events_of
-from syncpod.api.views.text import Columns
-from syncpod.cli.console import remark, say
+from syncpod.api.views.events import HEADER, WIDE, PodEvent, by_time, cells_of, document, events_of
+from syncpod.api.views.text import GAP, Columns
+from syncpod.cli.console import paint, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.kubectl_words import no_such_pod
@@ -21,7 +21,6 @@ from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames
 from syncpod.cli.node_api import NodeApi
 from syncpod.cli.orphan_notes import note_orphans
 from syncpod.cli.streams import interrupts
-from syncpod.cli.view.event_lines import lines
 from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
@@ -303,3 +302,16 @@ class _Printer:
                 )
                 self._headers = False
                 say("\n".join(shown))
+
+
+def lines(
+    events: Sequence[PodEvent], now: datetime, *, wide: bool, namespaces: bool, headers: bool, table: Columns
+) -> list[str]:
+    """Return the lines of events, aligned with those printed before to `table`. Warnings are coloured on a terminal."""
+    rows = [[*((event.namespace,) if namespaces else ()), *cells_of(event, now, wide=wide)] for event in events]
+    head = [[*(("NAMESPACE",) if namespaces else ()), *(WIDE if wide else HEADER)]] if headers else []
+    aligned = table.align([*head, *rows])
+    at = 2 if namespaces else 1
+    for line, row in zip(aligned[len(head) :], rows, strict=True):
+        line[at] = paint("Warning", "yellow") + line[at][len("Warning") :] if row[at] == "Warning" else line[at]
+    return [GAP.join(line).rstrip() for line in aligned]

@@ -31,8 +31,7 @@ from syncpod.cli.listing import Form, FoundObjects, ListingPrinter, read_form, s
 from syncpod.cli.orphan_notes import orphan_notes
 from syncpod.cli.streams import interrupts
 from syncpod.cli.view.documents import picks_fields
-from syncpod.cli.view.pod_table import marked_note, rows_of
-from syncpod.cli.view.rows import Row
+from syncpod.cli.view.rows import Row, marked_note, rows_of
 from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:

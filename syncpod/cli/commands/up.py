@@ -335,15 +335,15 @@ async def _bring_up(
     config: ClientConnectConfig, manifests: Manifests, here: NodeSettings, node: str, patience: timedelta | None
 ) -> None:
     from syncpod.api.views.pod_columns import HEADER
-    from syncpod.cli.machine.last_words import last_words
+    from syncpod.cli.machine.kept_logs import last_words
     from syncpod.cli.machine.object_apply import keep
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.ephemeral_containers import without_known
     from syncpod.cli.temporal.foresight import refuse_unenforced
     from syncpod.cli.temporal.pod_apply import refuse_cordoned
     from syncpod.cli.temporal.pod_waits import lacks_image, sentences, until_settled
-    from syncpod.cli.view.pod_table import coloured_lines, row_of
     from syncpod.cli.view.progress import Progress
+    from syncpod.cli.view.rows import coloured_lines, row_of
 
     client = await session.connect(config, here.state_dir)
     try:

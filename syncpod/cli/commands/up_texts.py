@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import syncpod
 from syncpod.api.views.text import columns
 from syncpod.cli.console import paint, program, remark, say
-from syncpod.cli.view.ui_pages import not_ready_page
 
 if TYPE_CHECKING:
     from syncpod.cli import local_processes
     from syncpod.pod import Admission
     from syncpod.settings.node import NodeSettings
+
+_NOT_READY: Final = 'PodReady = false AND PodPhase != "Succeeded" AND ExecutionStatus = "Running"'
+"""The list filter that finds the pods which should be ready and are not."""
 
 
 def tell(here: NodeSettings, server: local_processes.Server, running: local_processes.LocalNode) -> None:
@@ -47,6 +50,11 @@ def tell(here: NodeSettings, server: local_processes.Server, running: local_proc
         remark(f"Note: {here.memory_dir} is not on a memory file system: Secrets lie on its disk")
     if not is_marked(directory):
         remark(f"Note: {directory} has other files: `{program()} down --purge` will not remove it")
+
+
+def not_ready_page(ui: str, namespace: str) -> str:
+    """Return the address of the list of the pods that are not ready; `ui` is the UI's own address."""
+    return f"{ui}/namespaces/{quote(namespace, safe='')}/workflows?query={quote(_NOT_READY, safe='')}"
 
 
 def not_followed(directory: str) -> str:

@@ -20,7 +20,6 @@ from syncpod.cli.console import remark, waiting
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens
 from syncpod.cli.machine.processes import end, last_lines, require_not_stopped, since, size_of, start_recorded
-from syncpod.cli.machine.server_database import drop_costly_indexes
 from syncpod.cli.machine.state_directory import (
     ServerRecord,
     exclusive,
@@ -79,6 +78,16 @@ MEMORY_CONFIGURATION: Final[Mapping[str, str]] = {
 _GARBAGE: Final = {"GOGC": "50"}
 """By how many percent of what is in use the server's heap may grow before garbage is collected (Go's own value is 100),
 unless the environment says otherwise."""
+
+_VISIBILITY_TABLE: Final = "executions_visibility"
+"""It has an index for each search attribute that a workflow may have, 58 in all. Each write of a row updates them all:
+some sixty pages of 4 KiB, three times for a pod's start. A node has thousands of rows at most, which are read as fast
+without an index. Without them the server writes a third as many bytes (docs/engineering/performance-log.md)."""
+_KEPT_INDEXES: Final = frozenset({"default_idx", "by_workflow_id", "by_status"})
+"""The indexes for the order of lists, for the runs of one workflow, and for open workflows."""
+_DROP_SECONDS: Final = 5.0
+"""How long to wait for a transaction of the server. Dropping the indexes takes a few milliseconds. The server's own
+writes fail in that time, and it retries them."""
 
 _START_SECONDS: Final = 60.0
 _ATTEMPTS: Final = 5
@@ -267,6 +276,24 @@ def _spare_the_disk(database: Path) -> None:
         drop_costly_indexes(database)
     except sqlite3.Error as error:
         remark(f"Note: the Temporal server writes more than necessary: the indexes of {database} stay: {error}")
+
+
+def drop_costly_indexes(database: Path) -> int:
+    """Drop the visibility table's indexes but a few, and return how many were dropped. Blocks.
+
+    No data changes. The server may run, but not on a full database. Raises sqlite3.Error.
+    """
+    with contextlib.closing(sqlite3.connect(database, timeout=_DROP_SECONDS, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        found = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL",
+            (_VISIBILITY_TABLE,),
+        )
+        costly = [name for (name,) in found if name not in _KEPT_INDEXES]
+        for name in costly:
+            connection.execute(f'DROP INDEX "{name}"')
+        connection.execute("COMMIT")
+    return len(costly)
 
 
 @contextlib.contextmanager

@@ -1,14 +1,22 @@
-"""Logs of pods whose workflows do not answer, found by the records of their node."""
+"""Container logs on this machine's disk: of pods whose workflow does not answer, and of crash loops."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.settings import settings
 from syncpod.node.pod_records import read_pod_records
 from syncpod.pod import Pod
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import log_directory_of, pods_directory
+
+_CRASH_LOOP: Final = "CrashLoopBackOff"
+_LONGEST: Final = 200
+"""The most characters of the last line that are shown."""
+_SEARCHED: Final = 40 * 1024
+"""How many bytes at a log's end are searched for its last line. A line is a prefix and at most 16 KiB of output."""
 
 
 def noted_pod(node: NodeContext, namespace: str, name: str, uid: str) -> Pod | None:
@@ -46,3 +54,27 @@ def newest_log(node: NodeContext, pod: Pod, container: str, *, previous: bool) -
         hint = f"; `syncpod logs {newest}` prints the newest" if newest else ""
         raise Failure(f'no log of {which}container "{container}" in pod "{name}" in {directory}{hint}')
     return directory / f"{wanted[0]}.log"
+
+
+def last_words(pod: Pod) -> str:
+    """Return a clause with the last line in the log of the first container in CrashLoopBackOff. Blocks.
+
+    Returns "" if no container is in CrashLoopBackOff, or if the log is empty or not on this machine.
+    """
+    meta, status = pod.metadata, pod.status
+    for entry in (*status.init_container_statuses, *status.container_statuses):
+        if entry.state.waiting is not None and entry.state.waiting.reason == _CRASH_LOOP:
+            said = _last_line(f"{meta.namespace}_{meta.name}_{meta.uid}", entry.name, entry.restart_count)
+            return f'; the log of {entry.name} ends with "{said}"' if said else ""
+    return ""
+
+
+def _last_line(pod: str, container: str, restart: int) -> str:
+    from syncpod.node.log_end import end_of_log
+
+    try:
+        path = settings().log_dir / pod / container / f"{restart}.log"
+        end = end_of_log(path, limit=_LONGEST, lines=1, searched=_SEARCHED)
+    except OSError:
+        return ""
+    return " ".join(end.split())

@@ -227,6 +227,25 @@ def recorded_server(state_dir: Path) -> ServerRecord | None:
     return _record(ServerRecord, state_dir / _SERVER)
 
 
+_other_servers: dict[Path, str] = {}
+"""By state directory: the address at which a command reached a Temporal server that is not the node's.
+
+Such a server does not show which pods of the node are orphans: their workflows may be on the node's own server. A
+command is one process, and learns this when it connects."""
+
+
+def note_server(state_dir: Path, address: str, *, is_own: bool) -> None:
+    """Note whether the server that answers at `address` is that of the state directory's node."""
+    _other_servers.pop(state_dir, None)
+    if not is_own:
+        _other_servers[state_dir] = address
+
+
+def other_server(state_dir: Path) -> str:
+    """Return the address of the server that this command talks to; "" if that is the node's own, or nobody knows."""
+    return _other_servers.get(state_dir, "")
+
+
 def forget_server(state_dir: Path) -> None:
     """Remove the record."""
     (state_dir / _SERVER).unlink(missing_ok=True)

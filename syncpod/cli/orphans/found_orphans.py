@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from syncpod.api.views.text import printable
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.nodes_server import other_server
 from syncpod.cli.machine.object_store import memory_directory_of
 from syncpod.cli.machine.runtime_choice import endpoint_of
 from syncpod.cli.machine.runtime_client import unanswered
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.state_directory import recorded_worker
+from syncpod.cli.machine.state_directory import other_server, recorded_worker
 from syncpod.cli.machine.worker_process import local_node
 from syncpod.cri.errors import CriError, TransportFault
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory

@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.api.views.durations import short_duration
 from syncpod.cli.fetched import FetchedPod
-from syncpod.cli.machine.last_words import last_words
+from syncpod.cli.machine.kept_logs import last_words
 from syncpod.cli.temporal.pod_apply import Applied
 from syncpod.cli.temporal.pod_reads import OpenRuns, ask_read_pods
 from syncpod.cli.temporal.pods import handle_of, read_pod, read_pods

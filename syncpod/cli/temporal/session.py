@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 from syncpod.cli.console import remark, waiting
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens, somebody_listens
-from syncpod.cli.machine.nodes_server import note_server
 from syncpod.cli.machine.settings import kept_settings, settings
-from syncpod.cli.machine.state_directory import full_disk_note, recorded_server, running_server
+from syncpod.cli.machine.state_directory import full_disk_note, note_server, recorded_server, running_server
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.worker_record import serving
 

@@ -14,7 +14,7 @@ from syncpod.api.views.text import printable
 from syncpod.cli.console import remark, wants_colour
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.view.live_table import summed, within
-from syncpod.cli.view.pod_table import coloured_lines, row_of
+from syncpod.cli.view.rows import coloured_lines, row_of
 from syncpod.cli.view.unready import hindrance
 from syncpod.pod import Pod
 
