@@ -2,7 +2,7 @@
 
 Read in this order: :mod:`.stage` (the real processes it runs on), :mod:`.watch` (when something happened, by one clock
 for both sides), :mod:`.bare` and :mod:`.engine` (the two sides), :mod:`.races` (the two sides in turn), :mod:`.lives`,
-:mod:`.idle`, :mod:`.local` (what is measured without a counterpart), and :mod:`.table`. :mod:`.against` compares with
+:mod:`.idle`, :mod:`.local` (what is measured without a counterpart), and :mod:`.figures`. :mod:`.against` compares with
 a kubelet and with a prototype that is nothing but Temporal and the calls (:mod:`.prototype`). Two benchmarks run only
 with ``--only`` and take minutes: :mod:`.simulated`, thousands of simulated pods, and :mod:`.probes`, the cost of their
 probes.

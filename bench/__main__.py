@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from bench import machine
 from bench.against import Hindered
 from bench.commands import command_line
-from bench.figures import Row
+from bench.figures import Row, render
 from bench.growth import growth
 from bench.idle import idle
 from bench.lives import histories
@@ -21,7 +21,6 @@ from bench.races import RACES, run
 from bench.signatures import signatures
 from bench.simulated import simulated
 from bench.stage import Stage, stage
-from bench.table import render
 from tests.runtimes.containerd import VERSIONS
 from tests.runtimes.require import Missing
 

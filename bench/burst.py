@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from temporalio.api.history.v1 import HistoryEvent
 
 from bench import machine
-from bench.busy import busy
+from bench.machine import busy
 from bench.pods import simulated_pod
 from bench.simulated_node import AT_ONCE, SimulatedNode, each, markdown, simulated_node
 from bench.stage import NODE

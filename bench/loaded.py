@@ -20,7 +20,7 @@ from statistics import quantiles
 from temporalio.service import RPCError
 
 from bench import machine
-from bench.busy import busy
+from bench.machine import busy
 from bench.pods import simulated_pod
 from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
 from bench.stage import NODE

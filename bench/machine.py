@@ -1,10 +1,13 @@
-"""Describes the machine in one line: figures from two machines, or from a busy one, are not comparable."""
+"""The machine of a measurement: its description in one line, and processes that keep it busy."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.runtimes.temporal import temporal_program
@@ -23,6 +26,19 @@ def environment(runtime: str, load_before: float) -> str:
         f"Linux {platform.release()}, {os.cpu_count()} cores ({_processor()}), {runtime}, Temporal {server}, "
         f"Python {platform.python_version()}; load average {load_before:.1f} before, {load():.1f} after"
     )
+
+
+@contextlib.contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Run this many processes that never sleep, during the block; each adds 1 to the machine's load average."""
+    running = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+        for process in running:
+            process.wait()
 
 
 def _processor() -> str:

@@ -31,7 +31,7 @@ from typing_extensions import override
 from syncpod.cri.calls import call_of
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 from syncpod.translation.names import POD_NAME_LABEL
 
 VARIABLE: Final = "SYNCPOD_FAULT_POINTS"

@@ -16,8 +16,8 @@ from syncpod.lifecycle.shutdown_order import Periods, ShutdownPeriodsInvalid, pa
 from syncpod.node.capacity import CapacityInvalid, parse_capacity, parse_reserved
 from syncpod.node.labels import NodeLabelsInvalid, node_labels, parse_node_labels
 from syncpod.node.verification import Verification, VerificationInvalid
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import ImagePullSettings, NodeSettings
+from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.variables import (
     ALLOWED_UNSAFE_SYSCTLS,
     CAPACITY,

@@ -25,8 +25,7 @@ from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.encryption import FLEET, KEY, lacks_key
 from syncpod.messages.held_fleet import HELD_QUERY, LOOKED_AT, held_fleet, holds_another
 from syncpod.messages.signature import Keys
-from syncpod.signing.encrypting_keys import EncryptingKeys
-from syncpod.signing.keys import make_signing_keys
+from syncpod.signing.keys import EncryptingKeys, make_signing_keys
 from syncpod.temporal.plugin import connect
 from syncpod.temporal.sealing import FleetCodec, FleetKeys, fleet_converter
 

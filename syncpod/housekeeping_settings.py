@@ -34,7 +34,7 @@ from syncpod.lifecycle.eviction_settings import (
     duration_seconds,
     eviction_policy,
 )
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 _GC: Final = "SYNCPOD_CONTAINER_GC_"
 _GONE: Final = "SYNCPOD_GONE_PODS_"

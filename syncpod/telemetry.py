@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from syncpod.collector_outage import CollectorOutage
 from syncpod.redaction import of_process
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider

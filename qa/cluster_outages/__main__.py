@@ -14,8 +14,8 @@ from pathlib import Path
 
 from qa.cluster_outages import record
 from qa.cluster_outages.node import node
+from qa.cluster_outages.page import TRIALS
 from qa.cluster_outages.room import Fell, Room
-from qa.cluster_outages.trials import TRIALS
 from qa.conformance.control_plane import ControlPlane
 from qa.conformance.namespace import network_namespace
 from qa.conformance.nodes import runtime

@@ -15,8 +15,7 @@ from pathlib import Path
 from qa.conformance import node_suite, page, suite
 from qa.conformance.control_plane import ControlPlane
 from qa.conformance.namespace import network_namespace
-from qa.conformance.nodes import NODES, runtime
-from qa.conformance.two_nodes import two_nodes
+from qa.conformance.nodes import NODES, runtime, two_nodes
 from tests.runtimes.containerd import VERSIONS
 from tests.runtimes.require import Missing
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from qa.conformance.control_plane import CLUSTER_DNS, ControlPlane
+from qa.conformance.control_plane import CLUSTER_DNS, DOMAIN, ControlPlane
 from qa.conformance.images import coredns_name
-from qa.conformance.nodes import DOMAIN
 
 _NAMESPACE: Final = "kube-system"
 _LABELS: Final = {"k8s-app": "kube-dns"}

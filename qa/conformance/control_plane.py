@@ -18,6 +18,7 @@ NODE: Final = FIRST.node
 _BETA: Final = "certificates.k8s.io/v1beta1"
 SERVICES: Final = "10.96.0.0/16"
 CLUSTER_DNS: Final = "10.96.0.10"
+DOMAIN: Final = "cluster.local"
 _PORT: Final = 6443
 _FIRST_SERVICE: Final = "10.96.0.1"
 _PATIENCE: Final = 120.0

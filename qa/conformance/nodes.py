@@ -6,15 +6,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import yaml
 
-from qa.conformance.control_plane import CLUSTER_DNS, ControlPlane
-from qa.conformance.images import test_images
-from qa.conformance.namespace import FIRST, WITHIN, Host
+from qa.conformance import cluster_dns
+from qa.conformance.control_plane import CLUSTER_DNS, DOMAIN, ControlPlane
+from qa.conformance.images import cluster_images, test_images
+from qa.conformance.namespace import FIRST, SECOND, WITHIN, Host, join_pod_networks, second_namespace
 from qa.conformance.programs import program
 from qa.conformance.registry import registry
 from qa.differential.kubelet import CONTAINER_LOGS, make_cgroup
@@ -25,7 +26,6 @@ from tests.runtimes.leftovers import remove_cgroup, unmount_below
 SYNCPOD: Final = Path(sys.executable).with_name("syncpod")
 """The command of this environment."""
 _TEMPORAL_PORTS: Final = ("--port", "17233", "--ui-port", "18233")
-DOMAIN: Final = "cluster.local"
 _MOST_PODS: Final = 110
 _EVICTION_HARD: Final = {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"}
 _IMAGE_GC_HIGH: Final = 100
@@ -184,3 +184,22 @@ def _kubelet_configuration(
         "evictionHard": _EVICTION_HARD,
         "imageGCHighThresholdPercent": _IMAGE_GC_HIGH,
     }
+
+
+@contextmanager
+def two_nodes(node: Node, cluster: ControlPlane, containerd: str, out: Path) -> Iterator[None]:
+    """Have two nodes Ready, each with a containerd of that version and a kube-proxy, and CoreDNS on them.
+
+    A pod reaches every other, and a Service from either machine. Raises `Missing`, RuntimeError, CalledProcessError.
+    """
+    archive = out / "images.tar"
+    with second_namespace(), ExitStack() as parts:
+        write_archive(archive, cluster_images(), compressed=False)
+        runtimes = [parts.enter_context(runtime(containerd, host.within, archive)) for host in (FIRST, SECOND)]
+        archive.unlink()
+        join_pod_networks(*(each.subnet for each in runtimes))
+        for host, own in zip((FIRST, SECOND), runtimes, strict=True):
+            parts.enter_context(node(cluster, own, out / host.node, host))
+        cluster.start_proxy(SECOND)
+        cluster_dns.start(cluster)
+        yield

@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from qa.differential.compare import Verdict
+from qa.differential.compare import Verdict, keep, kept
 from qa.differential.families import SCENARIOS
 from qa.differential.kubelet import build
-from qa.differential.results import keep, kept
 from qa.differential.run import run, tell
 from qa.differential.scenario import Scenario
 from qa.differential.sides import stage

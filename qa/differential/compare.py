@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from qa.differential.explained import DEFECTS, EXPLAINED
 from qa.differential.sentence import Facts, Sentence
 
 Kind = Literal["equal", "explained", "defect", "unexplained", "undecided"]
+NEVER_TRIED: Final = "never tried"
+"""Why a scenario is undecided that the file of results does not have."""
 
 
 @dataclass(frozen=True)
@@ -78,3 +82,30 @@ def _holds(sentence: Sentence, path: str, seen: Seen) -> bool:
     if sentence.holds is not None and not sentence.holds(theirs, mine):
         return False
     return sentence.turned is None or sentence.turned(seen.kubelet, seen.ours).get(path) == mine
+
+
+def keep(path: Path, verdicts: Iterable[Verdict]) -> None:
+    """Put verdicts into the file, each in place of an older one of its scenario."""
+    known = _read(path)
+    for verdict in verdicts:
+        seen = {"kubelet": verdict.seen.kubelet, "ours": verdict.seen.ours} if verdict.seen is not None else None
+        known[verdict.title] = {"why": verdict.why, "seen": seen}
+    path.write_text(json.dumps(known, indent=1, sort_keys=True))
+
+
+def kept(path: Path, titles: Iterable[str]) -> list[Verdict]:
+    """The verdicts of these scenarios, judged by the sentences that there are now; undecided if never tried."""
+    known = _read(path)
+    verdicts = []
+    for title in titles:
+        entry = known.get(title, {"why": NEVER_TRIED, "seen": None})
+        if entry["seen"] is None:
+            verdicts.append(Verdict(title, "undecided", why=entry["why"]))
+        else:
+            verdicts.append(judge(title, Seen(**entry["seen"])))
+    return verdicts
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from qa.differential.compare import Difference, Kind, Verdict
+from qa.differential.compare import NEVER_TRIED, Difference, Kind, Verdict
 from qa.differential.explained import DEFECTS, EXPLAINED
-from qa.differential.results import NEVER_TRIED
 from qa.differential.sentence import Reason, Sentence
 
 _BEGIN: Final = "<!-- scenarios: begin -->"

@@ -7,8 +7,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from qa.planted.bugs import TABLE
 from qa.planted.plant import Plant, StalePlant
-from qa.planted.table import TABLE
 from qa.planted.trial import nursery
 
 _SECONDS, _SECONDS_WHOLE = 600.0, 7200.0

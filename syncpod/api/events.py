@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from syncpod.api.field_selector import parse_field_selector
-from syncpod.api.gone_events import gone_events
 from syncpod.api.lists import rendered
 from syncpod.api.messages import Answer, Request
 from syncpod.api.source import PodSource
 from syncpod.api.statuses import ApiError
-from syncpod.api.views.events import WIDE, PodEvent, by_time, cells_of, document, events_of
+from syncpod.api.views.events import WIDE, PodEvent, by_time, cells_of, document, events_of, gone_events
 from syncpod.api.views.tables import column_definitions, partial_metadata
 
 _FIELDS: Final = (

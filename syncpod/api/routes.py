@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from syncpod.api import discovery, events, node, pods
+from syncpod.api.client import OURS, Reply
 from syncpod.api.lists import whole
-from syncpod.api.messages import Answer, Request
+from syncpod.api.messages import JSON, Answer, Request, warnings_in
 from syncpod.api.source import PodSource
 from syncpod.api.statuses import ApiError
 
 A = TypeVar("A")
 """What the handlers of a table answer."""
 
-_OURS: Final = "/apis/syncpod.dev/v1"
-_REPORT: Final = f"{_OURS}/namespaces/{{namespace}}/podreports/{{name}}"
+_REPORT: Final = f"{OURS}/namespaces/{{namespace}}/podreports/{{name}}"
 
 
 @dataclass(frozen=True)
@@ -44,19 +45,19 @@ ROUTES: Final = (
     Route("GET", "/api", discovery.core_versions, "APIVersions"),
     Route("GET", "/apis", discovery.groups, "APIGroupList"),
     Route("GET", "/api/v1", discovery.core_resources, "APIResourceList"),
-    Route("GET", _OURS, discovery.own_resources, "APIResourceList"),
+    Route("GET", OURS, discovery.own_resources, "APIResourceList"),
     Route("GET", "/api/v1/pods", pods.list_pods, "PodList, Table", (None,)),
     Route("GET", "/api/v1/namespaces/{namespace}/pods", pods.list_pods, "PodList, Table"),
     Route("GET", "/api/v1/namespaces/{namespace}/pods/{name}", pods.get_pod, "Pod, Table"),
     Route("GET", "/api/v1/events", events.list_events, "EventList, Table", (None,)),
     Route("GET", "/api/v1/namespaces/{namespace}/events", events.list_events, "EventList, Table"),
-    Route("GET", f"{_OURS}/podreports", pods.list_reports, "PodReportList", (None,)),
-    Route("GET", f"{_OURS}/namespaces/{{namespace}}/podreports", pods.list_reports, "PodReportList"),
+    Route("GET", f"{OURS}/podreports", pods.list_reports, "PodReportList", (None,)),
+    Route("GET", f"{OURS}/namespaces/{{namespace}}/podreports", pods.list_reports, "PodReportList"),
     Route("GET", _REPORT, pods.get_report, "PodReport"),
     Route("POST", f"{_REPORT}/plan", pods.plan_of, "PodReport"),
-    Route("GET", f"{_OURS}/steps", node.steps, "StepList"),
-    Route("POST", f"{_OURS}/journal/settle", node.settle_journal, "Status"),
-    Route("POST", f"{_OURS}/nodereport/refresh", node.refresh_report, "Status"),
+    Route("GET", f"{OURS}/steps", node.steps, "StepList"),
+    Route("POST", f"{OURS}/journal/settle", node.settle_journal, "Status"),
+    Route("POST", f"{OURS}/nodereport/refresh", node.refresh_report, "Status"),
 )
 """Everything that the API answers."""
 _PATTERNS: Final = tuple((route, route.pattern) for route in ROUTES)
@@ -72,6 +73,18 @@ async def answer(source: PodSource, asked: Request) -> Answer:
         return await route.handle(source, asked, *route.fixed, *names)
     except ApiError as error:
         return refusal(error)
+
+
+async def answer_in_process(
+    source: PodSource, path: str, query: Sequence[tuple[str, str]] = (), accept: str = JSON
+) -> Reply:
+    """Return the answer to a GET of this process itself, without a socket. Raises what the source raises."""
+    parameters: dict[str, list[str]] = {}
+    for name, value in query:
+        parameters.setdefault(name, []).append(value)
+    given = await answer(source, Request("GET", path, parameters, accept))
+    body = b"".join([part async for part in given.parts])
+    return Reply(given.code, json.loads(body), warnings_in(given.headers.get("Warning", "")))
 
 
 def matching(

@@ -33,8 +33,8 @@ from syncpod.messages.endpoint import (
     why_not_direct,
 )
 from syncpod.messages.fleet import FleetNodeView
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import is_address
+from syncpod.settings.values import SettingsInvalid
 from syncpod.streaming.multiplex import Multiplex, PeerGone
 
 _CONNECT_SECONDS: Final = 4.0

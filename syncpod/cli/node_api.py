@@ -121,12 +121,12 @@ class NodeApi:
         """Return the answer of the handlers in this process. Raises Failure."""
         from temporalio.client import Client
 
-        from syncpod.api.in_process import answered
+        from syncpod.api.routes import answer_in_process
         from syncpod.cli.temporal.pod_source import TemporalPods
 
         async def work(connected: Client) -> Reply:
             self._here = self._here or TemporalPods(connected)
-            return await answered(self._here, path, query, accept)
+            return await answer_in_process(self._here, path, query, accept)
 
         return self._in_process().run(work)
 

@@ -40,8 +40,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from syncpod.kernel.atomic_file import replace_file, sync_directory
 from syncpod.kernel.ownership import NotOurs, require_ours
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import is_node_name
+from syncpod.settings.values import SettingsInvalid
 
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 GATE_LIFE: Final = timedelta(days=30)

@@ -31,7 +31,7 @@ from syncpod.gate.hello import hello_name
 from syncpod.gate.refusals import Refusals
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.http2_frames import Frames, HeadersTooLarge
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 log = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from syncpod.gate.tokens import task_tokens
 from syncpod.kernel.http2_frames import GRPC_OPTIONS
 from syncpod.messages.fleet import MACHINE_HEADER, dismissal, used_elsewhere
 from syncpod.messages.signature import Keys
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 log = logging.getLogger(__name__)
 

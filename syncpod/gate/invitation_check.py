@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from syncpod.gate.authority import gate_name, node_of
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
+from syncpod.settings.values import SettingsInvalid
 
 _DAMAGED = "take the file that `syncpod fleet invite` has written again, unchanged"
 

@@ -20,7 +20,7 @@ from syncpod.gate.authority import Fleet, locked
 from syncpod.kernel.atomic_file import replace_file, sync_directory
 from syncpod.kernel.next_number import next_number
 from syncpod.messages.sealing import public_key_id
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 DIRECTORY: Final = "sealing"
 _SUFFIX: Final = ".key"

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from syncpod.gate.authority import Fleet
 from syncpod.gate.sealing_key_files import SealingKeyFiles
 from syncpod.messages.sealing import public_key_id
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.kernel.atomic_file import replace_file
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 KEY_FILE: Final = "token.key"
 _KEY_BYTES: Final = 32

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.ownership import NotOurs, require_ours
-from syncpod.settings.errors import SettingsInvalid
-from syncpod.settings.values import absolute_path
+from syncpod.settings.values import SettingsInvalid, absolute_path
 from syncpod.settings.variables import MEMORY_DIR
 
 _IN_MEMORY = ("tmpfs", "ramfs")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from syncpod.kernel.atomic_file import replace_file
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 VERSION: Final = 1
 """The version of the file. A reader refuses any other version."""

@@ -16,8 +16,8 @@ from typing import Final
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.os_errors import sentence_of
 from syncpod.settings import variables as v
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.table import BY_VARIABLE
+from syncpod.settings.values import SettingsInvalid
 
 FILE_NAME: Final = "node-settings.json"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.kernel.atomic_file import replace_file
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation, read_invitation, write_invitation
+from syncpod.settings.values import SettingsInvalid
 
 FILE_NAME: Final = "fleet.json"
 TOLD_FILE_NAME: Final = "fleet-told-key.json"

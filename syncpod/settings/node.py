@@ -14,10 +14,10 @@ from typing import Final
 
 from syncpod.settings import variables as v
 from syncpod.settings.directories import default_state_dir, memory_directory, require_own_directory
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import beneath, read_kept_settings
 from syncpod.settings.table import AUTHORIZATION_MODES, BY_NAME, BY_VARIABLE, LOG_FORMATS
 from syncpod.settings.values import (
+    SettingsInvalid,
     absolute_path,
     comma_separated,
     days_or_duration,

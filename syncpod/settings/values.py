@@ -1,4 +1,4 @@
-"""Parses the text of settings. Every function raises SettingsInvalid for text that it cannot take."""
+"""Parses the text of settings. Every function raises SettingsInvalid for text that is not valid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from syncpod.go_durations import parse_go_duration
-from syncpod.settings.errors import SettingsInvalid
 
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_DOMAIN = 253
@@ -17,6 +16,10 @@ _DAYS = re.compile(r"([0-9]{1,6})d")
 _SIZE = re.compile(r"([0-9]+)(Ki|Mi|Gi|k|M|G|)")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+
+
+class SettingsInvalid(ValueError):
+    """A setting has an invalid value; the text names the setting and what is valid."""
 
 
 def absolute_path(what: str, text: str | None, default: Path) -> Path:

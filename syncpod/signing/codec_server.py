@@ -33,8 +33,7 @@ from syncpod.messages.signed import ANY
 from syncpod.settings.process_records import CodecRecord, remove_codec_record, write_codec_record
 from syncpod.signing.decoding_page import DecodingPage
 from syncpod.signing.payload_requests import HEAD_LIMIT, HOST, TOO_LARGE, Answer, RequestHead, answered, serve_request
-from syncpod.signing.payloads import signed_payload
-from syncpod.signing.proxy import SigningProxy
+from syncpod.signing.proxy import SigningProxy, signed_payload
 from syncpod.temporal.encryption import readable
 
 _FLAGS: Final = ("--workflow-id", "--workflow_id", "--wid", "-w")

@@ -23,8 +23,8 @@ from typing import Final
 
 from syncpod.kernel.atomic_file import replace_file, sync_directory
 from syncpod.kernel.next_number import next_number
-from syncpod.messages.signature import key_id
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.messages.signature import Keys, key_id
+from syncpod.settings.values import SettingsInvalid
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class SigningKeys:
     """
 
     encrypts = False
-    """See `syncpod.signing.encrypting_keys`."""
+    """Whether payloads are encrypted too; :class:`EncryptingKeys` has True."""
 
     def __init__(self, directory: Path) -> None:
         """Read the keys. Raises SettingsInvalid, OSError; LookupError if there is none."""
@@ -105,6 +105,29 @@ class SigningKeys:
             self._keys, self._current = _read_all(self.directory)
         except (SettingsInvalid, LookupError, OSError) as error:
             log.warning("the keys in %s cannot be read again, those that are known go on: %s", self.directory, error)
+
+
+class EncryptingKeys:
+    """The same keys, with which all payloads are encrypted too."""
+
+    encrypts = True
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    @property
+    def current(self) -> bytes:
+        """The one that signs and encrypts."""
+        return self._keys.current
+
+    @property
+    def by_id(self) -> Mapping[str, bytes]:
+        """All of them: those that verify and decrypt."""
+        return self._keys.by_id
+
+    def number(self) -> int:
+        """Return the next number of a command: higher than all before. Raises OSError."""
+        return self._keys.number()
 
 
 class _ById(Mapping[str, bytes]):

@@ -26,10 +26,11 @@ from temporalio.api.workflowservice.v1 import (
 
 from syncpod.kernel.callers import PeerOf
 from syncpod.kernel.http2_frames import GRPC_OPTIONS
-from syncpod.messages.signature import Keys, PayloadPlace
+from syncpod.messages.encryption import is_encrypted
+from syncpod.messages.signature import Keys, PayloadPlace, signed_metadata
 from syncpod.messages.signed import START
 from syncpod.signing.front import Front
-from syncpod.signing.payloads import signed_payload
+from syncpod.temporal.encryption import encrypted
 
 HOST: Final = "127.0.0.1"
 SOCKET_NAME: Final = "proxy.sock"
@@ -172,6 +173,19 @@ def signers(keys: Keys) -> dict[str, Callable[[bytes], bytes]]:
         ("UpdateWorkflowExecution", update),
     )
     return {f"{_SERVICE}{name}": _or_invalid(signs) for name, signs in calls}
+
+
+def signed_payload(keys: Keys, place: PayloadPlace, payload: Payload, purpose: str) -> Payload:
+    """Return a payload signed as a command with the next number, and encrypted if the keys encrypt.
+
+    One that is encrypted already is returned as it is. Raises OSError if there is no number.
+    """
+    if is_encrypted(payload.metadata):
+        return payload
+    key = keys.current
+    metadata = signed_metadata(key, place, payload.metadata, payload.data, purpose=purpose, number=keys.number())
+    signed = Payload(metadata=metadata, data=payload.data)
+    return encrypted(key, place, signed) if keys.encrypts else signed
 
 
 def _or_invalid(signs: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:

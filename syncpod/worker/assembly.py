@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -46,6 +46,7 @@ from syncpod.cri.port import RuntimeVersion
 from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.journal.file import Limits
 from syncpod.kernel import early_listening
+from syncpod.kernel.early_listening import Place
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages.identity import NodeFacts
 from syncpod.messages.node import NodeStatus
@@ -59,20 +60,18 @@ from syncpod.node.seen_exits import SeenExits
 from syncpod.node.tombstones import prune_tombstones
 from syncpod.objects import ObjectStore
 from syncpod.redaction import of_process
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import KeptSettings, read_kept_settings, write_kept_settings
 from syncpod.settings.membership import read_membership
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.variables import NODE, RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.signing.codec_server import CodecServer
-from syncpod.signing.encrypting_keys import EncryptingKeys
-from syncpod.signing.keys import make_signing_keys
+from syncpod.signing.keys import EncryptingKeys, make_signing_keys
 from syncpod.temporal.plugin import connect
 from syncpod.temporal.sdk_runtimes import logged_runtime
 from syncpod.temporal.tracing import TracedSignals
 from syncpod.translation.context import NodeContext
-from syncpod.worker.early_ports import early_ports
 from syncpod.worker.log import outage
 from syncpod.worker.served import ServedByNode
 from syncpod.worker.temporal_worker import make_worker
@@ -82,6 +81,7 @@ if TYPE_CHECKING:
     from syncpod.kubernetes.kubeconfig import Kubeconfig
 
 log = logging.getLogger("syncpod.worker")
+_LOOPBACK = "127.0.0.1"
 RELIST_POD_SECONDS = 1.0
 """How long a relist waits for one pod; a pod that takes longer is read separately, and delays no other."""
 
@@ -270,6 +270,19 @@ def _add_servers(
     if keys is not None:
         agent.add_background_task("codec server", CodecServer(settings.state_dir, keys, address).run)
     return readings
+
+
+def early_ports(settings: NodeSettings, addresses: Sequence[str]) -> list[Place]:
+    """Return the addresses and ports of the metrics and the kubelet's ports, on a node with these addresses."""
+    access, places = settings.port_access, []
+    if settings.metrics_address:
+        host, _, port = settings.metrics_address.rpartition(":")
+        places.append((host.removeprefix("[").removesuffix("]"), int(port)))
+    if settings.serves_kubelet_port:
+        places += [(each, settings.kubelet_port) for each in ([access.address] if access.address else addresses)]
+    if access.read_only:
+        places.append((access.address or _LOOPBACK, access.read_only))
+    return places
 
 
 def has_readers(settings: NodeSettings) -> bool:

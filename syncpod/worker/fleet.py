@@ -30,7 +30,7 @@ from syncpod.kernel.os_errors import SentencesInLog, is_of_the_machine, sentence
 from syncpod.kernel.printable_log import log_printable
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.settings.directories import default_state_dir
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.variables import STATE_DIR
 from syncpod.temporal.foreign_tasks import ForeignTasks
 from syncpod.temporal.missing_key import MissingKey
@@ -40,8 +40,7 @@ from syncpod.temporal.plugin import NoServer, connection_settings
 from syncpod.temporal.sdk_runtimes import logged_runtime
 from syncpod.temporal.signed_steps import FleetSigningWorker
 from syncpod.temporal.timeouts import STICKY_QUEUE
-from syncpod.worker.build import build_id
-from syncpod.worker.served import ServedByFleet
+from syncpod.worker.served import ServedByFleet, build_id
 from workflows.runner import workflow_runner
 
 log = logging.getLogger("syncpod.fleet")

@@ -23,10 +23,10 @@ from syncpod.kernel.process_priority import NODE as OOM_SCORE
 from syncpod.kernel.process_priority import lower_oom_score_adj, prefer_this_process
 from syncpod.redaction import of_process
 from syncpod.settings.command_line import parse_arguments
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.values import SettingsInvalid
 from syncpod.temporal.plugin import NoServer, connection_settings
-from syncpod.worker.early_ports import early_ports
+from syncpod.worker.assembly import early_ports
 from syncpod.worker.log import log_to_stderr
 from syncpod.worker.served import ServedByNode
 from syncpod.worker.serving import CriOf, serve

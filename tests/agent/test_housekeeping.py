@@ -34,7 +34,7 @@ from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.report import Orphan, Remains, read_node_report
 from syncpod.node.tombstones import write_tombstone
 from syncpod.pod import Pod
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 from tests.agent.listings import unavailable

@@ -21,7 +21,6 @@ from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.fleet_objects import FLEET_KEY, SealedKey
 from syncpod.messages.sealing import Fresh, seal
 from syncpod.messages.signature import PayloadPlace
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import (
     TOLD_FILE_NAME,
@@ -31,6 +30,7 @@ from syncpod.settings.membership import (
     read_earlier_fleet_keys,
     read_membership,
 )
+from syncpod.settings.values import SettingsInvalid
 
 
 @dataclass

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.__main__ import NAMES, main, parse
-from bench.figures import Figure, Row
-from bench.table import render
+from bench.figures import Figure, Row, render
 
 
 def test_everything_is_measured_on_containerd_16_unless_told_otherwise() -> None:

@@ -107,7 +107,7 @@ AS_ANOTHER = """
 import os, sys
 from pathlib import Path
 from syncpod.settings.directories import require_own_directory
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 os.setgroups([]); os.setgid(20001); os.setuid(20001)
 try:

@@ -14,8 +14,7 @@ from temporalio.client import WorkflowExecutionDescription
 from temporalio.converter import ActivitySerializationContext, DataConverter
 from temporalio.exceptions import ApplicationError
 
-from syncpod.signing.encrypting_keys import EncryptingKeys
-from syncpod.signing.keys import make_signing_keys
+from syncpod.signing.keys import EncryptingKeys, make_signing_keys
 from syncpod.temporal.pending_steps import pending_steps
 from syncpod.temporal.plugin import DATA_CONVERTER, verifying_converter
 from syncpod.temporal.signing import UNREADABLE, signing_converter

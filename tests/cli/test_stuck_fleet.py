@@ -23,8 +23,7 @@ from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, FleetNodeSummary, fleet_node_id
 from syncpod.messages.workload import WORKLOAD_WORKFLOW
-from syncpod.signing.encrypting_keys import EncryptingKeys
-from syncpod.signing.keys import make_signing_keys
+from syncpod.signing.keys import EncryptingKeys, make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.sealing import FleetKey, node_codec
 

@@ -16,7 +16,7 @@ from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 
 from syncpod.gate.authority import Fleet, IssuedToNode, Pair, now, open_fleet
 from syncpod.gate.tokens import TaskTokens, task_tokens
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 from tests.gate.conftest import SERVICE, Gated
 
 HOUR = timedelta(hours=1)

@@ -22,8 +22,8 @@ from temporalio.service import RPCError, TLSConfig
 from syncpod.cli.main import run
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import Gate, TemporalFrontend
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import read_invitation
+from syncpod.settings.values import SettingsInvalid
 from syncpod.signing.keys import make_signing_keys
 from tests.runtimes.temporal import DevServer
 

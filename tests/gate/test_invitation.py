@@ -21,9 +21,9 @@ from syncpod.cli.main import run
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.fleet import Intent
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation, invitation_text, parse_invitation, read_invitation, write_invitation
 from syncpod.settings.membership import forget_membership, read_listening, read_membership
+from syncpod.settings.values import SettingsInvalid
 
 INVITATION = Invitation(
     fleet="0123456789abcdef",

@@ -27,7 +27,7 @@ from syncpod.gate.ownership import METHOD, Ownership
 from syncpod.messages.encryption import ENCODING, ENCRYPTED, FLEET
 from syncpod.messages.fleet import FLEET_NODE_MEMO, FLEET_NODE_WORKFLOW, FLEET_QUEUE
 from syncpod.messages.held_fleet import HELD_QUERY
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 from syncpod.signing.keys import make_signing_keys
 from tests.agent.waiting import until_asked
 from tests.gate.conftest import NAMESPACE, SERVICE, Gated

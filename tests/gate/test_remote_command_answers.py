@@ -28,8 +28,7 @@ from syncpod.messages.remote_command import (
     RemoteCommandPiece,
     to_text,
 )
-from syncpod.signing.encrypting_keys import EncryptingKeys
-from syncpod.signing.keys import make_signing_keys
+from syncpod.signing.keys import EncryptingKeys, make_signing_keys
 from syncpod.temporal.sealing import FleetKey, fleet_converter, node_codec
 from syncpod.temporal.signed_steps import FleetSigningWorker
 from tests.gate.conftest import Gated

@@ -36,8 +36,7 @@ from syncpod.messages.encryption import ENCRYPTED, KEY, UNKNOWN_KEY, Undeciphera
 from syncpod.messages.sealing import Fresh, Unsealable, open_sealed, public_key_id, seal
 from syncpod.messages.signature import Keys, PayloadPlace
 from syncpod.messages.signed import Refused
-from syncpod.signing.encrypting_keys import EncryptingKeys
-from syncpod.signing.keys import make_signing_keys
+from syncpod.signing.keys import EncryptingKeys, make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.sealed_questions import QUIET_SECONDS, RefusesUnsealed
 from syncpod.temporal.sealing import FleetCodec, FleetKey, NodeCodec, fleet_converter, node_codec

@@ -15,7 +15,7 @@ from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.gate.sealing_key_files import SealingKeyFiles
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.sealing import receiver_ids
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from syncpod.agent.kubelet_port import setup
 from syncpod.agent.kubelet_port.serving_certificate import FILE_NAME, own_pair
 from syncpod.kubernetes.client_certificates import issuer_of_node, user_of_certificate
 from syncpod.kubernetes.kubeconfig import Kubeconfig, read_kubeconfig
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import NodeSettings, node_settings
+from syncpod.settings.values import SettingsInvalid
 from syncpod.translation.context import Host, NodeContext
 from tests.kubernetes.kubelet_port import Authority
 

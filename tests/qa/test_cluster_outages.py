@@ -11,7 +11,7 @@ import pytest
 
 from qa.cluster_outages import page, record, rights
 from qa.cluster_outages.killed_worker import VARIABLE, Points
-from qa.cluster_outages.trials import TRIALS
+from qa.cluster_outages.page import TRIALS
 
 
 def test_the_page_says_what_was_recorded() -> None:

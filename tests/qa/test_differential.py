@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from qa.differential import explained
-from qa.differential.compare import Seen, Verdict, judge
+from qa.differential.compare import Seen, Verdict, judge, keep, kept
 from qa.differential.families import SCENARIOS
 from qa.differential.observation import RULES
-from qa.differential.results import keep, kept
 from qa.differential.run import run
 from qa.differential.sentence import Facts, Reason, Sentence
 from qa.differential.sides import stage

@@ -17,7 +17,7 @@ from qa.fault_points import VARIABLE, FaultPointClient, FaultPoints, cri_client,
 from syncpod.cri import SandboxConfig
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import NotFound, Unavailable
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 from tests.worker.node_process import ROOT
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from qa.planted.bugs import TABLE
 from qa.planted.plant import ROOT, Plant
-from qa.planted.table import TABLE
 from qa.planted.trial import _failed
 
 

@@ -19,8 +19,7 @@ from syncpod.messages.signature import PayloadPlace, key_id, verify
 from syncpod.messages.signed import ANY
 from syncpod.settings.process_records import read_codec_record
 from syncpod.signing.codec_server import CodecServer
-from syncpod.signing.encrypting_keys import EncryptingKeys
-from syncpod.signing.keys import SigningKeys, add_signing_key, make_signing_keys
+from syncpod.signing.keys import EncryptingKeys, SigningKeys, add_signing_key, make_signing_keys
 from syncpod.signing.proxy import signers
 from syncpod.temporal.encryption import decrypted
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.messages.signature import key_id
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 from syncpod.signing.keys import (
     add_signing_key,
     create_signing_key,

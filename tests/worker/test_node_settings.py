@@ -23,9 +23,9 @@ from syncpod.settings.directories import (
     memory_directory,
     require_own_memory_directory,
 )
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import KeptSettings, forget_kept_settings, read_kept_settings, write_kept_settings
 from syncpod.settings.node import ImageGcSettings, ImagePullSettings, LogSettings, node_settings
+from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record, remove_worker_record, write_worker_record
 
 RECORD = WorkerRecord(

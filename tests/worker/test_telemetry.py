@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from temporalio.client import Client, WorkflowHandle
 
 from syncpod.messages.identity import node_task_queue, pod_workflow_id
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 from syncpod.telemetry import TelemetryRequest, requested
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain

@@ -17,8 +17,7 @@ from syncpod.messages.encryption import Undecipherable
 from syncpod.messages.signature import Keys
 from syncpod.messages.steps import Fault
 from syncpod.node.begun_runs import BegunRuns
-from syncpod.signing.encrypting_keys import EncryptingKeys
-from syncpod.signing.keys import SigningKeys, add_signing_key, make_signing_keys
+from syncpod.signing.keys import EncryptingKeys, SigningKeys, add_signing_key, make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER, verifying, verifying_converter
 from syncpod.temporal.queries import AskAgain
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor

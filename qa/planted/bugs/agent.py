@@ -1,9 +1,10 @@
-"""Bugs in what runs beside the worker, and in how containers are spoken to."""
+"""Bugs in the node's agent, in the handlers of probes and hooks, and in the node's API."""
 
 from qa.planted.plant import Plant
 
 AGENT = "syncpod/agent"
 HANDLERS = "syncpod/handlers"
+API = "syncpod/api"
 
 BUGS = (
     Plant(
@@ -131,5 +132,23 @@ BUGS = (
         after="if url.scheme != first.scheme:",
         harm="A probe follows a container's redirect to any host that the node can reach.",
         tests=("tests/handlers/test_probe_handlers.py",),
+    ),
+    Plant(
+        name="recorded-pods-as-whole-ones",
+        room=API,
+        file="syncpod/api/pods.py",
+        before="recorded=asked.wants_table and not is_whole and not fields.fields",
+        after="recorded=True",
+        harm="A worker that has just begun answers with half a Pod where the whole one is asked for.",
+        tests=("tests/agent/test_node_api.py",),
+    ),
+    Plant(
+        name="list-without-its-last-pods",
+        room=API,
+        file="syncpod/api/lists.py",
+        before="for at in range(0, len(things), _AT_ONCE):",
+        after="for at in range(0, len(things) - _AT_ONCE, _AT_ONCE):",
+        harm="A list of pods ends early, and looks whole.",
+        tests=("tests/agent/test_node_api.py",),
     ),
 )

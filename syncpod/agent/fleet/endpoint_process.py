@@ -25,9 +25,9 @@ from syncpod.gate.invitation_check import require_fitting
 from syncpod.kernel import libc
 from syncpod.kernel.os_errors import SentencesInLog, where_and_why, why_of
 from syncpod.kernel.process_priority import be_ordinary
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import read_listening, read_membership
+from syncpod.settings.values import SettingsInvalid
 
 log = logging.getLogger(__name__)
 

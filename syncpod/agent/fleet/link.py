@@ -28,9 +28,9 @@ from syncpod.agent.server_outage import ANOTHER_SERVER
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages.fleet import MACHINE_HEADER, dismissal, fleet_node_id, used_elsewhere
 from syncpod.messages.node import NodeView
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import machine_proof, read_membership
+from syncpod.settings.values import SettingsInvalid
 from syncpod.temporal.plugin import NoServer, connect
 from syncpod.temporal.sealed_questions import RefusesUnsealed
 from syncpod.temporal.sealing import FleetKey, fleet_converter, node_codec

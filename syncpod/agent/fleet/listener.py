@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.membership import read_listening, read_membership
+from syncpod.settings.values import SettingsInvalid
 
 log = logging.getLogger(__name__)
 

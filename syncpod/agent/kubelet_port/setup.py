@@ -27,8 +27,8 @@ from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.client_certificates import issuer_of_node
 from syncpod.kubernetes.kubeconfig import Kubeconfig
 from syncpod.node.pod_threads import PodThreads
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import NodeSettings, PortAccess
+from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.variables import (
     ANONYMOUS_AUTH,
     AUTHORIZATION_MODE,

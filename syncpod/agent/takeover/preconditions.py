@@ -23,7 +23,6 @@ from syncpod.cri.port import RuntimeVersion, SandboxSummary
 from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.node.pods_left import has_pods, has_records
 from syncpod.settings.directories import require_own_manifests
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import (
     KeptSettings,
     is_same_runtime,
@@ -34,6 +33,7 @@ from syncpod.settings.kept import (
 )
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.process_records import running_runtime
+from syncpod.settings.values import SettingsInvalid
 from syncpod.temporal.cluster import cluster_identity
 from syncpod.translation import names
 

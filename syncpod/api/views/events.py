@@ -8,14 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
 
 from syncpod.api.views.durations import age
+from syncpod.journal.reading import NoJournal, events_of_gone
 from syncpod.journal.records import EventRecord
-
-if TYPE_CHECKING:
-    from syncpod.journal.records import EventRecord
 
 HEADER: Final = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 WIDE: Final = (
@@ -31,6 +30,8 @@ WIDE: Final = (
     "NAME",
 )
 _SOURCE: Final = "syncpod"
+KEPT: Final = timedelta(hours=1)
+"""How long a kube-apiserver keeps an event (--event-ttl)."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,24 @@ def events_of(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> li
         )
         for each in events
     ]
+
+
+def gone_events(
+    state_dir: Path, node: str, present: Sequence[PodEvent], namespace: str | None, now: datetime
+) -> list[PodEvent]:
+    """Return the events of the last hour of pods that are gone from a node, without those that are `present`. Blocks.
+
+    `namespace`: None = all. Without a journal there are none.
+    """
+    try:
+        found = events_of_gone(state_dir, now - KEPT, namespace)
+    except NoJournal:
+        return []
+    known = {event.key for event in present}
+    gone = [
+        PodEvent(life.namespace, life.name, life.uid, node, "", happening, is_gone=True) for life, happening in found
+    ]
+    return [event for event in gone if event.key not in known]
 
 
 def field_paths(pod: Mapping[str, Any]) -> dict[str, str]:

@@ -13,8 +13,7 @@ from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.kernel.os_errors import sentence_of
-from syncpod.settings.errors import SettingsInvalid
-from syncpod.settings.values import days_or_duration
+from syncpod.settings.values import SettingsInvalid, days_or_duration
 
 if TYPE_CHECKING:
     from syncpod.gate.authority import Fleet, IssuedToNode

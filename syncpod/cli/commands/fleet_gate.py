@@ -13,7 +13,7 @@ from syncpod.cli.input.options import StateDir
 from syncpod.gate.refusals import GoneCalls
 from syncpod.kernel.os_errors import SentencesInLog, sentence_of
 from syncpod.kernel.printable_log import log_printable
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 if TYPE_CHECKING:
     from syncpod.gate.gate import TemporalFrontend

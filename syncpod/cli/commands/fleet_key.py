@@ -14,7 +14,7 @@ from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.cli.manual import Group, Page
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 if TYPE_CHECKING:
     from temporalio.client import Client

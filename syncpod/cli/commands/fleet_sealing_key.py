@@ -12,7 +12,7 @@ from syncpod.cli.commands.fleet_certificates import issued_by
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.kernel.os_errors import sentence_of
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -14,7 +14,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.manifest_files import STDIN
 from syncpod.cli.input.options import StateDir
 from syncpod.kernel.os_errors import sentence_of, why_of
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 if TYPE_CHECKING:
     from syncpod.settings.invitation import Invitation

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine import port_guard
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.variables import SIGNED
 
 if TYPE_CHECKING:

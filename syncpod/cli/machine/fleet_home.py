@@ -14,7 +14,7 @@ from syncpod.cli.machine.settings import settings
 from syncpod.gate.authority import Fleet, has_fleet, now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.kernel.os_errors import sentence_of
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 from syncpod.signing.keys import DIRECTORY, read_signing_keys
 
 

@@ -12,8 +12,8 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import prepare, recorded_worker
 from syncpod.settings.directories import make_memory_directory, require_own_memory_directory
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.variables import MEMORY_DIR
 from syncpod.settings.worker_record import serving
 

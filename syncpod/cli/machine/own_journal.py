@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from syncpod.api import client
-from syncpod.api.gone_events import gone_events
-from syncpod.api.views.events import PodEvent
+from syncpod.api.views.events import PodEvent, gone_events
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.object_store import memory_directory_of
 from syncpod.cli.machine.settings import settings

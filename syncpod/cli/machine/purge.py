@@ -13,7 +13,7 @@ from syncpod.kernel.os_errors import sentence_of
 from syncpod.kernel.tree_removal import remove_tree
 from syncpod.node.log_links import remove_all_links
 from syncpod.settings.directories import require_own_memory_directory
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 
 
 def require_ours(directory: Path) -> None:

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from syncpod.cli.failure import BadInput
-from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import KeptSettings, read_kept_settings
 from syncpod.settings.node import NodeSettings, node_settings
 from syncpod.settings.table import BY_NAME
+from syncpod.settings.values import SettingsInvalid
 
 
 def settings(*, state_dir: str = "", adopt_cluster: bool = False, **flags: str | bool | None) -> NodeSettings:

@@ -28,7 +28,7 @@ from syncpod.messages.fleet import (
     Intent,
     fleet_node_id,
 )
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 from syncpod.signing.keys import DIRECTORY
 from syncpod.temporal.missing_key import WHAT_TO_DO
 from syncpod.temporal.plugin import NoServer

@@ -18,7 +18,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens, somebody_listens
 from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.state_directory import full_disk_note, note_server, recorded_server, running_server
-from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
@@ -128,8 +128,7 @@ def keys_of(here: NodeSettings) -> Keys | None:
 
     Raises BadInput if a file holds no valid key.
     """
-    from syncpod.signing.encrypting_keys import EncryptingKeys
-    from syncpod.signing.keys import read_signing_keys
+    from syncpod.signing.keys import EncryptingKeys, read_signing_keys
 
     try:
         keys = read_signing_keys(here.state_dir)

@@ -1,4 +1,4 @@
-"""Bugs on the way from a Pod to a runtime, and in what a node knows of itself."""
+"""Bugs in the CRI client, its configurations, the node, storage drivers, the embedded runtime and streams."""
 
 from qa.planted.plant import Plant
 
@@ -6,6 +6,8 @@ CRI = "syncpod/cri"
 TRANSLATION = "syncpod/translation"
 NODE = "syncpod/node"
 CSI = "syncpod/csi"
+STREAMING = "syncpod/streaming"
+RUNTIME = "syncpod/runtime"
 
 BUGS = (
     Plant(
@@ -88,5 +90,32 @@ BUGS = (
         after="return same_words or shown.name == known.name",
         harm="A private image on the node runs for whoever names a Secret as its owner did.",
         tests=("tests/node/test_pull_records.py",),
+    ),
+    Plant(
+        name="stream-ends-before-its-last-bytes",
+        room=STREAMING,
+        file="syncpod/streaming/spdy_frames.py",
+        before="return Data(stream_id, piece, fin and not remaining)",
+        after="return Data(stream_id, piece, fin)",
+        harm="The end of a large answer through port-forward is cut off.",
+        tests=("tests/streaming",),
+    ),
+    Plant(
+        name="links-above-the-root",
+        room=RUNTIME,
+        file="syncpod/runtime/images/unpacking.py",
+        before="real = real if real == root else real.parent",
+        after="real = real.parent",
+        harm="A layer of an image writes anywhere on the machine, by a symlink to ../../..",
+        tests=("tests/runtime/test_load.py",),
+    ),
+    Plant(
+        name="ticket-used-twice",
+        room=RUNTIME,
+        file="syncpod/runtime/streaming/tickets.py",
+        before="self._tickets.pop(token, None)",
+        after="self._tickets.get(token)",
+        harm="Whoever has seen the URL of an exec can run it again within a minute.",
+        tests=("tests/runtime/test_streaming_requests.py", "tests/runtime/test_server_streams.py"),
     ),
 )
