@@ -62,6 +62,25 @@ class Inbox(Protocol):
         """Remove and return the first signals, no more than `most`; None means all."""
 
 
+class SignalQueue:
+    """An inbox that keeps every signal; adding one takes constant time. The workflows of a fleet use it."""
+
+    def __init__(self) -> None:
+        self._pending: list[Signal] = []
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def put(self, name: str, args: tuple[Any, ...]) -> None:
+        """Add a signal."""
+        self._pending.append(Signal(name, tuple(args)))
+
+    def take(self, most: int | None = None) -> list[Signal]:
+        """Remove and return the first signals, no more than `most`; None means all."""
+        taken, self._pending = self._pending[:most], self._pending[most:] if most is not None else []
+        return taken
+
+
 class Run(Protocol):
     """The part of a workflow's state that an entity reads."""
 
@@ -295,3 +314,13 @@ def decoded(result: RawValue) -> Any:
         return workflow.payload_converter().from_payload(result.payload)
     except Exception:  # noqa: BLE001  # a converter may raise anything, and this result stays in the history
         return None
+
+
+def worker_function(name: str) -> Callable[..., Any] | None:
+    """Return the worker's function of this name; None during a replay, or where the worker has none.
+
+    Replay: a replay calls none. So no function may have the workflow give a command or change its state.
+    """
+    if workflow.unsafe.is_replaying():
+        return None
+    return workflow.extern_functions().get(name)

@@ -10,7 +10,6 @@ from activities.node.metrics import count_rejection
 from activities.step_attempt import PodFault, StepAttempt
 from syncpod.cri.records import unenforced_limits
 from syncpod.messages.identity import PodRef
-from syncpod.messages.sources import is_asked_again
 from syncpod.messages.steps import CreateSandbox, Fault, Rejection
 from syncpod.node.labels import is_asked_for
 from syncpod.node.pod_cgroups import remove_empty_tiers, unenforced_as_a_whole, weigh_tiers
@@ -18,6 +17,7 @@ from syncpod.node.pod_records import Mark, mark_pod_record, read_pod_record, rea
 from syncpod.pod import Pod
 from syncpod.pod.limits import limits_of
 from syncpod.pod.operating_system import os_refusal
+from syncpod.pod.origin import is_asked_again
 from syncpod.translation.features import needs_details, refusals
 from syncpod.translation.refused_limits import LIMITS_UNENFORCED, refusals_of_limits
 

@@ -42,8 +42,8 @@ from syncpod.lifecycle.shutdown_order import (
 from syncpod.messages.identity import PodRef
 from syncpod.messages.node import FILE_SOURCE, DeletePodWorkflow, PodWorkflowResult
 from syncpod.messages.signals import Evict
-from syncpod.messages.sources import list_of
 from syncpod.pod import Pod, parse_pod
+from syncpod.pod.origin import list_of
 from syncpod.temporal.pod_orders import PodOrders
 from syncpod.temporal.workflow_watch import Published
 

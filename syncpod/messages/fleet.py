@@ -21,6 +21,7 @@ from syncpod.messages.identity import Message, bounded_id
 from syncpod.messages.node import SOURCE_ANNOTATION, NodeAddress, NodeCondition, NodeInfo, PodKey
 from syncpod.messages.queries import WireEvent
 from syncpod.pod.json_size import shortened
+from syncpod.pod.origin import FLEET_SOURCE as FLEET_SOURCE
 from syncpod.pod.wire import ForeignText
 
 FLEET_NODE_WORKFLOW: Final = "FleetNode"
@@ -33,8 +34,6 @@ FLEET_QUEUE: Final = "fleet"
 OWNER_ANNOTATION: Final = "syncpod.dev/fleet-owner"
 """The annotation with the workflow that owns a placed pod. It goes to the node with the pod, so that a fleet that has
 lost its database can learn it from there."""
-FLEET_SOURCE: Final = "fleet"
-"""The name of the fleet as a source of pods, in ``sync_pods`` and in the annotation ``kubernetes.io/config.source``."""
 
 RECALL_INTENT: Final = "recall_intent"
 """Activity: return the list that the node was last given. It takes :class:`WhoAsks` and returns :class:`Intent`."""

@@ -21,6 +21,8 @@ from pydantic import Field
 
 from syncpod.messages.identity import Message, node_task_queue
 from syncpod.messages.queries import WireEvent
+from syncpod.pod.origin import API_SOURCE as API_SOURCE
+from syncpod.pod.origin import FILE_SOURCE as FILE_SOURCE
 from syncpod.pod.origin import KUBERNETES_SOURCE as KUBERNETES_SOURCE
 from syncpod.pod.origin import SOURCE_ANNOTATION as SOURCE_ANNOTATION
 from syncpod.pod.wire import ForeignText
@@ -31,10 +33,6 @@ NODE_WORKFLOW: Final = "NodeWorkflow"
 NODE_MEMO: Final = "node"
 """Key of the workflow's memo that holds a :class:`NodeSummary`, which can be read while no worker answers queries."""
 
-API_SOURCE: Final = "api"
-"""The source of single pods (``apply`` and ``delete``); no list governs it."""
-FILE_SOURCE: Final = "file"
-"""The source that a manifest directory is, by the kubelet's name for it."""
 SOURCE_NAMES: Final = {FILE_SOURCE: "the manifests", KUBERNETES_SOURCE: "the Kubernetes cluster"}
 """The node's own sources, in words."""
 

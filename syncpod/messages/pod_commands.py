@@ -1,11 +1,14 @@
-"""The one table of the signals, updates and queries that a pod's workflow takes.
+"""The one table of the signals, updates and queries that a pod's workflow takes, and its answer to an apply.
 
 A new one is its payload in `syncpod.messages.signals`, its row here, and its effect in `workflows.pod.absorb`.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
 
 from syncpod.messages.command_table import RENEW, QuerySpec, Sender, SignalSpec, UpdateSpec, command_table
 from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, ProbeChanged, Restart, SetCondition
@@ -128,3 +131,30 @@ POD_COMMANDS: Final = command_table(
     EVENTS,
 )
 """Every signal, update and query of a pod, by its name."""
+
+
+class Change(StrEnum):
+    """The result of an apply, in kubectl's words."""
+
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+    FOLLOWS = "follows the one that is being deleted"
+
+
+class AppliedPod(BaseModel):
+    """The answer of a pod's workflow to the update `apply`: the pod that it reached, and the result."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    uid: str = ""
+    """The UID of the workflow's present pod. If `change` is FOLLOWS, that is the pod that is being deleted."""
+    generation: int | None = None
+    change: Change = Change.CONFIGURED
+    """CONFIGURED is also the default for an answer of an older worker, which does not have this field."""
+    node: str = ""
+    """The node that has the pod; it may differ from the node that the apply named."""
+
+    def on_wire(self) -> dict[str, Any]:
+        """Return the answer as the update returns it."""
+        return self.model_dump(mode="json")

@@ -1,4 +1,7 @@
-"""Who made a pod for its node: the annotations that say so, and the one question that models depend on."""
+"""The sources of pods: which list a pod was made for, and what its node may do with it for that reason.
+
+A pod's annotations name its source. A pod that was applied by itself has none, or :data:`API_SOURCE`.
+"""
 
 from typing import Final
 
@@ -6,16 +9,42 @@ from syncpod.pod.meta import ObjectMeta
 from syncpod.pod.static import HASH_ANNOTATION
 
 SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
-"""The kubelet's annotation of a pod with the list that it comes from (pkg/kubelet/types/pod_update.go, v1.36)."""
+"""The kubelet's annotation of a pod with the name of its source (pkg/kubelet/types/pod_update.go, v1.36)."""
+API_SOURCE: Final = "api"
+"""The source of single pods (``apply`` and ``delete``); no list governs it."""
+FILE_SOURCE: Final = "file"
+"""The source that is a directory of manifests; the kubelet has the same name for it."""
+FLEET_SOURCE: Final = "fleet"
+"""The source that is the node's fleet, in ``sync_pods`` and in :data:`SOURCE_ANNOTATION`."""
 KUBERNETES_SOURCE: Final = "kubernetes"
-"""The source that the API server of the Kubernetes cluster is. (The kubelet's name for it is `api`, which is taken.)"""
+"""The source that is the API server of a Kubernetes cluster. The kubelet calls it `api`, which is taken here."""
 _OF_API: Final = "api"
 
 
+def list_of(meta: ObjectMeta) -> str:
+    """Return the source whose list the pod was made for, such as `file`; "" if the pod was applied by itself.
+
+    The copy of such a pod that a person applies counts as applied by itself: the UID in its annotation is not its own.
+    """
+    source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
+    made_for = meta.annotations.get(HASH_ANNOTATION, "" if source == FILE_SOURCE else meta.uid)
+    return "" if source in ("", API_SOURCE) or made_for != meta.uid else source
+
+
 def is_of_cluster(meta: ObjectMeta) -> bool:
-    """Say whether a Kubernetes cluster has bound the pod to its node: it is given the cluster's objects alone."""
-    made_for = meta.annotations.get(HASH_ANNOTATION, meta.uid)
-    return meta.annotations.get(SOURCE_ANNOTATION) == KUBERNETES_SOURCE and made_for == meta.uid
+    """Say whether a Kubernetes cluster has bound the pod to its node: the pod then gets only the cluster's objects."""
+    return list_of(meta) == KUBERNETES_SOURCE
+
+
+def is_asked_again(meta: ObjectMeta) -> bool:
+    """Say whether the node is asked again to admit a pod that it has rejected, as long as the pod's list has the pod.
+
+    That is so for a pod of the node's manifests or of a list sent by `sync_pods`: nothing else would bring the pod
+    back. (A kubelet asks again only when it is restarted.) Any other pod stays Failed. The person who applied a single
+    pod sees that, and may want something else; the owner of a pod of a fleet or of a cluster replaces the pod, perhaps
+    on another node.
+    """
+    return list_of(meta) not in ("", FLEET_SOURCE, KUBERNETES_SOURCE)
 
 
 def annotations_under_kubelet(meta: ObjectMeta) -> dict[str, str]:

@@ -40,7 +40,8 @@ from syncpod.temporal.plugin import NoServer, connection_settings
 from syncpod.temporal.sdk_runtimes import logged_runtime
 from syncpod.temporal.signed_steps import FleetSigningWorker
 from syncpod.temporal.timeouts import STICKY_QUEUE
-from syncpod.worker.served import ServedByFleet, build_id
+from syncpod.worker.build import build_id
+from syncpod.worker.served import ServedByFleet
 from workflows.runner import workflow_runner
 
 log = logging.getLogger("syncpod.fleet")

@@ -1,14 +1,10 @@
-"""What ``worker.py`` and ``fleet_worker.py`` declare to the server: workflows, activities, task queue and build id."""
+"""What ``worker.py`` and ``fleet_worker.py`` declare to the server: workflows, activities and task queue."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
-
-from syncpod.lifecycle import version
-from workflows.source_digest import source_digest
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -42,15 +38,3 @@ class ServedByFleet:
     workflows: Sequence[type]
     activities: Callable[[Client, ObjectSealing], Sequence[Activity]]
     """Returns the activities of that queue, which command the fleet by this client and seal its objects for nodes."""
-
-
-def build_id() -> str:
-    """Return the build id for the server: the program's version, and its decisions' version and source digest.
-
-    Without a build id, the SDK would compile the source of every module to make one: a third of a cold start.
-    """
-    try:
-        program = f"syncpod-{metadata.version('syncpod')}"
-    except metadata.PackageNotFoundError:
-        program = "syncpod-checkout"
-    return version.build_id(program, source_digest())

@@ -16,7 +16,8 @@ from syncpod.temporal.plugin import syncpod_plugin, verifying
 from syncpod.temporal.pod_orders import STARTS_AT_ONCE
 from syncpod.temporal.step_cancellation import StepCancellation
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE, STICKY_QUEUE
-from syncpod.worker.served import ServedByNode, build_id
+from syncpod.worker.build import build_id
+from syncpod.worker.served import ServedByNode
 from workflows.runner import workflow_runner
 
 GRACE = timedelta(seconds=5)

@@ -35,9 +35,9 @@ from syncpod.cli.temporal import pod_reads, pods, updates
 from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.applied import Change
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.node import NODE_WORKFLOW
+from syncpod.messages.pod_commands import Change
 from syncpod.messages.queries import FORESEE_ADMISSION
 from syncpod.messages.steps import Fault
 from syncpod.pod import parse_pod

@@ -12,8 +12,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.temporal import pod_apply
 from syncpod.cli.temporal.updates import send_update
-from syncpod.messages.applied import Change
 from syncpod.messages.identity import POD_WORKFLOW
+from syncpod.messages.pod_commands import Change
 from syncpod.pod import parse_pod
 from tests.cli.manifests import manifest
 

@@ -10,8 +10,7 @@ import pytest
 
 from syncpod.cli.main import run
 from syncpod.lifecycle.version import DECISION_VERSION, decisions_of
-from syncpod.worker.served import build_id
-from workflows.source_digest import SOURCES, source_digest
+from syncpod.worker.build import SOURCES, build_id, source_digest
 
 ROOT = Path(__file__).parents[2]
 

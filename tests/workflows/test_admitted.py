@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from syncpod.pod import Admission, PodInvalid, admit
-from workflows.pod import admitted as module
-from workflows.pod.admitted import admitted
+from workflows.pod import desired as module
+from workflows.pod.desired import admitted
 
 
 def document(name: str, **spec: Any) -> dict[str, Any]:
@@ -55,6 +55,6 @@ def test_what_is_no_document_is_refused_as_its_admission_does(odd: Any) -> None:
 
 
 def test_a_large_document_is_not_kept(admissions: list[Any]) -> None:
-    large = document("a") | {"metadata": {"name": "a", "annotations": {"a": "x" * module._LONGEST}}}
+    large = document("a") | {"metadata": {"name": "a", "annotations": {"a": "x" * module._LONGEST_REMEMBERED}}}
     assert admitted(large) == admitted(large)
     assert len(admissions) == 2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from syncpod.fleet.offers import NodeOffer
 from syncpod.messages.fleet import LIFE_LIMIT, OWNER_ANNOTATION, Attended, IntentTaken
-from workflows.fleet import duplicate_nodes, node_changes, node_report
+from workflows.fleet import node_changes, node_report
 from workflows.fleet.lives import CLOSE_SECONDS, FORGOTTEN_AFTER, LIVES, NEW_FOR
 from workflows.fleet.node import next_input
 from workflows.fleet.node_state import FleetNodeState, Placed
@@ -43,11 +43,11 @@ class Node:
         for life in lives:
             asked, self.now = self.now, self.now + after
             said = Attended(life=life, machine=MACHINES.get(life[:1], ""))
-            duplicate_nodes.heard(self.state, said, asked, self.now)
+            node_changes.note_life(self.state, said, asked, self.now)
 
     def answers_late(self, life: str, *, asked: datetime) -> None:
         """A life answers a question that was asked earlier."""
-        duplicate_nodes.heard(self.state, IntentTaken(life=life), asked, self.now)
+        node_changes.note_life(self.state, IntentTaken(life=life), asked, self.now)
 
     @property
     def reasons(self) -> list[str]:
@@ -166,7 +166,7 @@ def test_whatever_answers_the_state_stays_small_and_is_carried_from_run_to_run(
     for life, minutes, ago in said:
         node.now += timedelta(minutes=minutes)
         answer = Attended(life=life, machine=life * 1000)
-        duplicate_nodes.heard(node.state, answer, node.now - timedelta(minutes=ago), node.now)
+        node_changes.note_life(node.state, answer, node.now - timedelta(minutes=ago), node.now)
         assert len(node.state.lives.model_dump_json()) < LIVES * 1000
     after = FleetNodeState.model_validate(next_input(node.state)["snapshot"])
     assert (after.lives, after.duplicate_nodes) == (node.state.lives, node.state.duplicate_nodes)

@@ -43,8 +43,8 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
 from syncpod.cli.temporal.pod_apply import apply_pod
-from syncpod.messages.applied import Change
 from syncpod.messages.pod_card import POD_MEMO, Readoption, with_readoption
+from syncpod.messages.pod_commands import Change
 from syncpod.messages.signature import SIGNATURE, Keys, key_id
 from syncpod.node.begun_runs import COPY, BegunRuns
 from syncpod.pod import parse_pod

@@ -37,9 +37,8 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.fleet_commands import FLEET_NODE, FLEET_NODE_COMMANDS, INTENT, PODS_CHANGED
     from syncpod.messages.signed import Marked, microseconds, plain
     from syncpod.messages.workload import ANNOUNCE_ROOM
-    from workflows.entity import Entity, decisions_taken, invalid
+    from workflows.entity import Entity, SignalQueue, decisions_taken, invalid
     from workflows.fleet import node_changes, node_report
-    from workflows.fleet.inbox import FleetInbox
     from workflows.fleet.node_questions import NodeQuestions
     from workflows.fleet.node_state import FleetNodeState
     from workflows.fleet.signed import fleet_commands, require_its_history
@@ -67,7 +66,7 @@ class FleetNodeWorkflow:
         self.state.accepted = self.commands.accepted_before(self.state.accepted)
         if self.state.since is None:
             self.state.since = self.state.presence_since = workflow.now()
-        self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
+        self.entity = Entity(self, self.state, SignalQueue(), self.commands, part=_PART)
         self.busy = OpenQuestions(self.entity.wake)
         self.node = NodeQuestions(self.state)
         self.trusted = self.state.report.fleet_key

@@ -8,7 +8,17 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from syncpod.messages.command_table import Nothing
-from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, Intent, IntentTaken, Place, Withdraw
+from syncpod.messages.fleet import (
+    LIFE_LIMIT,
+    MACHINE_LIMIT,
+    OWNER_ANNOTATION,
+    Attended,
+    Intent,
+    IntentTaken,
+    Place,
+    Spoken,
+    Withdraw,
+)
 from syncpod.messages.fleet_commands import (
     CORDON,
     DRAIN,
@@ -26,6 +36,7 @@ from syncpod.pod import PodInvalid, admit, pod_to_wire
 from workflows.effects import Effect, effects
 from workflows.event_log import clipped
 from workflows.fleet.claimed_pods import ClaimedPods
+from workflows.fleet.lives import FORGOTTEN_AFTER, Lives
 from workflows.fleet.node_state import FleetNodeState, Placed, Withdrawn, key_of
 from workflows.rejections import Rejected
 
@@ -447,3 +458,37 @@ UPDATES: Final[Mapping[str, Effect[FleetNodeState, Any, None]]] = effects(
     Effect(REMOVE, _remove),
 )
 """The effect of each update."""
+
+
+def note_life(state: FleetNodeState, answer: Spoken, asked: datetime, now: datetime) -> None:
+    """Record which life of the node's worker has answered a request that was sent at `asked`.
+
+    If two machines are found to answer as this node, or no longer are, that is shown as an event. While they do, the
+    node takes no new pods. An id that is too long counts as none.
+    """
+    life = answer.life if len(answer.life) <= LIFE_LIMIT else ""
+    state.lives = state.lives.after(life, answer.machine[:MACHINE_LIMIT], asked, now)
+    before, state.duplicate_nodes = (
+        state.duplicate_nodes,
+        _duplicates(state.name, state.lives) if state.lives.are_two else "",
+    )
+    if bool(before) == bool(state.duplicate_nodes):
+        return
+    state.note_all()  # a DaemonSet must not end a pod that it could not replace
+    if state.duplicate_nodes:
+        state.event(now, "Warning", "TwoMachines", state.duplicate_nodes)
+    else:
+        minutes = f"{FORGOTTEN_AFTER.total_seconds() / 60:g}"
+        state.event(now, "Normal", "OneMachine", f"only one machine has answered as {state.name} for {minutes} minutes")
+
+
+def _duplicates(name: str, lives: Lives) -> str:
+    first, second = sorted(each.machine for each in lives.known[-2:])
+    named = f", {first} and {second}," if first else ""
+    if first and first == second:
+        named = f", both called {first}, as a copy of a whole machine is,"
+    return (
+        f"two machines answer as {name}{named} and both run its pods: on one of them run `syncpod leave` and"
+        f" `syncpod down`, or invite {name} anew, let the right one join, and revoke the earlier certificate with"
+        f" `syncpod fleet revoke {name} --serial SERIAL`"
+    )

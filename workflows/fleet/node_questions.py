@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.workload import ANNOUNCE_ROOM, Room
     from workflows.entity import PAUSE, decoded
     from workflows.event_log import clipped
-    from workflows.fleet import duplicate_nodes, node_changes
+    from workflows.fleet import node_changes
     from workflows.fleet.claimed_pods import ClaimedPods
     from workflows.fleet.lives import CLOSE_SECONDS
     from workflows.fleet.node_changes import PLACED_LIMIT
@@ -98,7 +98,7 @@ class NodeQuestions:
         asked = workflow.now()
         answer = await self.call(TAKE_INTENT, intent, IntentTaken, summary=summary)
         if answer is not None:
-            duplicate_nodes.heard(self.state, answer, asked, workflow.now())
+            node_changes.note_life(self.state, answer, asked, workflow.now())
         if answer is not None and answer.generation != intent.generation:
             await self.stumble(TAKE_INTENT, f"it says that it has taken list {answer.generation}, not {self.sent}")
         elif answer is not None:
@@ -199,7 +199,7 @@ class NodeQuestions:
             return
         self.refused_since = None
         node_changes.attended(state, answer, workflow.now())
-        duplicate_nodes.heard(state, answer, asked, workflow.now())
+        node_changes.note_life(state, answer, asked, workflow.now())
         if state.is_recalled and answer.generation > state.generation:
             why = f"node {state.name} has list {answer.generation}, which is newer than {state.generation}"
             await self.recall_newer(why)

@@ -31,8 +31,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from syncpod.messages.signed import Accepted
     from workflows.effects import Effect, effects
-    from workflows.entity import Entity, decisions_taken, invalid
-    from workflows.fleet.inbox import FleetInbox
+    from workflows.entity import Entity, SignalQueue, decisions_taken, invalid
     from workflows.fleet.signed import fleet_commands, require_its_history
     from workflows.handlers import query_handler, takes
     from workflows.rejections import Rejected, sentence
@@ -71,7 +70,7 @@ class FleetObjectWorkflow:
         self.state, refusal = _begun(self.commands.input, decisions)
         self.refusal = self.commands.refusal or refusal
         self.state.accepted = self.commands.accepted_before(self.state.accepted)
-        self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
+        self.entity = Entity(self, self.state, SignalQueue(), self.commands, part=_PART)
         self.updates = effects(Effect(PUT, self.put), Effect(DELETE_OBJECT, self.delete))
         self.is_busy = False
 

@@ -34,9 +34,8 @@ with workflow.unsafe.imports_passed_through():
         WorkloadSummary,
     )
     from workflows.effects import Effect, effects
-    from workflows.entity import Entity, decisions_taken, invalid
+    from workflows.entity import Entity, SignalQueue, decisions_taken, invalid
     from workflows.fleet import workload_news, workload_report, workload_rollout, workload_updates
-    from workflows.fleet.inbox import FleetInbox
     from workflows.fleet.signed import fleet_commands, require_its_history
     from workflows.fleet.under_way import OpenQuestions
     from workflows.fleet.workload_questions import WorkloadQuestions
@@ -62,7 +61,7 @@ class WorkloadWorkflow:
         self.state.accepted = self.commands.accepted_before(self.state.accepted)
         if not self.state.heard_from:
             self.state.heard_from = microseconds(workflow.info().workflow_start_time)
-        self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
+        self.entity = Entity(self, self.state, SignalQueue(), self.commands, part=_PART)
         self.busy = OpenQuestions(self.entity.wake)
         self.owner = workflow.info().workflow_id
         self.questions = WorkloadQuestions(self.state, self.owner, self.busy)

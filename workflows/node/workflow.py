@@ -39,7 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.node_commands import APPLY, NODE, NODE_COMMANDS, SYNC_PODS_NOW
     from syncpod.messages.signed import Commands, Refused, first_and_more, plain, unsigned
     from syncpod.messages.worker_functions import PUBLISH
-    from workflows.entity import Entity, decisions_taken, decoded, invalid
+    from workflows.entity import Entity, decisions_taken, decoded, invalid, worker_function
     from workflows.handlers import UNKNOWN, query_handler, takes, unknown_signal
     from workflows.node import absorb, decide, report
     from workflows.node.decide import NodeStep
@@ -49,7 +49,6 @@ with workflow.unsafe.imports_passed_through():
     from workflows.node.steps import NODE_RETRY, NODE_STEPS
     from workflows.rejections import sentence
     from workflows.restarted import CannotBeginAnew, restarted, signals_left
-    from workflows.worker_functions import worker_function
 
 PART = 256
 """Signals absorbed per workflow task. That takes a fraction of a second, even with the largest number of pods."""

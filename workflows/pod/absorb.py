@@ -16,7 +16,6 @@ from syncpod.lifecycle import backoff, conditions, restart_pacing
 from syncpod.lifecycle.probing import probe_of
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.applied import AppliedPod
 from syncpod.messages.command_table import Sender
 from syncpod.messages.pod_commands import (
     ADD_EPHEMERAL_CONTAINER,
@@ -33,6 +32,7 @@ from syncpod.messages.pod_commands import (
     RESTART,
     SET_CONDITION,
     UPDATE_POD,
+    AppliedPod,
 )
 from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, ProbeChanged, Restart, SetCondition
 from syncpod.messages.steps import NOT_READY_FAULTS

@@ -5,7 +5,9 @@ Updates and signals both use this. Each function checks first, and changes nothi
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from syncpod.journal.records import Fact
@@ -14,15 +16,17 @@ from syncpod.lifecycle.pod_resources import resources_of, same_resources
 from syncpod.lifecycle.qos import validate_same_qos
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.termination import moment_after
-from syncpod.messages.applied import Change
+from syncpod.messages.pod_commands import Change
 from syncpod.messages.signals import DeletePod
 from syncpod.messages.signed import Accepted
 from syncpod.pod import (
+    Admission,
     EphemeralContainer,
     Pod,
     PodInvalid,
     Problem,
     Volume,
+    admit,
     admit_ephemeral_container,
     check_size,
     downward_files,
@@ -33,10 +37,13 @@ from syncpod.pod import (
     validate_update,
 )
 from workflows.pod import resizing
-from workflows.pod.admitted import admitted
 from workflows.pod.state import Deletion, PodState
 from workflows.rejections import Rejected
 
+_REMEMBERED: Final = 32
+"""How many documents keep their admission in the cache; no more pods than that have their first task at one time."""
+_LONGEST_REMEMBERED: Final = 16 * 1024
+"""The longest document that is cached, in characters of JSON. So the whole cache takes a few MiB at most."""
 _LONGEST_GRACE: Final = 2**63 - 1
 """The greatest value that the API can carry."""
 
@@ -224,3 +231,21 @@ def successor_of(state: PodState) -> dict[str, Any] | None:
 def as_pod(state: PodState) -> Pod:
     """Return the whole pod with its status, as ``kubectl get -o json`` has it."""
     return state.pod.model_copy(update={"status": state.status})
+
+
+def admitted(document: Any) -> Admission:
+    """Admit a document as :func:`syncpod.pod.admit` does. Raises PodInvalid.
+
+    The result is cached, since a first apply brings the same document three times: with the start of the workflow, and
+    to the validator and the handler of its update. The admission depends on nothing but the document.
+    """
+    try:
+        text = json.dumps(document)
+    except (TypeError, ValueError, RecursionError):  # not JSON; `admit` raises PodInvalid with the reason
+        return admit(document)
+    return _admitted(text) if len(text) <= _LONGEST_REMEMBERED else admit(document)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _admitted(text: str) -> Admission:
+    return admit(json.loads(text))

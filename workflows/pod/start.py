@@ -24,7 +24,7 @@ from syncpod.messages.pod_card import Readoption, readoption_in
 from syncpod.pod import Admission, ObjectMeta, Pod, PodInvalid, PodStatus, parse_pod, readmit
 from syncpod.pod.model_errors import first_problem
 from syncpod.pod.support import is_of_placement
-from workflows.pod.admitted import admitted
+from workflows.pod.desired import admitted
 from workflows.pod.state import PodState, clipped
 from workflows.restarted import CannotBeginAnew, Restarted, restarted
 

@@ -9,12 +9,12 @@ from syncpod.lifecycle.rejection import rejection_message
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.termination import moment_after
 from syncpod.messages.signals import Evict
-from syncpod.messages.sources import is_asked_again
 from syncpod.messages.steps import (
     CreateSandbox,
     Rejection,
 )
 from syncpod.pod import PodCondition, PodStatus
+from syncpod.pod.origin import is_asked_again
 from workflows.pod.decision import Step
 from workflows.pod.state import PodState, clipped
 

@@ -23,11 +23,11 @@ with workflow.unsafe.imports_passed_through():
         STEP_CANCELLED,
     )
     from syncpod.pod import Pod
+    from workflows.entity import worker_function
     from workflows.pod import report, resizing
     from workflows.pod.decision import Decision, Hold
     from workflows.pod.published import PublishedPod
     from workflows.pod.state import PodState
-    from workflows.worker_functions import worker_function
 
 
 class WorkerHooks:

@@ -26,11 +26,10 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from syncpod.messages.applied import Change
     from syncpod.messages.command_table import SignalSpec, UpdateSpec
     from syncpod.messages.identity import POD_WORKFLOW
     from syncpod.messages.pod_card import POD_MEMO, sender_in
-    from syncpod.messages.pod_commands import APPLY, DELETE_POD, EVENTS, HISTORY, PLAN, POD, POD_COMMANDS
+    from syncpod.messages.pod_commands import APPLY, DELETE_POD, EVENTS, HISTORY, PLAN, POD, POD_COMMANDS, Change
     from syncpod.messages.signed import Commands, first_and_more, plain
     from syncpod.pod import pod_to_wire
     from workflows.entity import Entity, decisions_taken, invalid

@@ -13,9 +13,9 @@ from syncpod.agent.published_pods import PublishedPods, PublishedRun
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import FLEET_SOURCE, Attended, FleetNodeReport, PodReport
 from syncpod.messages.node import DesiredPod, NodeCondition, NodeView, PodKey, node_workflow_id
-from syncpod.messages.sources import list_of
 from syncpod.pod import ObjectMeta, parse_pod
 from syncpod.pod.amounts import pod_amounts
+from syncpod.pod.origin import list_of
 from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
 
 _NOT_READY: Final = "KubeletNotReady"

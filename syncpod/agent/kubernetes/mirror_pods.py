@@ -24,8 +24,8 @@ from syncpod.kubernetes.mirror_pod import is_deleted, mirror_of, mirrored_uid
 from syncpod.kubernetes.reflector import Backoff, ObjectKey
 from syncpod.messages.identity import PodRef
 from syncpod.messages.node import FILE_SOURCE
-from syncpod.messages.sources import list_of
 from syncpod.pod import ObjectMeta
+from syncpod.pod.origin import list_of
 
 log = logging.getLogger(__name__)
 

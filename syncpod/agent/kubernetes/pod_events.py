@@ -24,9 +24,9 @@ from syncpod.kubernetes.events import Event, Subject
 from syncpod.kubernetes.reflector import ObjectKey
 from syncpod.messages.identity import PodRef
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE
-from syncpod.messages.sources import list_of
 from syncpod.messages.steps import StepEvent
 from syncpod.pod import ObjectMeta
+from syncpod.pod.origin import list_of
 
 log = logging.getLogger(__name__)
 

@@ -45,9 +45,9 @@ from syncpod.kubernetes.kubeconfig import Kubeconfig
 from syncpod.kubernetes.reflector import ObjectKey, Reflector
 from syncpod.messages.identity import node_task_queue
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE, NodeStatus
-from syncpod.messages.sources import list_of
 from syncpod.objects import ObjectStore
 from syncpod.pod import ObjectMeta
+from syncpod.pod.origin import list_of
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 

@@ -36,8 +36,8 @@ from syncpod.messages.node import (
     PodKey,
     PodWorkflowResult,
 )
-from syncpod.messages.sources import list_of
 from syncpod.pod import ObjectMeta
+from syncpod.pod.origin import list_of
 
 log = logging.getLogger(__name__)
 

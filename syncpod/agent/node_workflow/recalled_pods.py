@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from syncpod.messages.node import MADE_LIMIT, SOURCE_NAMES, MadePod, NodeView, RecallPods
-from syncpod.messages.sources import list_of
 from syncpod.pod import ObjectMeta
+from syncpod.pod.origin import list_of
 
 
 class RecalledPods:

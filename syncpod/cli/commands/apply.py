@@ -154,7 +154,7 @@ async def apply_all(
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.several import together
     from syncpod.cli.temporal.pod_apply import apply_pod
-    from syncpod.messages.applied import Change
+    from syncpod.messages.pod_commands import Change
 
     slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -221,7 +221,7 @@ async def _missing_features(client: Client, applied: Applied, served: Collection
     """
     from syncpod.cli.temporal.foresight import Foresight, NodeUnanswered
     from syncpod.cli.temporal.updates import PATIENCE_SECONDS
-    from syncpod.messages.applied import Change
+    from syncpod.messages.pod_commands import Change
     from syncpod.translation.features import depends_on_runtime
 
     if applied.change is not Change.CREATED or applied.node_is_away or not depends_on_runtime(applied.pod):

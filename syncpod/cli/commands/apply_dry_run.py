@@ -9,7 +9,7 @@ from syncpod.cli.console import say, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.orphan_notes import note_if_earlier
 from syncpod.cli.several import together
-from syncpod.messages.applied import Change
+from syncpod.messages.pod_commands import Change
 from syncpod.pod import Admission, Pod
 
 if TYPE_CHECKING:

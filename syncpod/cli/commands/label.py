@@ -90,7 +90,7 @@ async def _change_one(
     overwrite: bool,
 ) -> None:
     from syncpod.cli.temporal.pod_change import change_pod
-    from syncpod.messages.applied import Change
+    from syncpod.messages.pod_commands import Change
 
     def change(document: dict[str, Any]) -> dict[str, Any]:
         known: dict[str, str] = document["metadata"].get(field) or {}

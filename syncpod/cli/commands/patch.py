@@ -56,7 +56,7 @@ def patch(
     async def work(client: Client) -> None:
         async def one(name: str) -> None:
             from syncpod.cli.temporal.pod_change import change_pod
-            from syncpod.messages.applied import Change
+            from syncpod.messages.pod_commands import Change
 
             done = await change_pod(client, namespace, name, change)
             say(f"pod/{name} patched{' (no change)' if done is Change.UNCHANGED else ''}")

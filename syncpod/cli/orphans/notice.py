@@ -85,7 +85,7 @@ async def _find(client: Client, worker: WorkerRecord) -> list[str]:
 
 def _is_static(pod: PodInRuntime) -> bool:
     from syncpod.messages.node import FILE_SOURCE
-    from syncpod.messages.sources import list_of
+    from syncpod.pod.origin import list_of
 
     metas = (ObjectMeta(uid=pod.uid, annotations=dict(each.annotations)) for each in pod.sandboxes)
     return any(list_of(each) == FILE_SOURCE for each in metas)

@@ -25,8 +25,8 @@ from syncpod.lifecycle.rejection import was_rejected
 from syncpod.messages.command_table import Payload, SignalSpec
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.queries import read_history
-from syncpod.messages.sources import is_asked_again, list_of
 from syncpod.pod import Pod
+from syncpod.pod.origin import is_asked_again, list_of
 
 ACCEPT_SECONDS: Final = 5.0
 """How long a pod may take to accept or reject a signal."""

@@ -26,8 +26,8 @@ from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cli.temporal.pods import list_pods
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, refused_because, stop_if_cancelled
 from syncpod.messages.node import FILE_SOURCE, node_workflow_id
-from syncpod.messages.sources import list_of
 from syncpod.node.orphan_mark import why_orphaned
+from syncpod.pod.origin import list_of
 
 EVERY_POD: Final = Selector()
 

@@ -28,9 +28,9 @@ from syncpod.cli.temporal.updates import (
     stop_if_cancelled,
 )
 from syncpod.lifecycle.node_affinity import MESSAGE, REASON, matches_node
-from syncpod.messages.applied import AppliedPod, Change
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeSummary
+from syncpod.messages.pod_commands import AppliedPod, Change
 from syncpod.messages.queries import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.temporal.pod_start import look_at, start_operation

@@ -13,7 +13,7 @@ from syncpod.cli.input.manifests import admit_document
 from syncpod.cli.temporal.ephemeral_containers import without_known
 from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.pods import require_pod
-from syncpod.messages.applied import Change
+from syncpod.messages.pod_commands import Change
 from syncpod.pod import PodInvalid, parse_pod
 from syncpod.pod.problems import lines
 

@@ -29,8 +29,8 @@ from syncpod.lifecycle.termination import LONGEST_SECONDS
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE
 from syncpod.messages.pod_commands import DELETE_POD
-from syncpod.messages.sources import list_of
 from syncpod.node.orphan_mark import why_orphaned
+from syncpod.pod.origin import list_of
 from syncpod.settings.node import NodeSettings
 from syncpod.temporal.pending_steps import pending_steps
 

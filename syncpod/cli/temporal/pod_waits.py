@@ -20,8 +20,8 @@ from syncpod.cli.temporal.pods import handle_of, read_pod, read_pods
 from syncpod.cli.view.unready import unready
 from syncpod.lifecycle.rejection import was_rejected
 from syncpod.messages.identity import pod_workflow_id
-from syncpod.messages.sources import is_asked_again
 from syncpod.pod import Pod
+from syncpod.pod.origin import is_asked_again
 
 POLL_SECONDS: Final = 0.25
 
