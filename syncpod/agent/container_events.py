@@ -36,7 +36,7 @@ from syncpod.agent.background import cancel_all
 from syncpod.agent.pleg import Pleg
 from syncpod.cri.errors import CriError, Unimplemented
 from syncpod.cri.port import ContainerEvent
-from syncpod.kernel.budget import Budget
+from syncpod.kernel.callers import Budget
 from syncpod.lifecycle.observed import Seq
 from syncpod.node.announcements import Announcements
 from syncpod.translation import names

@@ -27,7 +27,7 @@ from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import last_sign_of
 from syncpod.journal.records import HistoryEntry, Instance, PodLife, TaskRecords
 from syncpod.kernel.daemon_thread import in_daemon_thread
-from syncpod.kernel.machine import boot_id
+from syncpod.kernel.procfs import boot_id
 from syncpod.lifecycle.exit import Exit
 from syncpod.messages.identity import PodRef
 from syncpod.node.log_end import end_of_log

@@ -1,4 +1,4 @@
-"""From CRI messages to the port's records.
+"""Converts CRI messages to the port's records, and the names of stop signals to CRI's numbers and back.
 
 Values are copied unchanged, except times (nanoseconds since the epoch become UTC datetimes, 0 becomes None), enums
 (an unknown value of a later CRI becomes the most cautious one), and values that fail the checks in `answers`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from google.protobuf.message import Message
 
@@ -32,7 +32,6 @@ from syncpod.cri.port import (
     SandboxStatus,
     SandboxSummary,
 )
-from syncpod.cri.stop_signals import stop_signal_name
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, SandboxState
 from syncpod.pod.status import ContainerUser, LinuxContainerUser
 
@@ -41,7 +40,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STOP_SIGNAL: Final = "org.opencontainers.image.stopSignal"
 _FILES: Final = "syncpod.dev/files"
 """The embedded runtime's annotation of an image: whether its containers have the image's files or the machine's."""
-_STOP_SIGNALS: Final = frozenset(stop_signal_name(number) for number in api_pb2.Signal.values())
 
 _CONTAINER_STATES: Final[Mapping[int, ContainerRuntimeState]] = {
     api_pb2.CONTAINER_CREATED: "created",
@@ -71,6 +69,28 @@ def sandbox_state(state: int) -> SandboxState:
 def pid(info: Mapping[str, str]) -> int:
     """Return the process id in a verbose answer (containerd, CRI-O: JSON under `info`, key `pid`); 0 if it has none."""
     return answers.process_id(_details(info).get("pid"))
+
+
+def stop_signal_number(name: str | None) -> api_pb2.Signal:
+    """Return CRI's number of ``SIGUSR1`` or ``SIGRTMIN+3``; without a name, that of the runtime's default.
+
+    Mirrors kuberuntime_container.go, v1.36, getStopSignal. Raises ValueError for a name that core/v1 does not have.
+    """
+    if name is None:
+        return api_pb2.Signal.SIGNAL_RUNTIME_DEFAULT
+    return cast(api_pb2.Signal, api_pb2.Signal.Value(f"SIGNAL_{name.replace('+', 'PLUS').replace('-', 'MINUS')}"))
+
+
+def stop_signal_name(number: int) -> str:
+    """Return core/v1's name of a signal; "" for the default and for an unknown number."""
+    if number == api_pb2.Signal.SIGNAL_RUNTIME_DEFAULT or number not in api_pb2.Signal.values():
+        return ""
+    name = api_pb2.Signal.Name(api_pb2.Signal.ValueType(number)).removeprefix("SIGNAL_")
+    return name.replace("PLUS", "+").replace("MINUS", "-")
+
+
+_STOP_SIGNALS: Final = frozenset(stop_signal_name(number) for number in api_pb2.Signal.values())
+"""core/v1's names of all signals, and "" for the runtime's default."""
 
 
 def spec_stop_signal(info: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from syncpod.kernel.budget import Budget
+from syncpod.kernel.callers import Budget
 from syncpod.kernel.http2_frames import Counted
 
 CONNECTIONS: Final = 16

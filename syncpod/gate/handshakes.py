@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from syncpod.gate.hello import asked_name
-from syncpod.kernel.budget import Budget
+from syncpod.kernel.callers import Budget
 from syncpod.kernel.listening import BACKLOG
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The clients of a server, and limits for each of them."""
+"""Limits for each client of a server: connections at a time, and a budget of calls or bytes per second."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ OF_A_STRANGER: Final = 4
 """The most connections of one other user, or of one other machine. Any further one is closed at once."""
 _UNKNOWN: Final = -1
 """Stands for all users of this machine whom the kernel does not name."""
+_REMEMBERED: Final = 1_000
+"""With more clients than this, a budget forgets the clients that have their whole burst again."""
 
 PeerOf = Callable[[Address, Address], Peer | None]
 """Returns the user of a connection by the addresses of its client and its server; None = not known."""
@@ -63,6 +65,38 @@ class Callers:
             return sum(self._open[uid] for uid in owners) <= AT_ONCE
         strangers = sum(count for uid, count in self._open.items() if uid not in owners)
         return self._open[caller] <= OF_A_STRANGER and strangers <= AT_ONCE
+
+
+class Budget:
+    """A rate limit for each client, with bursts. `now` is in seconds of any steady clock. Values in, values out."""
+
+    def __init__(self, per_second: float, burst: float) -> None:
+        """Let each client spend `burst` at once after a pause, and `per_second` on average."""
+        self._per_second, self._burst = per_second, burst
+        self._spent: dict[str, tuple[float, float]] = {}
+        """By client: the amount that still counts, and when that was computed."""
+        self._forget_at = _REMEMBERED
+
+    def spend(self, who: str, now: float, amount: float = 1) -> bool:
+        """Spend `amount` and return True. If the client has less left, spend nothing and return False."""
+        spent = self._spent_by(who, now)
+        has_room = spent + amount <= self._burst
+        self._spent[who] = (spent + amount if has_room else spent, now)
+        if len(self._spent) > self._forget_at:
+            self._forget(now)
+        return has_room
+
+    def give_back(self, who: str, now: float, amount: float = 1) -> None:
+        """Return an amount to a client whose request turned out to be in order."""
+        self._spent[who] = (max(0.0, self._spent_by(who, now) - amount), now)
+
+    def _spent_by(self, who: str, now: float) -> float:
+        spent, counted = self._spent.get(who, (0.0, now))
+        return max(0.0, spent - (now - counted) * self._per_second)
+
+    def _forget(self, now: float) -> None:
+        self._spent = {who: counted for who, counted in self._spent.items() if self._spent_by(who, now) > 0}
+        self._forget_at = max(_REMEMBERED, 2 * len(self._spent))
 
 
 def _machine(client: Address | None, server: Address | None) -> int | str:

@@ -3,7 +3,7 @@
 gRPC has limits for a call's headers, but holds a client to them only once the client has acknowledged the server's
 settings. One that never does has 8 KB of headers unpacked to 700 KB, again and again. Nor does gRPC close a connection
 whose calls it refuses. So the bytes of clients that may be hostile go through here first: :class:`Frames` for each
-connection, and a :class:`~syncpod.kernel.budget.Budget` for what it counts.
+connection, and a :class:`~syncpod.kernel.callers.Budget` for what it counts.
 """
 
 from __future__ import annotations

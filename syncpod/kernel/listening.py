@@ -1,19 +1,29 @@
-"""Sockets that listen: when a crowd connects at once, the kernel must not drop somebody else's connection."""
+"""Listening sockets: how many connections wait in the kernel, and the log while none can be accepted."""
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-from typing import TYPE_CHECKING, Final
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from syncpod.rare_lines import RareLines
 
 if TYPE_CHECKING:
     import asyncio
+
+log = logging.getLogger(__name__)
 
 BACKLOG: Final = 4096
 """Connections that wait until they are accepted. The kernel lowers it to net.core.somaxconn, whose default it is."""
 
 SOCKET_PATH_BYTES: Final = 107
 """The longest path of a unix socket that Linux takes."""
+ACCEPT_WARNING_SECONDS: Final = 60.0
+"""Seconds between two warnings while connections cannot be accepted."""
+_ASYNCIO_SAYS: Final = "socket.accept() out of system resource"
 
 
 def take_crowds(server: asyncio.Server) -> asyncio.Server:
@@ -26,3 +36,21 @@ def take_crowds(server: asyncio.Server) -> asyncio.Server:
         with socket.socket(fileno=os.dup(listening.fileno())) as same:
             same.listen(BACKLOG)
     return server
+
+
+def log_failed_accepts(loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.monotonic) -> None:
+    """Make an event loop log one warning a minute while it cannot accept connections: the process has no file left.
+
+    asyncio tries again each second, a hundred times each, and would log a traceback for each try. The loop's other
+    errors are logged as before.
+    """
+    lines = RareLines(ACCEPT_WARNING_SECONDS, clock)
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if context.get("message") != _ASYNCIO_SAYS or not isinstance(error, OSError):
+            loop.default_exception_handler(context)
+        elif lines.left_out() is not None:
+            log.warning("no new connection is accepted, and each second it is tried again: %s", error.strerror)
+
+    loop.set_exception_handler(handle)

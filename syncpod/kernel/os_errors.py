@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import re
 from typing import Final
-
-from typing_extensions import override
 
 _ASYNCIO_SAYS: Final = ("error while attempting to bind on address", "Connect call failed", "Multiple exceptions")
 """The beginnings of texts that say again where, in Python's form."""
@@ -81,13 +78,3 @@ def error_within(text: str) -> OSError | None:
     found = _IN_RUST.search(text)
     error = OSError(number := int(found[1] or found[2]), os.strerror(number)) if found else None
     return error if error is not None and is_of_the_machine(error) else None
-
-
-class SentencesInLog(logging.Filter):
-    """Has each log line say a system's error as a sentence, and never filters one out."""
-
-    @override
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, tuple) and any(isinstance(each, OSError) for each in record.args):
-            record.args = tuple(where_and_why(each) if isinstance(each, OSError) else each for each in record.args)
-        return True

@@ -103,6 +103,14 @@ def count_tasks(proc: Path = PROC) -> int:
     return int((proc / "loadavg").read_text().split()[3].partition("/")[2])
 
 
+def boot_id() -> str:
+    """Return the kernel's random id of this boot of the machine; "" if it has none."""
+    try:
+        return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
 # --- one process ------------------------------------------------------------------------------------------------------
 
 
@@ -160,3 +168,25 @@ def children_of(pid: int) -> list[int]:
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
                 found += map(int, file.read().split())
     return found
+
+
+@dataclass(frozen=True)
+class ProcessIdentity:
+    """Identifies one process: a pid may be reused, but not with the same start time in the same boot."""
+
+    pid: int
+    started: int
+    """Clock ticks between the machine's boot and the process's start."""
+    boot: str
+    """Id of the machine's boot."""
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """Return the identity of a live process; None if there is none, or only a zombie."""
+    stat = process_stat(pid)
+    return None if stat is None or stat.state in ("Z", "X") else ProcessIdentity(pid, stat.start_ticks, boot_id())
+
+
+def is_running(process: ProcessIdentity) -> bool:
+    """Return whether exactly this process still runs."""
+    return identify(process.pid) == process

@@ -37,8 +37,8 @@ from syncpod.translation.paths import (
 )
 from syncpod.translation.sub_paths import sub_paths_directory
 from syncpod.volumes.empty_dir import EmptyDir, take_away_mounts
-from syncpod.volumes.propagation import stop_sharing
 from syncpod.volumes.subpath import clear_sub_paths
+from syncpod.volumes.visibility import stop_sharing
 
 _PRIVATE = 0o700
 _OURS = 0o750

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from syncpod.kernel.machine import own_addresses
 from syncpod.kernel.os_errors import where_and_why
-from syncpod.kernel.own_addresses import own_addresses
 from syncpod.kernel.procfs import read_memory, read_task_limit
 from syncpod.translation.config_error import SandboxConfigError
 from syncpod.translation.context import Host, NodeContext, Resolver

@@ -9,13 +9,19 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from pathlib import Path
+from typing import Final, Literal
 
+from syncpod.cri.client import CriClient
+from syncpod.cri.errors import CriError
 from syncpod.cri.port import ContainerSummary, CriRuntime, SandboxSummary
 from syncpod.lifecycle.orphans import made_at
 from syncpod.node.listed_pods import why_of_no_pod
-from syncpod.node.pod_records import RecordedLife, cluster_of
+from syncpod.node.pod_records import RecordedLife, cluster_of, has_records
 from syncpod.translation import names
+
+_ANSWER_SECONDS: Final = 5.0
+"""How long :func:`has_pods` waits for the runtime."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,20 @@ async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, 
             *(_container(each, homes.get(each.sandbox_id)) for each in outside),
         ),
     )
+
+
+async def has_pods(state_dir: Path, node: str, endpoint: str) -> bool:
+    """Return whether a node has pods, in the records on its disk or in the runtime at `endpoint`.
+
+    While it has, its name, runtime and cluster must not change. A runtime that does not answer counts as empty.
+    """
+    if await asyncio.to_thread(has_records, state_dir):
+        return True
+    try:
+        async with CriClient(endpoint, timeout_seconds=_ANSWER_SECONDS) as runtime:
+            return bool(await runtime.list_pod_sandboxes(labels={names.NODE_LABEL: node}))
+    except CriError:
+        return False
 
 
 def is_named(thing: SandboxSummary | ContainerSummary) -> bool:

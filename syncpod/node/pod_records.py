@@ -101,6 +101,11 @@ def _announce(node: NodeContext) -> None:
         os.utime(pods_directory(node))
 
 
+def has_records(state_dir: Path) -> bool:
+    """Say whether a node's state directory has the record of any pod. Blocks."""
+    return next((state_dir / "pods").glob(f"*/{RECORD_NAME}"), None) is not None
+
+
 def read_pod_record(node: NodeContext, uid: str) -> PodRecord | None:
     """Return the record of one pod; None if there is no readable one. Blocks. Raises OSError, UnsafeName."""
     return _read(pod_directory(node, uid) / RECORD_NAME)

@@ -27,7 +27,7 @@ from syncpod.volumes.files import Files, make_files, objects_of
 from syncpod.volumes.host_path import HostPath, HostPathUnfit, check_host_path
 from syncpod.volumes.nested import make_nested_mount_points, nested_mount_points
 from syncpod.volumes.payload import PayloadError, default_mode, sources
-from syncpod.volumes.propagation import share_volume
+from syncpod.volumes.visibility import share_volume
 
 
 @dataclass(frozen=True)

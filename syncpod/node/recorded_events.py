@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from syncpod.node.snapshot_names import NODE_SNAPSHOT_NAME
-
+NODE_SNAPSHOT_NAME: Final = "node-workflow.json"
+"""The file name of the snapshot of the node's own workflow, in the state directory."""
 START_FIELDS: Final = ("unschedulable", "cordoned_by", "events", "status")
 """The fields of a node's state that outlive its workflow, if somebody has ended that."""
 

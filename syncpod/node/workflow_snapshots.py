@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from syncpod.kernel.atomic_file import replace_file
-from syncpod.node.snapshot_names import NODE_SNAPSHOT_NAME
+from syncpod.node.recorded_events import NODE_SNAPSHOT_NAME
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory, pods_directory
 

@@ -22,9 +22,8 @@ from urllib.parse import quote
 import grpc.aio
 
 from protos.cri.v1 import api_pb2
-from syncpod.kernel import accepts
 from syncpod.kernel.http2_frames import GRPC_OPTIONS
-from syncpod.kernel.listening import SOCKET_PATH_BYTES
+from syncpod.kernel.listening import SOCKET_PATH_BYTES, log_failed_accepts
 from syncpod.kernel.ownership import NotOurs, require_ours
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.runtime import host
@@ -89,7 +88,7 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 async def _serve(settings: Settings, environ: Mapping[str, str], open_files: int) -> None:
-    accepts.say_in_one_sentence(asyncio.get_running_loop())
+    log_failed_accepts(asyncio.get_running_loop())
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

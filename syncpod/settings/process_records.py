@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.kernel.atomic_file import replace_file
-from syncpod.kernel.process_identity import ProcessIdentity, is_running
+from syncpod.kernel.procfs import ProcessIdentity, is_running
 
 RUNTIME_FILE: Final = "runtime.json"
 SERVER_FILE: Final = "server.json"

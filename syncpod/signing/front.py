@@ -12,8 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from syncpod.kernel.budget import Budget
-from syncpod.kernel.callers import Callers, PeerOf
+from syncpod.kernel.callers import Budget, Callers, PeerOf
 from syncpod.kernel.http2_frames import Counted, Frames, HeadersTooLarge
 from syncpod.kernel.listening import take_crowds
 

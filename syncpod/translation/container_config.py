@@ -11,7 +11,7 @@ from protos.cri.v1.api_pb2 import (
     Mount,
 )
 from syncpod.cri.port import ImageStatus
-from syncpod.cri.stop_signals import stop_signal_number
+from syncpod.cri.records import stop_signal_number
 from syncpod.pod import Container, ContainerKind, EphemeralContainer, Pod
 from syncpod.pod.expansion import ProgramSize, TooLong, expand, size_of
 from syncpod.translation.config_error import ContainerConfigError

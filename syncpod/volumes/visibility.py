@@ -1,16 +1,19 @@
-"""Whether a runtime sees what this process mounts, and whether both mean the same file by a path.
+"""Whether a runtime sees this process's mounts and files, and whether containers see mounts in their volumes.
 
-Directly on a machine both are true. A worker in a container has its own mount namespace: its mounts are seen outside
-only if the mount above them is shared (docker's `propagation: rshared`), and a path may lead to the container's own
-files.
+Directly on a machine the runtime does. A worker in a container has its own mount namespace: its mounts are visible
+outside only if the mount above them is shared (docker's `propagation: rshared`), and a path may lead to the
+container's own files.
+
+A runtime propagates mounts (mountPropagation) only in a volume that lies on a shared mount. Where the node's directory
+is not on one, such a volume becomes a mount of its own: it is bound to itself.
 """
 
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from syncpod.kernel import mounting
 from syncpod.kernel.mountinfo import Mount, read_mounts
-from syncpod.kernel.mounting import effective_capabilities
 
 
 def shares_mounts(other: int) -> bool:
@@ -62,7 +65,7 @@ def has_no_more_rights(other: int) -> bool:
             return False
         if not os.path.samestat(Path("/proc/self/ns/user").stat(), Path(f"/proc/{other}/ns/user").stat()):
             return True
-        return not effective_capabilities(other) & ~effective_capabilities(os.getpid())
+        return not mounting.effective_capabilities(other) & ~mounting.effective_capabilities(os.getpid())
     except OSError:
         return False
 
@@ -87,3 +90,24 @@ def _propagation(mounts: Iterable[Mount], place: Path) -> tuple[str, ...]:
         if place.is_relative_to(point) and len(point.parts) >= depth:
             depth, found = len(point.parts), mount.propagation
     return found
+
+
+def share_volume(place: Path) -> None:
+    """Make mounts below a volume propagate from now on; safe to repeat. `place` is absolute and without symlinks.
+
+    Mirrors hostutil_linux.go, v1.36, MakeRShared, which the kubelet applies to its whole directory. Blocks.
+    Raises OSError.
+    """
+    if mounting.is_mount(place) or not mounting.mounts_below(place):  # a bind would hide what is mounted inside
+        mounting.share(place)
+
+
+def stop_sharing(volumes: Path) -> None:
+    """Unmount the volumes of a pod that are bound to themselves, and nothing else; safe to repeat.
+
+    `volumes` has a directory for each plugin. A volume that has a mount inside stays, and so does that mount: a
+    container that propagates its mounts may have left it there. Blocks. Raises OSError.
+    """
+    for place in sorted(volumes.glob("*/*")):
+        if mounting.is_mount(place) and mounting.is_bound_to_itself(place) and not mounting.mounts_below(place):
+            mounting.unmount(place)

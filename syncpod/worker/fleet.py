@@ -26,8 +26,8 @@ from syncpod.fleet_client import (
     verifying_client,
 )
 from syncpod.gate.object_sealing import ObjectSealing
-from syncpod.kernel.os_errors import SentencesInLog, is_of_the_machine, sentence_of
-from syncpod.kernel.printable_log import log_printable
+from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
+from syncpod.kernel.process_log import SentencesInLog, log_printable
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.settings.directories import default_state_dir
 from syncpod.settings.values import SettingsInvalid

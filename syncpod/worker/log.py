@@ -6,8 +6,7 @@ import logging
 
 from syncpod.agent.server_outage import ServerOutage
 from syncpod.collector_outage import CollectorLog
-from syncpod.kernel.os_errors import SentencesInLog
-from syncpod.kernel.printable_log import PrintableFormatter
+from syncpod.kernel.process_log import PrintableFormatter, SentencesInLog
 from syncpod.temporal.foreign_tasks import ForeignTasks
 from syncpod.temporal.hiding import HiddenInLog
 from syncpod.temporal.json_logs import JsonFormatter

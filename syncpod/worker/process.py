@@ -14,11 +14,12 @@ from typing import NoReturn
 from temporalio.envconfig import ClientConnectConfig
 
 from syncpod.agent.takeover.preconditions import CannotServe
-from syncpod.kernel import accepts, early_listening
+from syncpod.kernel import early_listening
 from syncpod.kernel.daemon_thread import started_pool
 from syncpod.kernel.libc import map_large_blocks, share_arenas
+from syncpod.kernel.listening import log_failed_accepts
+from syncpod.kernel.machine import own_addresses
 from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
-from syncpod.kernel.own_addresses import own_addresses
 from syncpod.kernel.process_priority import NODE as OOM_SCORE
 from syncpod.kernel.process_priority import lower_oom_score_adj, prefer_this_process
 from syncpod.redaction import of_process
@@ -92,7 +93,7 @@ async def _until_signalled(
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    accepts.say_in_one_sentence(loop)
+    log_failed_accepts(loop)
     loop.set_default_executor(started_pool(_THREADS, "asyncio"))
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _asked_to_stop, stop)

@@ -27,8 +27,7 @@ from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeStatus, NodeView, RecallPods, node_workflow_id
-from syncpod.node.recorded_events import recorded_cordon, recorded_start
-from syncpod.node.snapshot_names import NODE_SNAPSHOT_NAME
+from syncpod.node.recorded_events import NODE_SNAPSHOT_NAME, recorded_cordon, recorded_start
 from syncpod.temporal.plugin import syncpod_plugin
 from syncpod.temporal.pod_orders import PodOrders
 from syncpod.translation.context import NodeContext

@@ -21,7 +21,7 @@ from syncpod.cli.machine.object_apply import require_possible
 from syncpod.cli.machine.object_store import memory_directory_of
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import StartedWorker, prepare, write_worker
-from syncpod.kernel.process_identity import identify
+from syncpod.kernel.procfs import identify
 from syncpod.objects import admit_object
 from syncpod.pod import Admission, Pod, parse_secret
 from tests.cli.conftest import Command, program

@@ -21,7 +21,7 @@ from syncpod.cli.machine.state_directory import (
     write_fleet_process,
 )
 from syncpod.cli.main import run
-from syncpod.kernel.process_identity import identify
+from syncpod.kernel.procfs import identify
 from tests.cli.conftest import Result, program
 from tests.cli.machine import remains
 from tests.runtimes.docker_registry import free_port

@@ -18,7 +18,7 @@ import pytest
 from syncpod.agent.takeover.preconditions import CannotServe, require_directory
 from syncpod.cli.machine.processes import end
 from syncpod.cli.machine.state_directory import ServerRecord, write_server
-from syncpod.kernel.process_identity import identify
+from syncpod.kernel.procfs import identify
 from tests.cli.conftest import program
 
 STRANGER = 20001

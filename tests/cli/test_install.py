@@ -32,7 +32,7 @@ from syncpod.cli.machine.systemd_units import (
     owner_of,
 )
 from syncpod.cli.machine.units_of_node import given_to_units
-from syncpod.kernel.process_identity import ProcessIdentity
+from syncpod.kernel.procfs import ProcessIdentity
 from syncpod.settings.process_records import RuntimeRecord, write_runtime
 from tests.cli.conftest import Command, program
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from syncpod.kernel.process_identity import identify
 from syncpod.kernel.process_priority import NODE
+from syncpod.kernel.procfs import identify
 from syncpod.node.report import NodeReport, Remains, write_node_report
 from syncpod.settings.process_records import RuntimeRecord, write_runtime
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record

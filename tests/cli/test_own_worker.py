@@ -9,7 +9,7 @@ import pytest
 
 from syncpod.cli.machine.own_worker import server_of
 from syncpod.cli.machine.state_directory import ServerRecord, write_server
-from syncpod.kernel.process_identity import identify
+from syncpod.kernel.procfs import identify
 
 OWN = ("127.0.0.1:7233", "default")
 THEIRS = ("10.0.0.1:7233", "default")

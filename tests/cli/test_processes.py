@@ -35,7 +35,7 @@ from syncpod.cli.machine.state_directory import (
     write_server,
     write_worker,
 )
-from syncpod.kernel.process_identity import ProcessIdentity, identify, is_running
+from syncpod.kernel.procfs import ProcessIdentity, identify, is_running
 from syncpod.settings.process_records import recorded_runtime
 from tests.hung_disk import hung_disk
 from tests.runtimes.docker_registry import free_port

@@ -31,7 +31,7 @@ from syncpod.cri.port import SandboxSummary
 from syncpod.kernel.cgroupfs import whole_hierarchies
 from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
-from syncpod.kernel.process_identity import identify
+from syncpod.kernel.procfs import identify
 from syncpod.kernel.tree_removal import remove_tree
 from syncpod.node.log_links import make_log_link
 from syncpod.settings.kept import KeptSettings, read_kept_settings, write_kept_settings

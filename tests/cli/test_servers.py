@@ -32,7 +32,7 @@ from syncpod.cli.temporal import session
 from syncpod.cli.view.progress import hindrances
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
-from syncpod.kernel.process_identity import ProcessIdentity, identify
+from syncpod.kernel.procfs import ProcessIdentity, identify
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
@@ -519,7 +519,7 @@ _SIGNALLED = """
 import os, signal, subprocess, sys, threading, time
 from syncpod.cli.commands.server import server
 from syncpod.cli.machine import dev_server, worker_process
-from syncpod.kernel.process_identity import identify
+from syncpod.kernel.procfs import identify
 from syncpod.cli.machine.state_directory import ServerRecord
 
 def start(*_, **__):

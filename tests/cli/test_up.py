@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.kernel.process_identity import identify
+from syncpod.kernel.procfs import identify
 from syncpod.settings.directories import is_in_memory
 from syncpod.settings.worker_record import read_worker_record
 from tests.cli.conftest import Result, program, typed

@@ -13,7 +13,7 @@ from syncpod.cli.machine import worker_process
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import StartedWorker, prepare, recorded_worker, write_worker
 from syncpod.cli.machine.worker_process import _not_ready
-from syncpod.kernel.process_identity import ProcessIdentity
+from syncpod.kernel.procfs import ProcessIdentity
 from syncpod.settings.node import node_settings
 
 BEFORE = "2026-11-01 00:00:00,000 ERROR syncpod.x: of an earlier worker\nsyncpod worker: of an earlier worker\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from syncpod.kernel.process_identity import identify
+from syncpod.kernel.procfs import identify
 from tests.runtimes import processes
 
 

@@ -9,7 +9,7 @@ import pytest
 from protos.cri.v1 import api_pb2
 from protos.cri.v1.api_pb2 import Signal
 from syncpod.cri import records
-from syncpod.cri.stop_signals import stop_signal_name, stop_signal_number
+from syncpod.cri.records import stop_signal_name, stop_signal_number
 from syncpod.pod.validation.probes import _SIGNALS
 
 

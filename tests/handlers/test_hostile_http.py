@@ -17,7 +17,7 @@ import pytest
 
 from syncpod.handlers import http_exchange
 from syncpod.handlers.http_get import http_get
-from syncpod.handlers.tcp_socket import tcp_socket
+from syncpod.handlers.probes import tcp_socket
 from syncpod.pod import HTTPGetAction, TCPSocketAction
 from tests.agent.waiting import until
 from tests.handlers.test_probe_handlers import raw, target

@@ -22,10 +22,9 @@ from grpc_health.v1 import health_pb2
 from syncpod.cri.errors import CommandTimedOut, CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import NoAnswer, Target
-from syncpod.handlers.command import run_command
 from syncpod.handlers.grpc_health import grpc_health
 from syncpod.handlers.http_get import http_get
-from syncpod.handlers.tcp_socket import tcp_socket
+from syncpod.handlers.probes import run_command, tcp_socket
 from syncpod.pod import ExecAction, GRPCAction, HTTPGetAction, HTTPHeader, TCPSocketAction
 from tests.agent.waiting import turns_of_others
 

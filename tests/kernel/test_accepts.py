@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from syncpod.kernel.accepts import REPEAT_SECONDS, say_in_one_sentence
+from syncpod.kernel.listening import ACCEPT_WARNING_SECONDS, log_failed_accepts
 
 CROWDED = """
 import asyncio, os, resource, socket, sys
-from syncpod.kernel.accepts import say_in_one_sentence
+from syncpod.kernel.listening import log_failed_accepts
 
 async def main():
     loop = asyncio.get_running_loop()
-    say_in_one_sentence(loop)
+    log_failed_accepts(loop)
     served = asyncio.Event()
     client = socket.socket(socket.AF_UNIX)
     await asyncio.start_unix_server(lambda reader, writer: served.set(), sys.argv[1])
@@ -47,8 +47,8 @@ def test_a_process_without_descriptors_says_so_in_one_sentence_and_accepts_again
 
 async def test_it_is_said_again_only_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     loop = asyncio.get_running_loop()
-    tries = (0.0, 1.0, REPEAT_SECONDS - 1, REPEAT_SECONDS)
-    say_in_one_sentence(loop, iter(tries).__next__)
+    tries = (0.0, 1.0, ACCEPT_WARNING_SECONDS - 1, ACCEPT_WARNING_SECONDS)
+    log_failed_accepts(loop, iter(tries).__next__)
     full: dict[str, Any] = {
         "message": "socket.accept() out of system resource",
         "exception": OSError(errno.EMFILE, os.strerror(errno.EMFILE)),

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.kernel.machine import boot_id
-from syncpod.kernel.procfs import children_of, process_stat
+from syncpod.kernel.procfs import boot_id, children_of, process_stat
 from syncpod.runtime.port import Exited, Processes, ProcessSpec, StartFailed
 from syncpod.runtime.processes import records
 from syncpod.runtime.processes.container_handle import ContainerHandle

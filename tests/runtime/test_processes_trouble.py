@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.kernel.machine import boot_id
-from syncpod.kernel.procfs import ProcessStat, children_of, process_stat
+from syncpod.kernel.procfs import ProcessStat, boot_id, children_of, process_stat
 from syncpod.runtime.port import Exited, ProcessSpec, StartFailed
 from syncpod.runtime.processes import control, records, remains, supervised
 from syncpod.runtime.processes.container_handle import ContainerHandle

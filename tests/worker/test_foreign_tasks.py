@@ -19,7 +19,7 @@ from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from syncpod.kernel.printable_log import PrintableFormatter
+from syncpod.kernel.process_log import PrintableFormatter
 from syncpod.temporal.foreign_tasks import KINDS, REPEAT_SECONDS, ForeignTasks
 from syncpod.temporal.plugin import syncpod_plugin
 from syncpod.temporal.sealed_questions import RefusesUnsealed

@@ -24,8 +24,8 @@ from temporalio.client import Client, WorkflowHandle
 from syncpod.agent.takeover import preconditions
 from syncpod.agent.takeover.awaited_runtime import RuntimeAway
 from syncpod.cri.client import CriClient
-from syncpod.kernel.process_identity import identify
 from syncpod.kernel.process_priority import NICE
+from syncpod.kernel.procfs import identify
 from syncpod.messages.identity import node_task_queue, pod_workflow_id
 from syncpod.settings.kept import KeptSettings
 from syncpod.settings.node import node_settings

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from syncpod.kernel.machine import boot_id
+from syncpod.kernel.procfs import boot_id
 
 FILE_NAME: Final = "fleet-contact"
 RETURN_SECONDS: Final = 30.0

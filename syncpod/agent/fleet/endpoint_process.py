@@ -23,7 +23,8 @@ from syncpod.agent.fleet.endpoint import Endpoint
 from syncpod.agent.fleet.endpoint_ports import EndpointPorts
 from syncpod.gate.invitation_check import require_fitting
 from syncpod.kernel import libc
-from syncpod.kernel.os_errors import SentencesInLog, where_and_why, why_of
+from syncpod.kernel.os_errors import where_and_why, why_of
+from syncpod.kernel.process_log import SentencesInLog
 from syncpod.kernel.process_priority import be_ordinary
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import read_listening, read_membership

@@ -23,7 +23,7 @@ from syncpod.agent.kubernetes.csi_drivers import CsiDrivers, Driver
 from syncpod.agent.kubernetes.csi_tokens import DriverTokens
 from syncpod.csi.driver import GIVES_TO_GROUP, GROWS, STAGES, CsiError
 from syncpod.csi.volume import Growing, Publishing, Staging, Use
-from syncpod.kernel.machine import boot_id
+from syncpod.kernel.procfs import boot_id
 from syncpod.kubernetes.claimed_volume import NotUsable
 from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.csi import (

@@ -24,7 +24,7 @@ from syncpod.agent.scraping.readings import NodeReadings
 from syncpod.agent.scraping.volume_usage import VolumeUsage
 from syncpod.csi.driver import TELLS_USAGE, CsiDriver, CsiError
 from syncpod.kernel.daemon_thread import in_daemon_thread
-from syncpod.kernel.machine import boot_id
+from syncpod.kernel.procfs import boot_id
 from syncpod.node.disks import Disk
 from syncpod.node.pod_records import PodRecord
 from syncpod.objects import (

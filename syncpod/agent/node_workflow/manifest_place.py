@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.kernel.atomic_file import replace_file
-from syncpod.kernel.machine import boot_id
 from syncpod.kernel.mountinfo import read_mounts
+from syncpod.kernel.procfs import boot_id
 
 MEANT: Final = ".syncpod-manifests"
 """A file of this name in a directory says that the directory may lie on another device than before."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import NoAnswer, ProbeAnswer, Target
-from syncpod.handlers.command import run_command
 from syncpod.handlers.http_get import http_get
-from syncpod.handlers.tcp_socket import tcp_socket
+from syncpod.handlers.probes import run_command, tcp_socket
 from syncpod.lifecycle.probing import timeout_seconds
 from syncpod.pod import Container, Probe
 from syncpod.pod.expansion import ProgramSize, TooLong, expand, size_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from syncpod.handlers.answer import NoAnswer, ProbeAnswer
-from syncpod.handlers.command import RUNTIMES_SECONDS, timed_out
+from syncpod.handlers.probes import RUNTIMES_SECONDS, timed_out
 from syncpod.lifecycle.probing import timeout_seconds
 from syncpod.pod import ExecAction, Probe
 

@@ -21,7 +21,8 @@ from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 from syncpod.cri.errors import CriError, Unavailable
 from syncpod.cri.port import RuntimeVersion, SandboxSummary
 from syncpod.kernel.daemon_thread import in_daemon_thread
-from syncpod.node.pods_left import has_pods, has_records
+from syncpod.node.inventory import has_pods
+from syncpod.node.pod_records import has_records
 from syncpod.settings.directories import require_own_manifests
 from syncpod.settings.kept import (
     KeptSettings,

@@ -257,7 +257,7 @@ def _forget(directory: Path) -> None:
         running_server,
         running_worker,
     )
-    from syncpod.node.pods_left import has_records
+    from syncpod.node.pod_records import has_records
     from syncpod.node.seen_exits import forget_seen_exits
     from syncpod.node.workflow_snapshots import forget_node_snapshot
     from syncpod.settings.kept import forget_kept_settings

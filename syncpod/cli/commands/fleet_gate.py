@@ -11,8 +11,8 @@ from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.gate.refusals import GoneCalls
-from syncpod.kernel.os_errors import SentencesInLog, sentence_of
-from syncpod.kernel.printable_log import log_printable
+from syncpod.kernel.os_errors import sentence_of
+from syncpod.kernel.process_log import SentencesInLog, log_printable
 from syncpod.settings.values import SettingsInvalid
 
 if TYPE_CHECKING:

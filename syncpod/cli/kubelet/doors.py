@@ -8,7 +8,7 @@ from typing import Final
 
 from syncpod.cli.kubelet.reading import Given
 from syncpod.kernel.early_listening import Place
-from syncpod.kernel.own_addresses import own_addresses
+from syncpod.kernel.machine import own_addresses
 
 PORT: Final = 10250
 HEALTHZ_ADDRESS: Final = "127.0.0.1"

@@ -30,8 +30,8 @@ from syncpod.cli.machine.state_directory import (
     server_log,
     write_server,
 )
-from syncpod.kernel.process_identity import ProcessIdentity, is_running
 from syncpod.kernel.process_priority import NODE, lower_oom_score_adj
+from syncpod.kernel.procfs import ProcessIdentity, is_running
 from syncpod.kernel.program_pages import free_program_pages
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from typing import Final, NoReturn
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
-from syncpod.kernel.process_identity import ProcessIdentity, identify, is_running
-from syncpod.kernel.procfs import process_stat
+from syncpod.kernel.procfs import ProcessIdentity, identify, is_running, process_stat
 
 LOG_LIMIT = 16 * 1024 * 1024
 """Bytes from which a log is renamed to ``.old`` when its process is started again."""

@@ -85,7 +85,7 @@ def _own(here: NodeSettings, kept: KeptSettings, used: Choice | None, *, simulat
 
 def require_same_name(here: NodeSettings) -> None:
     """Raise BadInput if the state directory's worker or pods are another node's than `here` names."""
-    from syncpod.node.pods_left import has_pods
+    from syncpod.node.inventory import has_pods
 
     kept, worker = kept_settings(here.state_dir), serving(here.state_dir)
     before = worker.node if worker is not None else kept.node
@@ -120,7 +120,7 @@ def _require_answer(here: NodeSettings, kept: KeptSettings) -> None:
 
 def _require_no_pods(here: NodeSettings, kept: KeptSettings, wanted: str) -> None:
     """Raise BadInput if the node has a worker or pods on its runtime, and is asked to use another."""
-    from syncpod.node.pods_left import has_pods
+    from syncpod.node.inventory import has_pods
 
     worker = serving(here.state_dir)
     if worker is not None:

@@ -21,7 +21,7 @@ from syncpod.cli.machine.processes import cannot_run, end, last_lines, require_n
 from syncpod.cli.machine.settings import kept_settings
 from syncpod.cli.machine.state_directory import exclusive, prepare, runtime_log
 from syncpod.kernel.listening import SOCKET_PATH_BYTES
-from syncpod.kernel.process_identity import ProcessIdentity, identify, is_running
+from syncpod.kernel.procfs import ProcessIdentity, identify, is_running
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.process_records import (
     RuntimeRecord,

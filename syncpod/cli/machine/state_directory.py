@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from syncpod.cli.failure import BadInput
 from syncpod.kernel.atomic_file import replace_file
-from syncpod.kernel.process_identity import ProcessIdentity, is_running
+from syncpod.kernel.procfs import ProcessIdentity, is_running
 from syncpod.settings.kept import FILE_NAME as KEPT_SETTINGS
 from syncpod.settings.process_records import RUNTIME_FILE as _RUNTIME
 from syncpod.settings.process_records import SERVER_FILE as _SERVER

@@ -24,7 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.failure import BadInput
 from syncpod.cli.fetched import FetchedPod, away, busy
 from syncpod.cli.machine.settings import kept_settings, settings
-from syncpod.kernel.process_identity import identify
+from syncpod.kernel.procfs import identify
 from syncpod.messages.identity import node_task_queue
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record, serving
 

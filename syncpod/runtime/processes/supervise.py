@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from syncpod.kernel.machine import boot_id
+from syncpod.kernel.procfs import boot_id
 from syncpod.runtime.port import ProcessSpec
 from syncpod.runtime.processes import launch
 from syncpod.runtime.processes.packets import Word

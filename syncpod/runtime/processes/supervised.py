@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from syncpod.kernel.machine import boot_id
+from syncpod.kernel.procfs import boot_id
 from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed
 from syncpod.runtime.processes import control, records
 from syncpod.runtime.processes.container_handle import ContainerHandle

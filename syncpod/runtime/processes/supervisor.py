@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from syncpod.kernel import libc
-from syncpod.kernel.machine import boot_id
-from syncpod.kernel.procfs import children_of
+from syncpod.kernel.procfs import boot_id, children_of
 from syncpod.runtime.cgroups import kill
 from syncpod.runtime.port import ProcessSpec, StartFailed
 from syncpod.runtime.processes import launch
