@@ -38,7 +38,7 @@ from syncpod.node.tombstones import tombstone_at
 from syncpod.objects import ObjectRef, references
 from syncpod.pod import Pod
 from syncpod.redaction import of_process
-from syncpod.translation.config_error import SandboxConfigError
+from syncpod.translation import SandboxConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.dns import pod_dns
 from syncpod.translation.features import warnings

@@ -12,8 +12,8 @@ from syncpod.messages.queries import ComesBefore
 from syncpod.node.fit import Demand
 from syncpod.node.labels import is_asked_for
 from syncpod.pod import Pod
+from syncpod.pod.admission import os_refusal
 from syncpod.pod.host_ports import HostPort
-from syncpod.pod.operating_system import os_refusal
 from syncpod.translation.features import refusals
 
 _COUNTED = " (together with the pods before it)"

@@ -93,7 +93,7 @@ async def configure(
     """Make the files of a container, and return the request to the runtime.
 
     `target_id` is the container whose processes an ephemeral one is to see. Raises
-    :class:`~syncpod.translation.config_error.ContainerConfigError`, SandboxConfigError, MountFailure, UnsafeName,
+    :class:`~syncpod.translation.ContainerConfigError`, SandboxConfigError, MountFailure, UnsafeName,
     OSError.
     """
     return _configured(attempt, request, images, await _make(attempt, request, pod_ips), target_id)

@@ -33,7 +33,7 @@ from syncpod.node.pod_threads import DiskWork
 from syncpod.node.pod_volumes import MountFailure
 from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import EphemeralContainer
-from syncpod.translation.config_error import ContainerConfigError, SandboxConfigError
+from syncpod.translation import ContainerConfigError, SandboxConfigError
 from syncpod.translation.container_config import container_path
 from syncpod.translation.context import ordered_pod_ips
 from syncpod.translation.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from syncpod.journal.records import EventRecord, EventType
-from syncpod.pod.json_size import shortened
+from syncpod.pod.wire import shortened
 from workflows.rejections import REJECTED, without_surplus
 
 EVENTS_KEPT: Final = 100

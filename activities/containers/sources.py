@@ -22,7 +22,7 @@ from syncpod.node.pod_threads import DiskWork
 from syncpod.objects import ObjectRef, ObjectUnknown, ObjectUnreadable, values
 from syncpod.pod import ConfigMap, Container, ContainerKind, Pod
 from syncpod.redaction import of_process
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.container_config import container_path, container_variables
 from syncpod.translation.context import NodeContext
 from syncpod.translation.env import NO_SOURCES, EnvFile, ObjectMissing, Sources, wanted_files, wanted_objects
@@ -46,7 +46,7 @@ async def variables_of(
     If a required object is missing, or one of the cluster's is not known yet, the node first notes that this pod waits
     for it, and then it is looked up once more. So either this lookup finds the object, or the object's writer finds
     the note. The values of Secrets are hidden in all texts from then on. Raises
-    :class:`~syncpod.translation.config_error.ContainerConfigError`, OSError.
+    :class:`~syncpod.translation.ContainerConfigError`, OSError.
     """
     noted: set[ObjectRef] = set()
     while True:
@@ -73,7 +73,7 @@ async def sub_paths_of(
     """Prepare the parts of volumes that a container mounts; return the path of each by the index of its mount.
 
     The path is a place on the node, or one inside an image. Files that were prepared for an earlier instance are
-    removed. Raises :class:`~syncpod.translation.config_error.ContainerConfigError`, UnsafeName, OSError.
+    removed. Raises :class:`~syncpod.translation.ContainerConfigError`, UnsafeName, OSError.
     """
     texts = sub_path_texts(container, variables, container_path(pod, container.name, kind))
     if not texts:

@@ -15,8 +15,8 @@ from syncpod.node.labels import is_asked_for
 from syncpod.node.pod_cgroups import remove_empty_tiers, unenforced_as_a_whole, weigh_tiers
 from syncpod.node.pod_records import Mark, mark_pod_record, read_pod_record, read_pod_records
 from syncpod.pod import Pod
+from syncpod.pod.admission import os_refusal
 from syncpod.pod.limits import limits_of
-from syncpod.pod.operating_system import os_refusal
 from syncpod.pod.origin import is_asked_again
 from syncpod.translation.features import needs_details, refusals
 from syncpod.translation.refused_limits import LIMITS_UNENFORCED, refusals_of_limits

@@ -18,7 +18,7 @@ from qa.chaos.stack import NODE, Stack, stack
 from qa.chaos.witness import container, volumes
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.pod import Pod
-from syncpod.temporal.pod_start import start_arguments
+from syncpod.temporal.workflow_starts import start_arguments
 from tests.agent.waiting import until
 
 MOMENTS = 20

@@ -27,7 +27,7 @@ from qa.chaos.rest import Look, look_at, restless
 from qa.chaos.stack import NODE, Stack
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.pod import Pod
-from syncpod.temporal.pod_start import start_arguments
+from syncpod.temporal.workflow_starts import start_arguments
 
 MOST = 12
 """The most pods at a time."""

@@ -17,7 +17,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from syncpod.agent.background import cancel_all
-from syncpod.temporal.pod_start import ENDED
+from syncpod.temporal.workflow_starts import ENDED
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,7 @@ from syncpod.messages.pod_commands import POD_COMMANDS
 from syncpod.node.pod_records import PodRecord, read_pod_records
 from syncpod.node.workflow_snapshots import WorkflowSnapshot
 from syncpod.pod import Pod, pod_to_wire
-from syncpod.temporal.node_start import node_start_arguments
-from syncpod.temporal.pod_start import adoption, start_arguments
+from syncpod.temporal.workflow_starts import adoption, node_start_arguments, start_arguments
 from syncpod.translation.context import NodeContext
 
 

@@ -17,7 +17,7 @@ from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.running_steps import PendingStep
 from syncpod.temporal.pending_steps import pending_steps
 from syncpod.temporal.pod_search_attributes import open_pods
-from syncpod.temporal.pod_start import ENDED
+from syncpod.temporal.workflow_starts import ENDED
 
 _RPC: Final = timedelta(seconds=8)
 """A command waits somewhat longer for the worker, and then asks the server itself."""

@@ -19,8 +19,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.lifecycle.orphans import Standing
 from syncpod.messages.identity import POD_WORKFLOW, PodRef, pod_workflow_id
-from syncpod.temporal.pod_start import ENDED
 from syncpod.temporal.run_history import pod_uid_of_run
+from syncpod.temporal.workflow_starts import ENDED
 
 _RPC: Final = timedelta(seconds=5)
 _PAGE: Final = 1000

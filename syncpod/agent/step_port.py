@@ -18,8 +18,8 @@ from syncpod.agent.pod_signals import PodSignals
 from syncpod.agent.probing.prober import Prober
 from syncpod.agent.runtime_readiness import RuntimeReadiness
 from syncpod.journal.records import Instance
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
 from syncpod.messages.steps import StepEvent
 from syncpod.pod import Pod

@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import ClassVar, Final, Literal, NamedTuple
 
-from syncpod.lifecycle.exit import Exit
-from syncpod.lifecycle.plain_records import ON_WIRE
+from syncpod.lifecycle.exit import ON_WIRE, Exit
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from syncpod.kubernetes.json_documents import mapping
 from syncpod.kubernetes.pod_status import FINISHED
 from syncpod.objects import Need, ObjectRef, needs, references
 from syncpod.pod import Pod, PodInvalid, admit, parse_ephemeral_container, parse_pod, pod_to_wire
-from syncpod.pod.operating_system import os_refusal
+from syncpod.pod.admission import os_refusal
 from syncpod.pod.origin import KUBERNETES_SOURCE, SOURCE_ANNOTATION
 from syncpod.pod.static import HASH_ANNOTATION
 

@@ -1,8 +1,9 @@
-"""The actions of one sync of a pod: the record that `compute_pod_actions` fills and the workflow carries out."""
+"""The actions of one sync of a pod, as `compute_pod_actions` returns them, and the names of a pod's steps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from syncpod.lifecycle.kill_cause import KillCause
 
@@ -91,3 +92,22 @@ class PodActions:
     """The pod-level resources differ from those last applied. Computed only once the pod is initialized."""
     containers_to_reset: tuple[ContainerToReset, ...] = ()
     """Instances to remove, in this order, in a RestartAllContainers pass; empty in any other."""
+
+
+class StepName(StrEnum):
+    """The names of a pod's steps, which are the activity types in its history.
+
+    `syncpod.messages.step_table` has one row for each.
+    """
+
+    CREATE_SANDBOX = "create_sandbox"
+    SYNC_VOLUMES = "sync_volumes"
+    ALLOCATE_RESOURCES = "allocate_resources"
+    RESIZE_POD = "resize_pod"
+    PULL_IMAGE = "pull_image"
+    START_INIT_CONTAINER = "start_init_container"
+    START_EPHEMERAL_CONTAINER = "start_ephemeral_container"
+    START_CONTAINER = "start_container"
+    KILL_CONTAINER = "kill_container"
+    KILL_POD = "kill_pod"
+    REMOVE_CONTAINER = "remove_container"

@@ -11,12 +11,12 @@ pydantic, as the journal's readers do; messages have exits as `syncpod.messages.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE
-from syncpod.lifecycle.plain_records import ON_WIRE
 
 KILLED: Final = 128 + 9
 """The exit code that runtimes give to an end by SIGKILL."""
@@ -33,6 +33,22 @@ OUT_OF_MEMORY: Final = "OOMKilled"
 
 UNKNOWN_TO_RUNTIME: Final = "Unknown"
 """The reason that runtimes list, with 255, if they know only that a container has ended."""
+
+
+def _wire_name(attribute: str) -> str:
+    first, *rest = attribute.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+ON_WIRE: Final[Mapping[str, Any]] = {
+    "alias_generator": _wire_name,
+    "validate_by_name": True,
+    "validate_by_alias": True,
+    "serialize_by_alias": True,
+    "extra": "ignore",
+}
+"""The ``__pydantic_config__`` of a frozen dataclass that crosses Temporal: the same as that of
+`syncpod.messages.identity.Message`, for modules that do without pydantic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

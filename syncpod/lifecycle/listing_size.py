@@ -12,7 +12,7 @@ from typing import Final
 
 from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.lifecycle.start_errors import START_ERROR, said_shortly
-from syncpod.pod.json_size import shortened
+from syncpod.pod.wire import shortened
 
 TERMINATION_MESSAGES_LIMIT: Final = 12 * 1024
 """Bytes of all termination messages in a pod's status, shared equally by its containers

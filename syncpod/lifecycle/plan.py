@@ -11,11 +11,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from syncpod.lifecycle.actions import ContainersToUpdate, ContainerToUpdate, PodActions
+from syncpod.lifecycle.actions import ContainersToUpdate, ContainerToUpdate, PodActions, StepName
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.restart import is_sidecar, restarts_on_failure
-from syncpod.lifecycle.step_name import StepName
 from syncpod.pod import Pod, parse_quantity, quantity_text
 
 ENDED_FOR_GOOD: Final = "The runtime has lost its state: it may still run, must not run twice, and is ended"

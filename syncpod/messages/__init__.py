@@ -18,9 +18,9 @@ above 2**53.
 
 # A step reports what it has seen and decides nothing: `activities` takes these names from here, since an import
 # contract keeps it from importing `syncpod.lifecycle`.
+from syncpod.lifecycle.actions import StepName as StepName
 from syncpod.lifecycle.kill_cause import PRE_STOP_FAILED as PRE_STOP_FAILED
 from syncpod.lifecycle.kill_cause import KillCause as KillCause
 from syncpod.lifecycle.observed import ObservedContainer as ObservedContainer
 from syncpod.lifecycle.observed import ObservedPod as ObservedPod
 from syncpod.lifecycle.observed import ObservedSandbox as ObservedSandbox
-from syncpod.lifecycle.step_name import StepName as StepName

@@ -20,9 +20,8 @@ from syncpod.messages.fleet_objects import SealedKey, SealedObject
 from syncpod.messages.identity import Message, bounded_id
 from syncpod.messages.node import SOURCE_ANNOTATION, NodeAddress, NodeCondition, NodeInfo, PodKey
 from syncpod.messages.queries import WireEvent
-from syncpod.pod.json_size import shortened
 from syncpod.pod.origin import FLEET_SOURCE as FLEET_SOURCE
-from syncpod.pod.wire import ForeignText
+from syncpod.pod.wire import ForeignText, shortened
 
 FLEET_NODE_WORKFLOW: Final = "FleetNode"
 """Workflow type of a node in its fleet. It holds the pods that the node should run, and the node's reports."""

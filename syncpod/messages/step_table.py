@@ -1,7 +1,7 @@
 """The one table of a pod's steps: the input of each, how long it may take, and what its interruption means.
 
 Workflows schedule a step by its row, and a worker registers an activity for each (`activities.registry`). A new step
-is a member of `syncpod.lifecycle.step_name.StepName`, its input in `syncpod.messages.steps`, a module of its name in
+is a member of `syncpod.lifecycle.actions.StepName`, its input in `syncpod.messages.steps`, a module of its name in
 `activities`, its row here, and its place in `syncpod.lifecycle.plan` or `workflows.pod.decide`; docs/code-map.md lists
 what else it touches.
 
@@ -17,7 +17,7 @@ from datetime import timedelta
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
-from syncpod.lifecycle.step_name import StepName as StepName
+from syncpod.lifecycle.actions import StepName as StepName
 from syncpod.messages.steps import (
     AllocateResources,
     CreateSandbox,

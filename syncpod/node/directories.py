@@ -21,7 +21,7 @@ from syncpod.node.termination_message import make_message_file
 from syncpod.objects import ObjectStore
 from syncpod.pod import Container, Pod
 from syncpod.translation.context import NodeContext
-from syncpod.translation.hosts_file import hosts_file
+from syncpod.translation.hostname import hosts_file
 from syncpod.translation.mounts import manages_etc_hosts
 from syncpod.translation.paths import (
     CSI,

@@ -10,7 +10,7 @@ from pathlib import Path
 from syncpod.kernel.machine import own_addresses
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kernel.procfs import read_memory, read_task_limit
-from syncpod.translation.config_error import SandboxConfigError
+from syncpod.translation import SandboxConfigError
 from syncpod.translation.context import Host, NodeContext, Resolver
 from syncpod.translation.dns import parse_resolv_conf
 

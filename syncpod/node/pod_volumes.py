@@ -11,7 +11,7 @@ from pathlib import Path
 from syncpod.objects import ObjectRef, ObjectStore, claim_ref
 from syncpod.pod import Container, Pod, Volume
 from syncpod.pod.volumes import is_read_only
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.downward import volume_field
 from syncpod.translation.paths import (

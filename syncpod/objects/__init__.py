@@ -32,8 +32,8 @@ from syncpod.objects.refs import ALL_SERVICES, KINDS, Kind, ObjectRef, Origin, r
 from syncpod.objects.replacing import Change, ObjectRefused
 from syncpod.objects.store import ABSENT, ObjectStore, ObjectUnknown, ObjectUnreadable
 from syncpod.objects.tokens import TOKEN_KEY, TokenNeed, token_needs, token_ref
-from syncpod.objects.values import values
 from syncpod.pod import Pod
+from syncpod.pod.kinds import values
 
 Need = TokenNeed | ClaimNeed | BundleNeed | CertificateNeed
 """What a cluster gives one pod by itself, beside objects that have names."""

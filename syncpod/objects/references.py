@@ -9,8 +9,8 @@ from syncpod.objects.issued import bundle_ref, certificate_ref
 from syncpod.objects.refs import Kind, ObjectRef, ref_for, services_ref
 from syncpod.objects.store import ObjectStore
 from syncpod.objects.tokens import token_ref
-from syncpod.objects.values import values
 from syncpod.pod import Container, EnvFromSource, EnvVar, Pod, Volume
+from syncpod.pod.kinds import values
 from syncpod.pod.origin import is_of_cluster
 
 Use = Literal["env", "volume", "pull"]

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Literal
 
-from syncpod.objects.values import values
 from syncpod.pod import ConfigMap, Secret
+from syncpod.pod.kinds import values
 
 Change = Literal["created", "configured", "unchanged"]
 """What a put did, in kubectl's words."""

@@ -23,8 +23,8 @@ from syncpod.kernel.atomic_file import replace_file, sync_directory
 from syncpod.objects.former import FormerSecret, begin_knowing, former_secrets, keep_former, known_since
 from syncpod.objects.refs import KINDS, ORIGINS, Kind, ObjectRef, Origin, ref_of
 from syncpod.objects.replacing import Change, ObjectRefused, replaced
-from syncpod.objects.values import values
 from syncpod.pod import ConfigMap, Secret
+from syncpod.pod.kinds import values
 from syncpod.pod.validation import syntax
 from syncpod.pod.wire import to_wire
 

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Final
 
 from syncpod.objects.refs import ObjectRef
-from syncpod.objects.values import values
 from syncpod.pod import ConfigMap, ObjectMeta, Pod, Secret
+from syncpod.pod.kinds import values
 from syncpod.pod.volumes import ServiceAccountTokenProjection
 
 TOKEN_KEY: Final = "token"

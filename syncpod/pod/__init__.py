@@ -11,6 +11,7 @@ from syncpod.pod.containers import (
     EphemeralContainer,
     VolumeDevice,
     VolumeMount,
+    container_hash,
 )
 from syncpod.pod.defaults import with_container_defaults, with_defaults
 from syncpod.pod.documents import LARGEST_MANIFEST, Manifest, load_documents, read_documents
@@ -26,7 +27,6 @@ from syncpod.pod.env import (
     SecretEnvSource,
     SecretKeySelector,
 )
-from syncpod.pod.hashing import canonical_json, container_hash
 from syncpod.pod.images import ImageName, parse_image_name
 from syncpod.pod.kinds import ConfigMap, Pod, Secret
 from syncpod.pod.meta import (
@@ -140,7 +140,7 @@ from syncpod.pod.volumes import (
     VolumeProjection,
     downward_files,
 )
-from syncpod.pod.wire import Model, Time
+from syncpod.pod.wire import Model, Time, canonical_json
 from syncpod.pod.wire import to_wire as pod_to_wire
 
 __all__ = [

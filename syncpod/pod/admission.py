@@ -35,6 +35,9 @@ _MIRROR = "kubernetes.io/config.mirror"
 _STATIC = (HASH_ANNOTATION, _MIRROR, "kubernetes.io/config.seen", "kubernetes.io/config.source")
 """What a kubelet writes into the mirror of its static pod (pkg/kubelet/types/pod_update.go, v1.36)."""
 
+_OS: Final = "linux"
+_OS_LABEL: Final = "kubernetes.io/os"
+
 _TOKEN_VOLUME = "kube-api-access-"  # the name of a volume, not a secret
 
 _STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
@@ -297,3 +300,19 @@ def _without_volumes(spec: PodSpec, names: set[str]) -> PodSpec:
 def _without_mounts(container: _Container, volumes: set[str]) -> _Container:
     mounts = tuple(mount for mount in container.volume_mounts if mount.name not in volumes)
     return container.model_copy(update={"volume_mounts": mounts})
+
+
+def os_refusal(pod: Pod) -> tuple[str, str] | None:
+    """Return reason and message of the refusal of a pod made for another operating system; None if it is for Linux.
+
+    Mirrors pkg/kubelet/lifecycle/predicate.go, v1.36, rejectPodAdmissionBasedOnOSSelector and
+    rejectPodAdmissionBasedOnOSField.
+    """
+    if pod.metadata.labels.get(_OS_LABEL, _OS) != _OS:
+        return (
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            f"Failed to admit pod as the `{_OS_LABEL}` label doesn't match node label",
+        )
+    if pod.spec.os is not None and pod.spec.os.name != _OS:
+        return "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
+    return None

@@ -15,6 +15,7 @@ from syncpod.pod.enums import (
     TerminationMessagePolicy,
 )
 from syncpod.pod.env import EnvFromSource, EnvVar
+from syncpod.pod.go_text import go_json
 from syncpod.pod.probes import Lifecycle, Probe
 from syncpod.pod.resources import ContainerResizePolicy, ResourceRequirements
 from syncpod.pod.security import SecurityContext
@@ -22,6 +23,9 @@ from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Model
 
 ContainerKind = Literal["container", "init_container", "ephemeral_container"]
 """In which of a pod's lists a container is: the kubelet's `container_type`. A sidecar is an init container."""
+
+_FNV_OFFSET = 0x811C9DC5
+_FNV_PRIME = 0x01000193
 
 
 class ContainerPort(Model):
@@ -101,3 +105,17 @@ class EphemeralContainer(Container):
     """A container added to a running pod for debugging; it is never restarted."""
 
     target_container_name: str = ""
+
+
+def container_hash(name: str, image: str) -> str:
+    """Return the hash that decides whether a container must be recreated, as lower-case hex without `0x`.
+
+    It is FNV-1a, 32 bits, of the bytes of the container's JSON as Go's spew prints them; only name and image are
+    included. Mirrors `pkg/kubelet/container/helpers.go`, v1.36, HashContainer.
+    """
+    encoded = go_json({"image": image, "name": name}).encode("utf-8")
+    text = f"([]uint8)[{' '.join(map(str, encoded))}]"
+    total = _FNV_OFFSET
+    for byte in text.encode("ascii"):
+        total = (total ^ byte) * _FNV_PRIME & 0xFFFFFFFF
+    return format(total, "x")

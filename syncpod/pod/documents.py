@@ -4,11 +4,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from syncpod.pod.admission import problems_beside
 from syncpod.pod.kinds import ConfigMap, Pod, Secret
-from syncpod.pod.other_kinds import COMPOSE, is_compose, way_on
 from syncpod.pod.parse import parse_config_map, parse_pod, parse_secret
 from syncpod.pod.problems import (
     ManifestError,
@@ -34,6 +33,31 @@ _PARSERS: Mapping[str, Callable[[Any], Manifest]] = {
     "Secret": parse_secret,
 }
 _LISTS = {"List": None, **{f"{kind}List": kind for kind in _PARSERS}}
+
+_TEMPLATE: Final = "apply its spec.template as a Pod, with a metadata.name"
+_STORAGE: Final = "in the pod, use a hostPath volume in place of the claim, or emptyDir for data that goes with the pod"
+_ACCESS: Final = "there is no API server to give access to: leave it out"
+_REACHED: Final = "nothing routes here: reach the pod at its own address, by a hostPort, or with `syncpod port-forward`"
+
+_WAYS_ON: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"), _TEMPLATE
+    ),
+    "CronJob": "apply its spec.jobTemplate.spec.template as a Pod, with a metadata.name, from a timer of your own",
+    "PodTemplate": "apply its template as a Pod, with a metadata.name",
+    **dict.fromkeys(("PersistentVolumeClaim", "PersistentVolume", "StorageClass"), _STORAGE),
+    **dict.fromkeys(("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"), _ACCESS),
+    **dict.fromkeys(("Service", "Endpoints", "EndpointSlice", "Ingress", "Gateway", "HTTPRoute"), _REACHED),
+    "Namespace": "a namespace needs no object: pods name theirs, and -n names it for those that do not",
+    "Node": "a node is there as soon as its worker runs: `syncpod worker --node NAME`",
+    "Kustomization": "build it first: kubectl kustomize DIR | syncpod apply -f -",
+}
+"""What to do with objects of other kinds, which are not applied here."""
+
+_COMPOSE: Final = (
+    "is a Compose file: write a Pod for its services, each a container with its image, args (command), env "
+    "(environment) and volumeMounts"
+)
 
 
 def load_documents(text: str | bytes, *, source: str = "-", left_out: list[str] | None = None) -> tuple[Manifest, ...]:
@@ -189,7 +213,7 @@ def _parsed(document: Any, path: str, source: str, number: int) -> Manifest:
         raise ManifestError(source, number, f"{path}: must be an object")
     kind = document.get("kind")
     if not kind:
-        raise ManifestError(source, number, COMPOSE if is_compose(document) else f"{at}kind: required")
+        raise ManifestError(source, number, _COMPOSE if _is_compose(document) else f"{at}kind: required")
     parser = _PARSERS.get(kind) if isinstance(kind, str) else None
     if parser is None:
         meant = next((one for one in (*_PARSERS, *_LISTS) if one.lower() == str(kind).lower()), "")
@@ -207,3 +231,13 @@ def _parsed(document: Any, path: str, source: str, number: int) -> Manifest:
         problems = [*error.problems, *(problems_beside(document, error.problems) if kind == "Pod" else ())]
         placed = (Problem(f"{at}{one.path}" if one.path else path, one.message) for one in problems)
         raise ManifestErrors(ManifestError(source, number, str(one)) for one in placed) from None
+
+
+def way_on(kind: str) -> str:
+    """Return what to do with an object of a kind that is not applied here; "" = nothing is known of the kind."""
+    return _WAYS_ON.get(kind, "")
+
+
+def _is_compose(document: Mapping[str, Any]) -> bool:
+    """Return whether a document without a kind is a Compose file."""
+    return isinstance(document.get("services"), Mapping) and "apiVersion" not in document

@@ -1,5 +1,6 @@
 """Pod, ConfigMap and Secret: the objects themselves."""
 
+import base64
 from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
@@ -57,3 +58,18 @@ class Secret(Model):
     def _write_kind_too(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = write(self)
         return {"apiVersion": self.api_version, "kind": self.kind, **written}
+
+
+def values(found: ConfigMap | Secret) -> dict[str, bytes]:
+    """Return each key's bytes: ``data`` and ``binaryData``, or ``data`` with ``stringData`` laid over it.
+
+    The object must have passed validation. Raises ValueError, which shows no value, for invalid base64.
+    """
+    if isinstance(found, ConfigMap):
+        texts, encoded = found.data, found.binary_data
+    else:
+        texts, encoded = found.string_data, found.data
+    return {
+        **{key: base64.b64decode(text) for key, text in encoded.items()},
+        **{key: text.encode() for key, text in texts.items()},
+    }

@@ -2,14 +2,13 @@
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
 from syncpod.pod.containers import EphemeralContainer
 from syncpod.pod.kinds import ConfigMap, Pod, Secret
 from syncpod.pod.model_errors import UNKNOWN, field_path, message
-from syncpod.pod.newer_fields import NEWER, is_newer
 from syncpod.pod.problems import PodInvalid, Problem
 from syncpod.pod.resources import PodResize
 from syncpod.pod.wire import Model
@@ -33,6 +32,34 @@ _OF_PROCESSES = (Pod, EphemeralContainer)
 _NO_NULS = "must have no NUL character, which no process and no path can be given"
 _MOST_SUGGESTIONS = 20
 _LONGEST_SUGGESTED = 64
+
+NEWER: Final = "1.37"
+"""The version that brought these fields."""
+
+NEWER_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "PodSpec": frozenset({"evictionResponders"}),
+    "PodStatus": frozenset({"volumeHealth"}),
+    "NodeAllocatableResourceClaimStatus": frozenset({"mapping", "overhead"}),
+    "VolumeMount": frozenset({"bindMountOptions"}),
+    "HTTPGetAction": frozenset({"protocol"}),
+    "GRPCAction": frozenset({"mode"}),
+    "EmptyDirVolumeSource": frozenset({"mode"}),
+    "SecretVolumeSource": frozenset({"defaultUser"}),
+    "ConfigMapVolumeSource": frozenset({"defaultUser"}),
+    "ProjectedVolumeSource": frozenset({"defaultUser"}),
+    "DownwardAPIVolumeSource": frozenset({"defaultUser"}),
+    "KeyToPath": frozenset({"user"}),
+    "DownwardAPIVolumeFile": frozenset({"user"}),
+    "ServiceAccountTokenProjection": frozenset({"user"}),
+    "ClusterTrustBundleProjection": frozenset({"user"}),
+    "PodCertificateProjection": frozenset({"user"}),
+}
+"""Fields that are alpha in Kubernetes 1.37, by their struct in k8s.io/api/core/v1. A pod with one of them is refused
+in a message that names the version. An API server drops the field while its feature gate is off.
+
+The gates (pkg/features/kube_features.go, v1.37) are EvictionRequestAPI, VolumeBindMountOptions, H2CContainerProbe,
+GRPCContainerProbeTLS, EmptyDirVolumeMode, AtomicWriteVolumeUserFields, CSIVolumeHealth and DRANodeAllocatableResources.
+"""
 
 _Parsed = TypeVar("_Parsed", bound=Model)
 
@@ -228,3 +255,8 @@ def _first_model(annotation: Any) -> type[Model] | None:
         if (found := _first_model(argument)) is not None:
             return found
     return None
+
+
+def is_newer(struct: str, field: str) -> bool:
+    """Return whether a field of a struct came with the newer version."""
+    return field in NEWER_FIELDS.get(struct, ())

@@ -6,9 +6,9 @@ with other defaults keeps the UIDs of static pods. And a static pod may refer to
 has them.
 """
 
-from syncpod.pod.hashing import canonical_json
 from syncpod.pod.kinds import Pod
 from syncpod.pod.scheduling import Toleration
+from syncpod.pod.wire import canonical_json
 
 HASH_ANNOTATION = "kubernetes.io/config.hash"
 

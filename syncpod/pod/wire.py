@@ -1,6 +1,8 @@
-"""The models' JSON form: their base class, and the scalar types that JSON does not have."""
+"""The models' JSON form: their base class, the scalar types that JSON does not have, and the size of texts as JSON."""
 
+import json
 import re
+from bisect import bisect_right
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -50,6 +52,28 @@ class Model(BaseModel):
 def to_wire(model: Model) -> dict[str, Any]:
     """Return the model as JSON-like data in Kubernetes' spelling, without unset and empty fields."""
     return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def canonical_json(model: Model) -> str:
+    """Return the model's wire form as compact JSON with sorted keys: equal models give equal text."""
+    return json.dumps(to_wire(model), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+_LARGEST = 12
+"""Bytes of the largest character as JSON: one beyond the basic plane, such as an emoji."""
+
+
+def json_size(text: str) -> int:
+    """Return how many bytes a text takes as JSON, without its quotes."""
+    return len(json.dumps(text)) - 2
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return a text, or its beginning and an ellipsis, of no more than `limit` bytes as JSON (at least 6)."""
+    if len(text) * _LARGEST <= limit or json_size(text) <= limit:
+        return text
+    room = limit - json_size("…")
+    return text[: bisect_right(range(min(len(text), limit)), room, key=lambda end: json_size(text[:end])) - 1] + "…"
 
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")

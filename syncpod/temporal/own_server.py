@@ -1,14 +1,33 @@
-"""Whether the Temporal server is still the node's own, asked already before somebody has to know it."""
+"""The identity of a Temporal server's namespace, and a cached check that the server is still the node's own."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Final
 
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetClusterInfoRequest
+from temporalio.client import Client
+
+_RPC: Final = timedelta(seconds=5)
 _ASKED_SECONDS: Final = 0.5
 """For how long an answer counts."""
+
+
+async def cluster_identity(client: Client) -> str:
+    """Return the ids of the cluster and of the client's namespace, as ``<cluster>/<namespace>``. Raises RPCError.
+
+    A namespace that was deleted and made again under its name has another id.
+    """
+    described, cluster = await asyncio.gather(
+        client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=client.namespace), retry=True, timeout=_RPC
+        ),
+        _cluster_id(client),
+    )
+    return f"{cluster}/{described.namespace_info.id}"
 
 
 class OwnServer:
@@ -41,3 +60,12 @@ def _heard(asking: asyncio.Future[None]) -> None:
     """Take note of an error that perhaps nobody asks for, so that asyncio does not report it."""
     if not asking.cancelled():
         asking.exception()
+
+
+async def _cluster_id(client: Client) -> str:
+    """Return the id of the server's cluster, which lies in its database. Raises RPCError.
+
+    A dev server with a database keeps it over restarts; one in memory has a new one each time.
+    """
+    info = await client.workflow_service.get_cluster_info(GetClusterInfoRequest(), retry=True, timeout=_RPC)
+    return str(info.cluster_id)

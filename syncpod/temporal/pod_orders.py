@@ -31,7 +31,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, PodWorkflowResult
 from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire
-from syncpod.temporal.pod_start import ENDED, begin_pod, look_at, start_operation
+from syncpod.temporal.workflow_starts import ENDED, begin_pod, look_at, start_operation
 
 ANSWER_SECONDS: Final = 15.0
 """How long a workflow may take to answer: less than a step of the node may take."""

@@ -1,4 +1,7 @@
-"""How a worker refuses a query that would spoil its run, and how our clients ask again."""
+"""Queries that fail for a moment: which refusals are worth a retry, and a client interceptor that retries.
+
+A worker refuses a query that would spoil its run (`AHEAD`). A server refuses one of a workflow that is too busy.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,17 @@ import asyncio
 from typing import Any, Final
 
 from temporalio.client import Interceptor, OutboundInterceptor, QueryWorkflowInput, WorkflowQueryFailedError
+from temporalio.service import RPCError, RPCStatusCode
 
 AHEAD: Final = "the query met signals that no workflow task has taken yet; ask again"
 """The message of a query that was refused because its replay would have run ahead of the history."""
 
 _PAUSES_SECONDS: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Pauses before each further try. The task that takes the signals is already under way, or waits for a worker."""
+
+_BUSY: Final = ("Workflow is busy", "query buffer is full", "http2 error")
+"""Parts of messages, with RESOURCE_EXHAUSTED, if only this one workflow has too much to do; the last one is of a
+connection that the server has ended, because too many queries were given up on it."""
 
 
 class AskAgain(Interceptor):
@@ -32,3 +40,8 @@ class _AskAgain(OutboundInterceptor):
                     raise
             await asyncio.sleep(pause)
         return await super().query_workflow(input)
+
+
+def is_busy_workflow(error: RPCError) -> bool:
+    """Say whether only the workflow that was asked has too much to do, so that it is worth asking again."""
+    return error.status == RPCStatusCode.RESOURCE_EXHAUSTED and any(words in error.message for words in _BUSY)

@@ -34,9 +34,8 @@ from syncpod.messages.queries import PodSummary
 from syncpod.messages.reads import NodeReads, PodReads
 from syncpod.temporal.one_activation import WrappedInstance
 from syncpod.temporal.pods_page import pods_page
-from syncpod.temporal.published.lives import PublishedLife
+from syncpod.temporal.published.lives import EndsLives, PublishedLife
 from syncpod.temporal.published.records import Records
-from syncpod.temporal.published.removals import EndsLives
 from syncpod.temporal.queries import AHEAD
 from syncpod.temporal.signing import REFUSAL, numbered
 

@@ -14,7 +14,7 @@ from syncpod.cri.port import ImageStatus
 from syncpod.cri.records import stop_signal_number
 from syncpod.pod import Container, ContainerKind, EphemeralContainer, Pod
 from syncpod.pod.expansion import ProgramSize, TooLong, expand, size_of
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.env import NO_SOURCES, Sources, environment
 from syncpod.translation.labels import container_annotations, container_labels

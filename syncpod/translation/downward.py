@@ -7,7 +7,7 @@ from syncpod.pod import Container, ObjectFieldSelector, Pod, Quantity, ResourceF
 from syncpod.pod.go_text import go_quote
 from syncpod.pod.origin import annotations_under_kubelet
 from syncpod.pod.volumes import DownwardAPIVolumeFile
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.context import NodeContext
 
 _SUBSCRIPT = re.compile(r"(metadata\.(?:labels|annotations))\['(.*)'\]", re.DOTALL)

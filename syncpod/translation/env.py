@@ -10,7 +10,7 @@ from syncpod.objects import Kind, ObjectRef, ref_for, services_ref
 from syncpod.pod import Container, EnvVarSource, FileKeySelector, Pod
 from syncpod.pod.expansion import ProgramSize, TooLong, expand, size_of
 from syncpod.pod.go_text import go_quote
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.downward import field_value, resource_value
 from syncpod.translation.env_file import EnvFileInvalid, EnvFileReader

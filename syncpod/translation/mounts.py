@@ -8,7 +8,7 @@ from typing import Any, Final
 from protos.cri.v1.api_pb2 import Device, ImageSpec, Mount, MountPropagation
 from syncpod.pod import Container, Pod, Volume, VolumeMount
 from syncpod.pod.volumes import is_read_only
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, claim_link, etc_hosts_file, volume_directory
 

@@ -26,7 +26,7 @@ from syncpod.pod import (
     SecurityContext,
 )
 from syncpod.pod import SELinuxOptions as PodSELinuxOptions
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.context import NodeContext
 
 MASKED_PATHS = (

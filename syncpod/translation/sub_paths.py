@@ -5,7 +5,7 @@ from pathlib import Path
 
 from syncpod.pod import Container, Pod, VolumeMount
 from syncpod.pod.expansion import LONGEST_PATH, TooLong, expand, references
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.mounts import volume_places
 from syncpod.translation.paths import pod_directory, safe_name

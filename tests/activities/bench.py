@@ -25,8 +25,8 @@ from activities.registry import step_activity
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
 from syncpod.kernel.mounting import may_mount, mounts_below, unmount
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import EndedLife, PodRef
 from syncpod.messages.steps import (
     CreateSandbox,

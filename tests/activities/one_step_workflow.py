@@ -7,7 +7,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
-    from syncpod.lifecycle.step_name import StepName
+    from syncpod.lifecycle.actions import StepName
     from syncpod.messages.step_table import STEPS
     from syncpod.messages.steps import StepResult
     from workflows.pod.step_runner import HEARTBEAT_TIMEOUT, RETRY

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from activities.node.agent_port import AgentPort
 from syncpod.journal.records import Instance
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts, PodRef
 from syncpod.messages.steps import StepEvent
 from syncpod.pod import Pod

@@ -13,7 +13,7 @@ import pytest
 
 from activities.foresee_admission import foresee_admission
 from activities.node.ledger import Ledger
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.queries import ComesBefore
 from syncpod.messages.steps import Fault, KillPod, Outcome, StepResult
 from syncpod.node.directories import remove_pod_directories

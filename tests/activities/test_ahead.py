@@ -19,7 +19,7 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, RuntimeFailure, Unavailable
 from syncpod.cri.port import ContainerSummary
 from syncpod.kernel.process_end import listening
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.steps import Fault, Outcome
 from syncpod.node.reader import PodReader
 from syncpod.node.start_marks import read_start_mark

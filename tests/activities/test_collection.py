@@ -19,8 +19,8 @@ import pytest
 from activities.between.collection import Collected, Collector
 from activities.node.fences import FenceClaim
 from activities.step_attempt import NotYet, StepAttempt
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import EndedLife, PodRef
 from syncpod.messages.steps import Outcome, StepResult
 from syncpod.node.pod_records import read_pod_record, write_pod_record

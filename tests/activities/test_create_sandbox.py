@@ -21,7 +21,7 @@ from activities.pods import cgroup
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri.errors import Unavailable
 from syncpod.cri.port import RuntimeStatus, SandboxSummary
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import Fault, Outcome
 from syncpod.node.directories import prepare_pod

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.steps import Fault
 from syncpod.redaction import of_process
 from syncpod.temporal.hiding import HiddenInLog

@@ -16,7 +16,7 @@ import pytest
 from activities.node import fences as fences_module
 from activities.node.fences import KEPT_SECONDS, FenceClaim, Fences, StaleFence
 from activities.step_attempt import Interrupted, StepAttempt
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import CreateSandbox, Fault, Outcome, StepInput
 from tests.activities.bench import Bench, fault_of

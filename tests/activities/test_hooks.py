@@ -19,8 +19,8 @@ from syncpod.cri.errors import Unavailable
 from syncpod.cri.port import CriRuntime, ExecResult
 from syncpod.handlers.answer import Target
 from syncpod.handlers.hook import HookFailed
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import Fault, KillContainer, KillTarget
 from syncpod.node.start_marks import read_start_mark
 from syncpod.pod import ExecAction, LifecycleHandler

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from activities.between import collection
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.steps import Outcome
 from syncpod.node.pod_threads import DiskSilent
 from tests.activities.bench import Bench, PodOnBench, Running, until

@@ -18,7 +18,7 @@ from activities.containers.lost_instances import end_what_was_lost
 from activities.pods import stopping
 from syncpod.cri.errors import RuntimeFailure
 from syncpod.cri.port import SandboxSummary
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.steps import Fault, KillContainer, KillTarget, Outcome
 from syncpod.pod import ExecAction, LifecycleHandler
 from syncpod.translation.container_config import container_config

@@ -15,7 +15,7 @@ from activities.node.context import Node
 from activities.node.ledger import Ledger, LockedLedger, WaitsForRoom
 from activities.pods import admission
 from activities.step_attempt import StepAttempt
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import StepInput
 from syncpod.node.pod_records import PodRecord, write_pod_record

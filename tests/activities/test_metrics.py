@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 
 from activities.node import metrics
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.steps import AllocateResources, Allocation
 from syncpod.pod import Pod, resized
 from tests.activities.bench import Bench, PodOnBench, container, fault_of

@@ -18,7 +18,7 @@ from activities.node import pod_queues
 from activities.node.context import pods_at_once
 from activities.node.pod_queues import PodQueue, QueuePlace
 from activities.step_attempt import Interrupted, StepAttempt
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import CreateSandbox, Outcome
 from tests.activities.bench import BEAT_SECONDS, Bench, Running, until

@@ -15,7 +15,7 @@ import pytest_asyncio
 from activities.images.progress import Downloads
 from activities.node.pulls import Pulls, PullSettings, RateLimit
 from syncpod.cri.port import Ingest
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.steps import Fault, Outcome, PullImage, StepResult
 from syncpod.node.pull_records import pulled_images
 from syncpod.node.verification import Verification

@@ -16,7 +16,7 @@ import pytest_asyncio
 from temporalio.exceptions import ApplicationError
 
 from syncpod.cri.errors import CriError, ImageAbsent, RegistryUnavailable, RuntimeFailure, SignatureValidationFailed
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.running_steps import steps_of
 from syncpod.messages.steps import Fault, Outcome, PullImage, StepResult
 from tests.activities.bench import Bench, PodOnBench, bench_of, container, fault_of

@@ -15,7 +15,7 @@ import pytest
 from activities.node.ledger import Ledger
 from syncpod.cri.errors import RuntimeFailure, Unavailable
 from syncpod.cri.port import LinuxResources
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.steps import AllocateResources, Allocation, Amounts, ContainerUpdate, Fault, ResizePod
 from syncpod.node.directories import remove_pod_directories
 from syncpod.pod import Pod, ResourceRequirements, resized

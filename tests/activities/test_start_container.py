@@ -23,7 +23,7 @@ from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import DeadlineExceeded, RuntimeFailure, Unavailable
 from syncpod.cri.port import ContainerEvent
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.steps import Fault, Outcome, StepResult
 from syncpod.node.cgroups import populated
 from syncpod.node.log_links import links_directory

@@ -18,7 +18,7 @@ from activities.preparing import Configured, Prepared, configure, prepare
 from activities.step_attempt import StepAttempt
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import RuntimeFailure
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages import ObservedPod
 from syncpod.messages.steps import CreateSandbox, Fault, Outcome, StartContainer
 from syncpod.node.reader import PodReader

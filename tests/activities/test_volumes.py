@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.steps import CreateSandbox, Fault, Outcome, SyncVolumes
 from syncpod.node.pod_records import PodRecord, read_pod_record

@@ -19,7 +19,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 import activities
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.steps import Fault, Outcome, PullImage, StepInput, StepResult
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.step_cancellation import StepCancellation

@@ -28,9 +28,9 @@ from syncpod.agent.housekeeping.duplicates import Duplicates
 from syncpod.agent.housekeeping.orphans import Orphans, pause_seconds
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.cri.port import ContainerSummary
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.orphans import Coverage, Standing, duplicates
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import CreateSandbox, KillTarget, Outcome
 from syncpod.node.inventory import take_inventory

@@ -34,14 +34,14 @@ from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal import pod_reads, pods, updates
 from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.node import NODE_WORKFLOW
 from syncpod.messages.pod_commands import Change
 from syncpod.messages.queries import FORESEE_ADMISSION
 from syncpod.messages.steps import Fault
 from syncpod.pod import parse_pod
-from syncpod.temporal.pod_start import start_arguments
+from syncpod.temporal.workflow_starts import start_arguments
 from tests.agent.waiting import until_asked
 from tests.cli.conftest import Command, program, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.steps import Fault
 from tests.cli.conftest import Command, silent_node

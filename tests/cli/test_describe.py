@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from syncpod.api.views.pod_description import Facts, describe, describe_recorded
 from syncpod.cli.temporal import pod_reads
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.running_steps import PendingStep
 from syncpod.messages.steps import StepInput
 from syncpod.pod import ObjectMeta, Pod, PodSpec, admit_pod

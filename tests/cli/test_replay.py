@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.cli.test_signed_node import run

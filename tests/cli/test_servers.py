@@ -38,7 +38,7 @@ from syncpod.settings.node import NodeSettings
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal import plugin
-from syncpod.temporal.cluster import cluster_identity
+from syncpod.temporal.own_server import cluster_identity
 from tests.cli.conftest import program
 from tests.cli.pods import pod
 from tests.runtimes.docker_registry import free_port

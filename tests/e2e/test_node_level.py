@@ -30,8 +30,8 @@ from syncpod.cri.client import CriClient
 from syncpod.messages.node import FILE_SOURCE, NodeView, node_workflow_id
 from syncpod.pod import admit_pod
 from syncpod.temporal.plugin import DATA_CONVERTER
-from syncpod.temporal.pod_start import begin_pod
 from syncpod.temporal.queries import AskAgain
+from syncpod.temporal.workflow_starts import begin_pod
 from tests.agent.waiting import until_asked
 from tests.e2e.clients import Result, syncpod
 from tests.e2e.engine import EngineNode, LivePod, Pods, shell

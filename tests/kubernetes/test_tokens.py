@@ -25,8 +25,8 @@ from syncpod.node.directories import plan_pod, prepare_pod
 from syncpod.node.pod_volumes import MountFailure, pod_volumes
 from syncpod.objects import ObjectStore, ObjectUnknown, TokenNeed
 from syncpod.objects.tokens import kept_token
-from syncpod.objects.values import values
 from syncpod.pod import Pod
+from syncpod.pod.kinds import values
 from syncpod.redaction import of_process
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import ApiServer, Fault, given, pod

@@ -10,8 +10,8 @@ import pytest
 from syncpod.lifecycle.listing_size import TERMINATION_MESSAGES_LIMIT, within_shares
 from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.lifecycle.start_errors import START_ERROR, failed_start
-from syncpod.pod.json_size import json_size, shortened
 from syncpod.pod.status import ContainerUser, LinuxContainerUser
+from syncpod.pod.wire import json_size, shortened
 
 TEXTS = {"plain": "x" * 4096, "control bytes": "\x01" * 4096, "quotes": '"\\' * 2048, "pictures": "\U0001f600" * 1024}
 

@@ -8,8 +8,7 @@ import pytest
 
 from syncpod.messages.pod_card import POD_MEMO, pod_card, sender_in
 from syncpod.pod import Pod
-from syncpod.temporal.node_start import node_start_arguments
-from syncpod.temporal.pod_start import start_arguments
+from syncpod.temporal.workflow_starts import node_start_arguments, start_arguments
 
 SECRET = "not for everybody"
 

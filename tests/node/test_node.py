@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.node.host import read_host, read_resolver, with_current_resolver
-from syncpod.translation.config_error import SandboxConfigError
+from syncpod.translation import SandboxConfigError
 from syncpod.translation.context import Resolver, ordered_pod_ips
 from tests.translation.translation import NODE
 

@@ -26,7 +26,7 @@ from syncpod.lifecycle.observed import ObservedPod, Seq
 from syncpod.node.reader import PodReader
 from syncpod.node.runtime_answers import Made
 from syncpod.node.seen_exits import SeenExits
-from syncpod.pod.json_size import json_size
+from syncpod.pod.wire import json_size
 from syncpod.translation import names
 from tests.agent.waiting import until, until_asked
 from tests.node.owned_pods import OWNER, OwnedPod, owned_pod

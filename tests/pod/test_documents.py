@@ -20,7 +20,7 @@ from syncpod.pod import (
     parse_pod,
     read_documents,
 )
-from syncpod.pod.other_kinds import way_on
+from syncpod.pod.documents import way_on
 from tests.pod.examples import MANIFESTS, manifest, pod
 
 

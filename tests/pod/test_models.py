@@ -23,11 +23,10 @@ from syncpod.pod import (
     PodStatus,
     Volume,
     downward_files,
-    newer_fields,
     parse_pod,
     pod_to_wire,
 )
-from syncpod.pod.newer_fields import is_newer
+from syncpod.pod.parse import NEWER_FIELDS, is_newer
 from tests.pod.examples import changed, pod
 
 FIELDS: dict[str, list[str]] = json.loads((Path(__file__).parent / "core_v1_fields.json").read_text())
@@ -45,7 +44,7 @@ def test_the_models_have_exactly_the_fields_of_the_api(kind: str) -> None:
 
 
 def test_the_fields_that_are_called_newer_are_fields_of_the_api() -> None:
-    named = {(kind, name) for kind, names in newer_fields.FIELDS.items() for name in names}
+    named = {(kind, name) for kind, names in NEWER_FIELDS.items() for name in names}
     assert named - {(kind, name) for kind, names in FIELDS.items() for name in names} == set()
 
 

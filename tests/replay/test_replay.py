@@ -19,8 +19,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHistory
 from temporalio.common import SearchAttributeKey
 
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.kubelet_version import KubeletVersion
-from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.step_table import STEPS
 from syncpod.pod import PodInvalid, admit

@@ -28,8 +28,8 @@ from activities.node.agent_port import AgentPort
 from activities.node.pod_record import note_pod
 from activities.registry import step_activity
 from syncpod.cri.errors import CriError
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedPod, Seq
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import EndedLife, NodeFacts, PodRef
 from syncpod.messages.step_table import STEPS
 from syncpod.messages.steps import Fault

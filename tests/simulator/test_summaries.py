@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.backoff import BackoffEntry, BackoffStore
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.start_errors import START_ERROR
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import Fault, KillContainer, KillPod, KillTarget, StartContainer, StepInput
 from syncpod.pod import LifecycleHandler
 from tests.simulator.clock import moment

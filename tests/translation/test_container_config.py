@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.translation import names
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError, names
 from tests.translation.translation import as_data, configured, make_container, make_pod
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from syncpod.pod.volumes import DownwardAPIVolumeFile
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.downward import volume_field
 from tests.translation.translation import NODE, UID, make_container
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from syncpod.objects import ObjectRef
 from syncpod.pod.expansion import expand, references
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.downward import format_map
 from syncpod.translation.env import EnvFile, ObjectMissing, Sources, wanted_files, wanted_objects
 from tests.translation.translation import NODE, configured, make_container, make_pod

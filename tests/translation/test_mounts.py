@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.translation.config_error import ContainerConfigError
-from syncpod.translation.hosts_file import hosts_file
+from syncpod.translation import ContainerConfigError
+from syncpod.translation.hostname import hosts_file
 from syncpod.translation.mounts import container_mounts
 from tests.translation.translation import HOST, NODE, UID, as_data, configured, make_container, make_pod
 

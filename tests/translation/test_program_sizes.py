@@ -11,7 +11,7 @@ from syncpod.agent.probing.run_probe import with_static_variables
 from syncpod.handlers.answer import NoAnswer
 from syncpod.objects import ObjectRef
 from syncpod.pod import Container, Probe
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.env import Sources
 from syncpod.translation.sub_paths import sub_path_texts
 from tests.translation.translation import configured, make_container

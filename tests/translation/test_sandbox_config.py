@@ -10,7 +10,7 @@ import yaml
 
 from syncpod.pod import Pod
 from syncpod.pod.defaults import with_defaults
-from syncpod.translation.config_error import SandboxConfigError
+from syncpod.translation import SandboxConfigError
 from syncpod.translation.paths import UnsafeName
 from syncpod.translation.sandbox_config import runtime_handler
 from tests.translation.translation import NODE, as_data, configured, make_pod, sandbox

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from syncpod.cri.port import ImageStatus
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.security import MASKED_PATHS, READONLY_PATHS
 from tests.translation.translation import HOST, IMAGE, NODE, UID, as_data, configured, make_container, sandbox
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation import ContainerConfigError
 from syncpod.translation.sub_paths import plan_sub_paths, sub_path_texts
 from syncpod.volumes.subpath import SubPath
 from tests.translation.translation import NODE, UID, as_data, configured, make_container

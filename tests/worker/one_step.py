@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from syncpod.lifecycle.step_name import StepName
+    from syncpod.lifecycle.actions import StepName
     from syncpod.messages.identity import POD_WORKFLOW, PodRef
     from syncpod.messages.node import NODE_WORKFLOW
     from syncpod.messages.steps import CreateSandbox, StepResult

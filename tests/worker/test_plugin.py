@@ -19,7 +19,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer, Worker
 
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.identity import POD_WORKFLOW, PodRef
 from syncpod.messages.node import NODE_WORKFLOW
 from syncpod.messages.steps import CreateSandbox, Fault, StepResult

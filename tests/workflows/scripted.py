@@ -26,8 +26,8 @@ from temporalio.worker import Worker
 from activities.registry import step_activity, step_body
 from activities.step_attempt import PodFault, StepAttempt
 from syncpod.cri.port import ExecResult, RuntimeVersion
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.messages.queries import FORESEE_ADMISSION

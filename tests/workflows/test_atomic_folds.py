@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts
 from syncpod.messages.steps import CreateSandbox, StepEvent, StepResult
 from syncpod.pod import admit_pod

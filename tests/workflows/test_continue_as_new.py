@@ -13,7 +13,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client
 
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.pod_card import POD_MEMO
 from syncpod.pod.admission import LARGEST_POD
 from tests.workflows.scripted import ScriptedNode, container, in_another_run, query_pod, start_pod, until

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
-from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.signals import DeletePod, Evict
 from syncpod.messages.steps import KillContainer, KillPod, KillTarget

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from syncpod.journal.records import Fact, HistoryEntry
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.signals import DeletePod
 from syncpod.messages.steps import KillPod, RemoveContainers, StepResult
 from syncpod.pod import admit_pod

@@ -7,8 +7,8 @@ from typing import Literal
 
 import pytest
 
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.signals import DeletePod, ProbeChanged
 from syncpod.messages.steps import KillPod, StepResult
 from tests.workflows.test_killing import NOW, a_pod, begun, listing

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from syncpod.journal.causes import End, ends_of
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.lifecycle.status import PodFailure
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.signals import DeletePod, Evict
 from syncpod.messages.steps import Fault, StepResult
 from tests.workflows.test_facts import NOW, SANDBOX, a_pod, exited, listing, running, seen

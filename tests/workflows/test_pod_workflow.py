@@ -24,8 +24,8 @@ from temporalio.client import (
 )
 
 from syncpod.cri.port import ExecResult
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import Seq
-from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.steps import Fault, Outcome, StepInput, StepResult
 from tests.workflows.scripted import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import StartContainer
 from syncpod.pod import Pod, admit_pod
 from workflows.pod import decide

@@ -50,11 +50,11 @@ from syncpod.node.begun_runs import COPY, BegunRuns
 from syncpod.pod import parse_pod
 from syncpod.signing.keys import SigningKeys, add_signing_key, make_signing_keys, remove_signing_key
 from syncpod.temporal.plugin import DATA_CONVERTER, verifying, verifying_converter
-from syncpod.temporal.pod_start import look_at, start_operation
 from syncpod.temporal.queries import AskAgain
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.signed_steps import SigningWorker
 from syncpod.temporal.signing import SigningClient, signing_converter
+from syncpod.temporal.workflow_starts import look_at, start_operation
 from syncpod.temporal.workflow_watch import CANNOT_NOTE, WAS_RESET, Published, WatchedRunner
 from tests.workflows.raw_signals import signal_raw
 from tests.workflows.sandbox import sandboxed_runner

@@ -22,7 +22,7 @@ import workflows.pod
 from activities.node.context import Node
 from activities.registry import step_body, steps
 from syncpod.lifecycle import plan
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.version import BASELINE, DECISION_VERSION
 from syncpod.messages.step_table import STEPS, Interruption, Place
 from syncpod.messages.steps import StepInput, StepResult

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from syncpod.pod.json_size import json_size
+from syncpod.pod.wire import json_size
 from workflows import event_log
 from workflows.pod.start import LARGEST, next_input, snapshot
 from workflows.pod.state import EVENTS_KEPT, HISTORY_KEPT, LONGEST_TEXT, LONGEST_TEXT_BYTES, PodState, clipped

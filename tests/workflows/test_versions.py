@@ -24,7 +24,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.version import BASELINE, DECISION_VERSION, build_id, decisions_of
 from syncpod.messages.steps import PullImage, StartContainer
 from syncpod.pod.wire import wire_name

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from syncpod.journal.records import Fact
 from syncpod.lifecycle import backoff, conditions, restart_pacing
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.probing import probe_of
 from syncpod.lifecycle.restart import is_sidecar
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.command_table import Sender
 from syncpod.messages.pod_commands import (
     ADD_EPHEMERAL_CONTAINER,

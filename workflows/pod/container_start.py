@@ -10,12 +10,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from syncpod.lifecycle import backoff, restart_pacing
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import PlannedStep
 from syncpod.lifecycle.restart_pacing import RestartPermission
 from syncpod.lifecycle.status import PodFailure
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import NOT_PULLED, PullImage, StartContainer
 from syncpod.pod import Container, ContainerKind, EphemeralContainer, Pod
 from workflows.pod import facts

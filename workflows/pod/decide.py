@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import assert_never
 
 from syncpod.lifecycle import backoff
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
 from syncpod.lifecycle.plan import PlannedStep, plan_steps
 from syncpod.lifecycle.sandbox import pod_sandbox_changed
-from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.termination import moment_after
 from syncpod.lifecycle.version import BASELINE
 from syncpod.messages.step_table import STEPS, Place

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 
 from syncpod.journal.records import Fact
 from syncpod.lifecycle import backoff
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import Seq
 from syncpod.lifecycle.status import PodFailure
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import StepInput
 from workflows.pod.state import PodState
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from syncpod.journal.records import Fact
 from syncpod.lifecycle import backoff
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.pod_resources import resources_of, same_resources
 from syncpod.lifecycle.qos import validate_same_qos
-from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.termination import moment_after
 from syncpod.messages.pod_commands import Change
 from syncpod.messages.signals import DeletePod

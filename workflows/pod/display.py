@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from syncpod.lifecycle.step_name import StepName
+    from syncpod.lifecycle.actions import StepName
     from workflows.pod import (
         search_attributes,
         temporal_ui,

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from syncpod.lifecycle import backoff
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.eviction import EVICTED
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.plan import ENDED_FOR_GOOD, PlannedStep, something_to_stop
 from syncpod.lifecycle.restart import restart_policy, restarts_on_failure
-from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.termination import kill_grace_seconds, moment_after, pod_grace_seconds, termination_order
 from syncpod.messages.steps import (
     KillContainer,

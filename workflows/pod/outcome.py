@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any, assert_never
 
 from syncpod.lifecycle import backoff
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.kill_cause import PRE_STOP_FAILED
 from syncpod.lifecycle.observed import Seq
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.start_errors import START_ERROR
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import STEPS
 from syncpod.messages.steps import (
     AllocateResources,

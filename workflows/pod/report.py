@@ -8,12 +8,12 @@ from typing import Any
 
 from syncpod.go_durations import go_duration
 from syncpod.lifecycle import backoff
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, something_to_stop
 from syncpod.lifecycle.restart_pacing import LIMIT_REACHED
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import NOT_PULLED, STUCK_FAULTS, Fault, StepInput
 from syncpod.pod import Pod
 from workflows.pod import decide, desired, facts, resizing

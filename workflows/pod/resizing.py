@@ -16,6 +16,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from syncpod.lifecycle import backoff
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.backoff import BackoffEntry
 from syncpod.lifecycle.conditions import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from syncpod.lifecycle.kill_cause import KillCause
@@ -28,7 +29,6 @@ from syncpod.lifecycle.pod_resources import (
     same_resources,
 )
 from syncpod.lifecycle.resize import Resize, container_resize
-from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import AllocateResources, Allocation, ResizePod, StepInput
 from syncpod.pod import Pod, PodCondition, ResourceRequirements, Volume, downward_files
 from workflows.pod.state import Kill, PodState, ResizeState

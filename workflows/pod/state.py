@@ -29,8 +29,8 @@ from syncpod.messages.queries import WireEvent, WireExit
 from syncpod.messages.signed import Accepted
 from syncpod.messages.steps import STUCK_FAULTS
 from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
-from syncpod.pod.json_size import shortened
 from syncpod.pod.restart_settings import RestartSettings, restart_settings
+from syncpod.pod.wire import shortened
 from workflows.rejections import REJECTED, without_surplus
 
 EVENTS_KEPT = 100

@@ -18,8 +18,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
+    from syncpod.lifecycle.actions import StepName
     from syncpod.lifecycle.phase import TERMINAL_PHASES
-    from syncpod.lifecycle.step_name import StepName
     from syncpod.messages.signed import Refused, unsigned
     from syncpod.messages.step_table import STEPS, Interruption
     from syncpod.messages.steps import CreateSandbox, StartContainer, StepInput

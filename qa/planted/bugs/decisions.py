@@ -92,7 +92,7 @@ BUGS = (
     Plant(
         name="another-hash",
         room=POD,
-        file="syncpod/pod/hashing.py",
+        file="syncpod/pod/containers.py",
         before="total = (total ^ byte) * _FNV_PRIME & 0xFFFFFFFF",
         after="total = (total * _FNV_PRIME & 0xFFFFFFFF) ^ byte",
         harm="An upgrade restarts every container, since none seems to have the definition it was made with.",

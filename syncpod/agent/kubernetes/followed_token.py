@@ -20,8 +20,8 @@ from syncpod.kubernetes.reflector import Backoff
 from syncpod.kubernetes.token_requests import NoToken, TokenWish, request_token
 from syncpod.objects import TOKEN_KEY, ObjectRef, ObjectRefused, ObjectStore, ObjectUnreadable, TokenNeed
 from syncpod.objects.tokens import expiry, former_token, kept_token
-from syncpod.objects.values import values
 from syncpod.pod import ConfigMap, Secret
+from syncpod.pod.kinds import values
 from syncpod.redaction import of_process
 
 LONGEST: Final = timedelta(hours=24)

@@ -21,9 +21,8 @@ from syncpod.messages.node import (
     SyncPods,
     node_workflow_id,
 )
-from syncpod.temporal.node_start import node_start_arguments
-from syncpod.temporal.pod_start import ENDED
 from syncpod.temporal.run_history import how_ended
+from syncpod.temporal.workflow_starts import ENDED, node_start_arguments
 
 _RPC: Final = timedelta(seconds=5)
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from syncpod.journal.records import HistoryEntry
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 
 Record = Callable[[float], None]
 """A function that records a duration in seconds."""

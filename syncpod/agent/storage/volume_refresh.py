@@ -22,7 +22,7 @@ from temporalio.service import RPCError
 from syncpod.agent.background import cancel_all
 from syncpod.agent.record_cache import RecordCache
 from syncpod.kernel.os_errors import where_and_why
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.node.pod_records import PodRecord
 from syncpod.node.pod_threads import DiskWork, PodThreads

@@ -16,7 +16,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.takeover.lock import NotThisNode
-from syncpod.temporal.cluster import cluster_identity
+from syncpod.temporal.own_server import cluster_identity
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from syncpod.settings.kept import (
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.process_records import running_runtime
 from syncpod.settings.values import SettingsInvalid
-from syncpod.temporal.cluster import cluster_identity
+from syncpod.temporal.own_server import cluster_identity
 from syncpod.translation import names
 
 _DIRECTORY_SECONDS: Final = 2.0

@@ -392,7 +392,7 @@ def _has_none(life: PodLife) -> bool:
 
     from syncpod.cli.temporal import session
     from syncpod.messages.identity import pod_workflow_id
-    from syncpod.temporal.pod_start import ENDED
+    from syncpod.temporal.workflow_starts import ENDED
 
     async def work(client: Client) -> bool:
         handle = client.get_workflow_handle(pod_workflow_id(life.namespace, life.name))

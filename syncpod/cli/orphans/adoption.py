@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pods import Squatted, require_pods_own
-from syncpod.lifecycle.step_name import StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.messages.pod_card import POD_MEMO, Readoption, with_readoption
 from syncpod.messages.pod_commands import DELETE_POD
@@ -23,8 +23,8 @@ from syncpod.messages.steps import Outcome
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod import pod_to_wire
 from syncpod.settings.worker_record import serving
-from syncpod.temporal.pod_start import adoption, start_arguments
 from syncpod.temporal.run_history import how_ended
+from syncpod.temporal.workflow_starts import adoption, start_arguments
 
 if TYPE_CHECKING:
     from syncpod.cli.orphans.found_orphans import FoundOrphan, Here

@@ -10,8 +10,8 @@ from temporalio.service import RPCError
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import session
 from syncpod.messages.identity import node_task_queue, pod_workflow_id
-from syncpod.temporal.pod_start import ENDED
 from syncpod.temporal.run_history import how_ended
+from syncpod.temporal.workflow_starts import ENDED
 
 if TYPE_CHECKING:
     from temporalio.client import Client

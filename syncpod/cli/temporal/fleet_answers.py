@@ -37,9 +37,9 @@ from syncpod.cli.temporal.session import refused
 from syncpod.cli.temporal.stuck_fleet import failed_tries, taken_by_another, without_a_key
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, refused_because, stop_if_cancelled
 from syncpod.messages.fleet import FLEET_NODE_PREFIX, FLEET_QUEUE
-from syncpod.temporal.busy_workflow import is_busy_workflow
-from syncpod.temporal.pod_start import look_at
+from syncpod.temporal.queries import is_busy_workflow
 from syncpod.temporal.signing import is_overtaken
+from syncpod.temporal.workflow_starts import look_at
 
 RPC: Final = timedelta(seconds=5)
 """How long one call waits for an answer, before the next call."""

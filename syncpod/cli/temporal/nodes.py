@@ -24,8 +24,8 @@ from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.liveness import Liveness, lives, lives_of
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, NodeView, node_workflow_id
 from syncpod.node.recorded_events import recorded_status
-from syncpod.temporal.pod_start import ENDED
 from syncpod.temporal.run_history import how_ended
+from syncpod.temporal.workflow_starts import ENDED
 
 _ANSWER: Final = timedelta(seconds=10)
 """How long a live worker has for its node's answer: it may have much to do."""

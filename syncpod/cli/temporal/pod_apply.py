@@ -33,9 +33,9 @@ from syncpod.messages.node import NodeSummary
 from syncpod.messages.pod_commands import AppliedPod, Change
 from syncpod.messages.queries import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
-from syncpod.temporal.pod_start import look_at, start_operation
 from syncpod.temporal.run_history import begun_by
 from syncpod.temporal.signing import is_overtaken
+from syncpod.temporal.workflow_starts import look_at, start_operation
 
 _AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
 """NOT_FOUND: the pod ended while the update waited; the next attempt starts it afresh."""

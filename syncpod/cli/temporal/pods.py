@@ -34,9 +34,9 @@ from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.recorded_pods import recorded_creation, recorded_pod
 from syncpod.pod import Pod
 from syncpod.settings.worker_record import serving
-from syncpod.temporal.busy_workflow import is_busy_workflow
 from syncpod.temporal.pod_search_attributes import attribute, node_of, open_pods, recorded_as
-from syncpod.temporal.pod_start import ENDED
+from syncpod.temporal.queries import is_busy_workflow
+from syncpod.temporal.workflow_starts import ENDED
 
 _RPC: Final = timedelta(seconds=5)
 _AT_ONCE: Final = 500

@@ -18,8 +18,8 @@ from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
 from syncpod.journal.patterns import patterns
 from syncpod.journal.reading import PodRunRecords
 from syncpod.journal.records import RESTART_OF_ALL, Absence, Fact, Instance
+from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.rejection import was_rejected
-from syncpod.lifecycle.step_name import StepName
 
 ENDS_SHOWN: Final = 8
 CHANGES_SHOWN: Final = 8

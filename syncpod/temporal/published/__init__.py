@@ -1,5 +1,5 @@
-"""The agent's ports to the states that workflows publish: one for each purpose, and none gives orders.
+"""The agent's ports to the states that workflows publish: each reads one part of a state, and none sends orders.
 
-`records` feeds the node's journal, `lives` says which pod it is, and `removals` says what a pod that is gone leaves to
-the node. The ports that answer queries are in `syncpod.messages.reads`. Import contracts say who uses which.
+`records` feeds the node's journal. `lives` is for the agent's list of pods, and for the removal of a pod's remains. The
+ports that answer queries are in `syncpod.messages.reads`. Import contracts limit who may import each port.
 """

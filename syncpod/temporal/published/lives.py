@@ -1,7 +1,8 @@
-"""The port for the agent's list of the node's pods: which pod a workflow has, and whether it goes on."""
+"""The ports for the agent's list of the node's pods: which pod a workflow has, and whether that pod's life is over."""
 
 from typing import Protocol
 
+from syncpod.messages.identity import EndedLife
 from syncpod.pod import ObjectMeta
 
 
@@ -27,3 +28,11 @@ class PublishedLife(Protocol):
     @property
     def is_followed(self) -> bool:
         """Whether it is a pod in whose place another one begins when it ends."""
+
+
+class EndsLives(Protocol):
+    """Says which life of a pod is over. It never changes, and may be read in any thread."""
+
+    @property
+    def ended_life(self) -> EndedLife | None:
+        """The life that is over, whose remains the node removes; None while it goes on."""

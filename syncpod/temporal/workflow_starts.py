@@ -1,7 +1,7 @@
-"""How a pod's workflow is started: the arguments of every start, and of an update-with-start.
+"""The arguments with which the workflows of pods and of a node are started, and update-with-start for a pod.
 
-Shared by the command line and the node's own steps, so that a pod's workflow starts the same way wherever the pod comes
-from.
+The command line and the node's own steps share them, so that a pod's workflow starts the same way wherever the pod
+comes from.
 """
 
 from __future__ import annotations
@@ -21,10 +21,19 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from syncpod.messages.identity import POD_WORKFLOW, node_task_queue, pod_workflow_id
+from syncpod.messages.node import node_workflow_id
 from syncpod.messages.pod_card import POD_MEMO, pod_card, pod_memo
 from syncpod.messages.queries import labels_attribute
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.temporal.timeouts import WORKFLOW_TASK
+
+_NODE_DETAILS: Final = """\
+**To type**
+
+- `syncpod tree`
+- `syncpod describe node {name}`
+- `temporal workflow query --workflow-id {id} --type node`
+- `temporal workflow list --query 'WorkflowType = "PodWorkflow" AND NodeName = "{name}"'`"""
 
 ENDED: Final[frozenset[int]] = frozenset(
     (
@@ -145,3 +154,19 @@ def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
     if labels := labels_attribute(dict(pod.metadata.labels)):
         pairs.append(SearchAttributePair(SearchAttributeKey.for_keyword_list("PodLabels"), labels))
     return TypedSearchAttributes(pairs)
+
+
+def node_start_arguments(node: str, *, has_attributes: bool) -> dict[str, Any]:
+    """Return the arguments that start a node's workflow, without its input, conflict policy and first signal.
+
+    `has_attributes`: whether the namespace has our search attributes; with an unknown one no workflow starts.
+    """
+    name = SearchAttributePair(SearchAttributeKey.for_keyword("NodeName"), node)
+    return {
+        "id": node_workflow_id(node),
+        "task_queue": node_task_queue(node),
+        "task_timeout": WORKFLOW_TASK,
+        "static_summary": f"node {node}",
+        "static_details": _NODE_DETAILS.format(id=node_workflow_id(node), name=node),
+        "search_attributes": TypedSearchAttributes([name]) if has_attributes else TypedSearchAttributes.empty,
+    }
