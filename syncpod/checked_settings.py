@@ -31,7 +31,7 @@ from syncpod.settings.variables import (
 from syncpod.translation.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
 
 
-def require_valid(settings: NodeSettings, environ: Mapping[str, str]) -> None:
+def require_valid(settings: NodeSettings) -> None:
     """Raise SettingsInvalid for the first setting that the node's worker would refuse, whatever its runtime."""
     labels(settings)
     taints(settings)
@@ -40,7 +40,7 @@ def require_valid(settings: NodeSettings, environ: Mapping[str, str]) -> None:
     parsed_reserved(settings)
     sysctls(settings, os.uname().release)
     verification(settings.image_pulls)
-    housekeeping_settings(environ)
+    housekeeping_settings(settings.given)
 
 
 def labels(settings: NodeSettings) -> Mapping[str, str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -61,14 +59,13 @@ async def node_context(
     endpoint: str,
     *,
     cluster: str,
-    environ: Mapping[str, str] = os.environ,
 ) -> NodeContext:
     """Return the node's context for steps and agent: its settings, and what this machine and its runtime allow.
 
     `cluster` is the Temporal cluster's id and namespace. Raises SettingsInvalid, CriError.
     """
     host = replace(read_host(), single_process_oom_kill=settings.single_process_oom_kill)
-    amounts = _amounts(settings, host, housekeeping_settings(environ).eviction)
+    amounts = _amounts(settings, host, housekeeping_settings(settings.given).eviction)
     if settings.node_ip:
         _require_own_addresses(settings.node_ip)
         host = replace(host, addresses=settings.node_ip)

@@ -26,7 +26,7 @@ from syncpod.cli.machine.state_directory import (
 from syncpod.cli.temporal import session
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.process_records import RuntimeRecord, running_runtime
-from syncpod.settings.variables import JOURNAL_AGE, JOURNAL_SIZE, NODE_LABELS, POD_MAX_PIDS
+from syncpod.settings.table import SETTINGS, Setting, is_same
 from syncpod.settings.worker_record import WorkerRecord, serving
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from syncpod.cli.machine.runtime_choice import Choice
 
 
+_COMPARED_ELSEWHERE: Final = frozenset(("node", "runtime_endpoint", "signed", "encrypt"))
+"""Settings whose difference has a sentence of its own."""
 _UNBOUNDED = "cpu=1M,memory=1Ei,ephemeral-storage=1Ei"
 """The capacity of a machine on which nothing runs."""
 
@@ -204,83 +206,29 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> LocalNode:
         raise Failure(
             f"{_whose(here, worker)} uses the runtime at {worker.endpoint}, not {endpoint}: {_how_to_end(here, worker)}"
         )
-    if worker.manifest_dir != str(here.manifest_dir or ""):
-        raise Failure(
-            f"{_whose(here, worker)} follows {worker.manifest_dir or 'no manifests'}, "
-            f"not {here.manifest_dir or 'none'}: {_how_to_end(here, worker)}"
-        )
-    _require_same_kubernetes(here, worker)
-    _require_labels(here, worker)
-    _require_pod_max_pids(here, worker)
-    _require_journal(here, worker)
-    _require_metrics_address(here, worker)
+    _require_same_settings(here, worker)
     return LocalNode(worker, own, runtime_started)
 
 
-def _require_same_kubernetes(here: NodeSettings, worker: WorkerRecord) -> None:
-    """Raise Failure if the worker that runs is part of another cluster than the one that is asked for."""
-    there, wanted = worker.kubeconfig, str(here.kubeconfig or "")
-    if there != wanted:
-        raise Failure(
-            f"{_whose(here, worker)} is part of {f'the cluster of {there}' if there else 'no Kubernetes cluster'}, "
-            f"not of {f'that of {wanted}' if wanted else 'one'}: {_how_to_end(here, worker)}"
-        )
+def _require_same_settings(here: NodeSettings, worker: WorkerRecord) -> None:
+    """Raise Failure for a setting that is asked for, and that the worker which runs was not started with.
 
-
-def _require_labels(here: NodeSettings, worker: WorkerRecord) -> None:
-    """Raise Failure if the worker that runs has given its node other labels than those that are asked for."""
-    from syncpod.node.labels import parse_node_labels
-
-    there = kept_settings(here.state_dir).variables.get(NODE_LABELS, "")
-    if parse_node_labels(there) != parse_node_labels(here.node_labels):
-        raise Failure(
-            f"{_whose(here, worker)} has given its node {_labels(there)}, not {_labels(here.node_labels)}: "
-            f"{_how_to_end(here, worker)}"
-        )
-
-
-def _require_pod_max_pids(here: NodeSettings, worker: WorkerRecord) -> None:
-    """Raise Failure if the worker that runs gives its pods another limit of processes than the one asked for."""
-    there, wanted = kept_settings(here.state_dir).variables.get(POD_MAX_PIDS, "-1"), str(here.pod_max_pids)
-    if there != wanted:
-        raise Failure(
-            f"{_whose(here, worker)} has {_most(there)}, not {_most(wanted)} (--pod-max-pids): "
-            f"{_how_to_end(here, worker)}"
-        )
-
-
-def _most(pids: str) -> str:
-    return "no limit of the processes of a pod" if pids == "-1" else f"a limit of {pids} processes for a pod"
-
-
-def _require_journal(here: NodeSettings, worker: WorkerRecord) -> None:
-    """Raise Failure if the worker that runs keeps a journal with other limits than those that are asked for."""
+    `here` has the settings of the last start wherever nothing else is given.
+    """
     kept = kept_settings(here.state_dir).variables
-    for name, flag in ((JOURNAL_AGE, "--journal-age"), (JOURNAL_SIZE, "--journal-size")):
-        there, asked = kept.get(name, ""), here.given.get(name, "")
-        if asked != there:
+    for setting in SETTINGS:
+        there, wanted = kept.get(setting.variable, ""), here.given.get(setting.variable, "")
+        if setting.name not in _COMPARED_ELSEWHERE and not is_same(setting, there, wanted):
             raise Failure(
-                f"{_whose(here, worker)} keeps its journal with {flag} {there or '(the default)'}, not {asked}: "
+                f"{_whose(here, worker)} was started {_with(setting, there)}, not {_with(setting, wanted)}: "
                 f"{_how_to_end(here, worker)}"
             )
 
 
-def _require_metrics_address(here: NodeSettings, worker: WorkerRecord) -> None:
-    """Raise Failure if the worker that runs serves its metrics elsewhere than at the address that is asked for."""
-    there, wanted = worker.metrics_address, here.metrics_address
-    if there != wanted:
-        raise Failure(
-            f"{_whose(here, worker)} serves {_metrics(there)}, not {_metrics(wanted)} (--metrics-address): "
-            f"{_how_to_end(here, worker)}"
-        )
-
-
-def _metrics(address: str) -> str:
-    return f"metrics at {address}" if address else "no metrics"
-
-
-def _labels(text: str) -> str:
-    return f"the labels {text}" if text else "no labels of its own"
+def _with(setting: Setting, text: str) -> str:
+    if setting.switch:
+        return f"{'with' if text == setting.switch else 'without'} {setting.flag}"
+    return f"with {setting.flag} {shlex.quote(text)}" if text else f"without {setting.flag}"
 
 
 def _require_workers(here: NodeSettings, address: str, namespace: str) -> None:

@@ -80,9 +80,9 @@ class ImagePullSettings:
     registry_auth_file: Path | None = None
     """The node's own registry credentials, as ``docker login`` writes them; absolute."""
     verification_policy: str = ""
-    """imagePullCredentialsVerificationPolicy, "" = the kubelet's default; environment only."""
+    """imagePullCredentialsVerificationPolicy, "" = the kubelet's default."""
     verification_allowlist: tuple[str, ...] = ()
-    """preloadedImagesVerificationAllowlist; environment only."""
+    """preloadedImagesVerificationAllowlist."""
 
 
 @dataclass(frozen=True)
@@ -169,13 +169,10 @@ class NodeSettings:
     allowed_unsafe_sysctls: tuple[str, ...]
     """Sysctls that pods may set besides the safe ones: names, or prefixes that end in ``*``."""
     image_gc: ImageGcSettings
-    """Environment only."""
     logs: LogSettings
-    """Environment only."""
     image_pulls: ImagePullSettings
     restart_backoff_max: float
-    """The longest back-off of a restart in seconds, for pods that set none (the kubelet's maxContainerRestartPeriod);
-    environment only."""
+    """The longest back-off of a restart in seconds, for containers that set none (maxContainerRestartPeriod)."""
     journal: JournalSettings
     runtime_endpoint: str | None
     """The CRI socket, ``unix:///path``; None = try the well-known ones."""
@@ -268,10 +265,10 @@ def _read(
         single_process_oom_kill=flag(v.SINGLE_PROCESS_OOM_KILL, given.get(v.SINGLE_PROCESS_OOM_KILL, "false")),
         pod_max_pids=_pod_max_pids(given.get(v.POD_MAX_PIDS) or "-1"),
         allowed_unsafe_sysctls=comma_separated(given.get(v.ALLOWED_UNSAFE_SYSCTLS, "")),
-        image_gc=_image_gc(environ),
-        logs=_logs(environ),
+        image_gc=_image_gc(given),
+        logs=_logs(given),
         image_pulls=_image_pulls(given),
-        restart_backoff_max=_restart_backoff_max(environ),
+        restart_backoff_max=_restart_backoff_max(given),
         journal=_journal(given),
         runtime_endpoint=given.get(v.RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ),

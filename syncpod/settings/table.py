@@ -20,7 +20,28 @@ from syncpod.settings.variables import (
     CLIENT_CA_FILE,
     CLUSTER_DNS,
     CLUSTER_DOMAIN,
+    CONTAINER_GC_IN_ALL,
+    CONTAINER_GC_MIN_AGE,
+    CONTAINER_GC_PER_CONTAINER,
+    CONTAINER_GC_PERIOD,
+    CONTAINER_LOG_MAX_FILES,
+    CONTAINER_LOG_MAX_SIZE,
     ENCRYPT,
+    EVICTION_HARD,
+    EVICTION_MAX_POD_GRACE_PERIOD,
+    EVICTION_MINIMUM_RECLAIM,
+    EVICTION_MONITORING_PERIOD,
+    EVICTION_PRESSURE_TRANSITION_PERIOD,
+    EVICTION_SOFT,
+    EVICTION_SOFT_GRACE_PERIOD,
+    GONE_PODS_MIN_AGE,
+    GONE_PODS_PERIOD,
+    IMAGE_GC_HIGH,
+    IMAGE_GC_LOW,
+    IMAGE_GC_MAX_AGE,
+    IMAGE_GC_MIN_AGE,
+    IMAGE_VERIFICATION_ALLOWLIST,
+    IMAGE_VERIFICATION_POLICY,
     JOURNAL_AGE,
     JOURNAL_SIZE,
     KEEP_SECRETS,
@@ -36,6 +57,7 @@ from syncpod.settings.variables import (
     NODE,
     NODE_IP,
     NODE_LABELS,
+    ORPHANS_PERIOD,
     POD_CGROUPS,
     POD_MAX_PIDS,
     PODS_API,
@@ -43,6 +65,7 @@ from syncpod.settings.variables import (
     REGISTER_WITH_TAINTS,
     REGISTRY_AUTH_FILE,
     RESERVED,
+    RESTART_BACKOFF_MAX,
     RUNTIME_ENDPOINT,
     SERVER_TLS_BOOTSTRAP,
     SHUTDOWN_GRACE,
@@ -80,6 +103,13 @@ class Setting:
     none: str = ""
     """The flag that does the same; "" = there is none."""
     none_help: str = ""
+
+
+def _amount(metavar: str, name: str, variable: str, text: str, default: str) -> Setting:
+    """Return a setting that an empty flag resets to its default; its flag is its name."""
+    return Setting(
+        name, variable, text, f"--{name.replace('_', '-')}", default=default, metavar=metavar, may_be_none=True
+    )
 
 
 SETTINGS: Final = (
@@ -296,6 +326,113 @@ SETTINGS: Final = (
         "the node's own credentials for registries, as docker login writes them",
         "--registry-auth-file",
     ),
+    _amount(
+        "PERCENT",
+        "image_gc_high",
+        IMAGE_GC_HIGH,
+        "disk usage in percent from which unused images are removed; 100 = never",
+        "85",
+    ),
+    _amount("PERCENT", "image_gc_low", IMAGE_GC_LOW, "disk usage in percent at which that stops", "80"),
+    _amount("DURATION", "image_gc_min_age", IMAGE_GC_MIN_AGE, "images that were pulled more recently are kept", "2m"),
+    _amount(
+        "DURATION", "image_gc_max_age", IMAGE_GC_MAX_AGE, "images unused for longer are removed in any case", "0, none"
+    ),
+    _amount(
+        "POLICY",
+        "image_pull_credentials_verification_policy",
+        IMAGE_VERIFICATION_POLICY,
+        "which images that are already present a pod still needs credentials for",
+        "NeverVerifyPreloadedImages",
+    ),
+    _amount(
+        "IMAGE,...",
+        "preloaded_images_verification_allowlist",
+        IMAGE_VERIFICATION_ALLOWLIST,
+        "images that never need any, as example.com/base/*",
+        "none",
+    ),
+    _amount(
+        "SIZE", "container_log_max_size", CONTAINER_LOG_MAX_SIZE, "size from which a container's log is rotated", "10Mi"
+    ),
+    _amount(
+        "N", "container_log_max_files", CONTAINER_LOG_MAX_FILES, "files of one log, including the current one", "5"
+    ),
+    _amount("DURATION", "container_gc_period", CONTAINER_GC_PERIOD, "how often dead containers are collected", "1m"),
+    _amount(
+        "N",
+        "container_gc_per_container",
+        CONTAINER_GC_PER_CONTAINER,
+        "dead instances of each container to keep with their logs, at least 1",
+        "1",
+    ),
+    _amount("N", "container_gc_in_all", CONTAINER_GC_IN_ALL, "dead instances to keep on the node; -1 = no limit", "-1"),
+    _amount("DURATION", "container_gc_min_age", CONTAINER_GC_MIN_AGE, "a dead container that is younger is kept", "0s"),
+    _amount("DURATION", "gone_pods_period", GONE_PODS_PERIOD, "how often the remains of gone pods are collected", "1m"),
+    _amount(
+        "DURATION",
+        "gone_pods_min_age",
+        GONE_PODS_MIN_AGE,
+        "a pod counts as gone once it has been dead for so long",
+        "5m",
+    ),
+    _amount("DURATION", "orphans_period", ORPHANS_PERIOD, "how often the node looks for pods without a workflow", "1m"),
+    _amount(
+        "SIGNAL<AMOUNT,...",
+        "eviction_hard",
+        EVICTION_HARD,
+        "thresholds at which pods are evicted at once, as memory.available<200Mi",
+        "the kubelet's",
+    ),
+    _amount(
+        "SIGNAL<AMOUNT,...",
+        "eviction_soft",
+        EVICTION_SOFT,
+        "thresholds at which pods are evicted after a grace period",
+        "none",
+    ),
+    _amount(
+        "SIGNAL=DURATION,...",
+        "eviction_soft_grace_period",
+        EVICTION_SOFT_GRACE_PERIOD,
+        "the grace period of each soft threshold, as memory.available=1m30s",
+        "none",
+    ),
+    _amount(
+        "SIGNAL=AMOUNT,...",
+        "eviction_minimum_reclaim",
+        EVICTION_MINIMUM_RECLAIM,
+        "how much an eviction reclaims beyond its threshold, as nodefs.available=500Mi",
+        "none",
+    ),
+    _amount(
+        "N",
+        "eviction_max_pod_grace_period",
+        EVICTION_MAX_POD_GRACE_PERIOD,
+        "the longest grace period, in seconds, of a pod that is evicted by a soft threshold",
+        "0",
+    ),
+    _amount(
+        "DURATION",
+        "eviction_pressure_transition_period",
+        EVICTION_PRESSURE_TRANSITION_PERIOD,
+        "how long a pressure condition outlasts its cause",
+        "5m",
+    ),
+    _amount(
+        "DURATION",
+        "eviction_monitoring_period",
+        EVICTION_MONITORING_PERIOD,
+        "how often memory, disks and processes are measured",
+        "10s",
+    ),
+    _amount(
+        "DURATION",
+        "restart_backoff_max",
+        RESTART_BACKOFF_MAX,
+        "the longest back-off of a restart, for containers that set none: 1s to 5m",
+        "5m",
+    ),
     Setting("runtime_endpoint", RUNTIME_ENDPOINT, "the CRI socket, unix:///path", "--runtime-endpoint"),
     Setting(
         "journal_age",
@@ -342,19 +479,41 @@ BY_NAME: Final[Mapping[str, Setting]] = {each.name: each for each in SETTINGS}
 BY_VARIABLE: Final[Mapping[str, Setting]] = {each.variable: each for each in SETTINGS}
 
 
-def as_arguments(texts: Mapping[str, str]) -> list[str]:
-    """Return a worker's arguments for these values by variable; one that may be none, and is absent, is taken back.
+def is_same(setting: Setting, one: str, other: str) -> bool:
+    """Say whether two texts give a setting the same value: lists in any order, and switches in any of their words.
 
     Raises SettingsInvalid for a switch that is neither true nor false.
     """
-    return [word for each in SETTINGS for word in _argument(each, texts.get(each.variable, ""))]
+    if setting.switch:
+        usual = setting.switch != "true"
+        return _is_on(setting, one, usual) == _is_on(setting, other, usual)
+    return one == other or sorted(one.split(",")) == sorted(other.split(","))
 
 
-def _argument(setting: Setting, text: str) -> list[str]:
+def _is_on(setting: Setting, text: str, usual: bool) -> bool:
+    return is_true(setting.variable, text) if text else usual
+
+
+def as_arguments(texts: Mapping[str, str], otherwise: Mapping[str, str]) -> list[str]:
+    """Return a worker's arguments for these values by variable.
+
+    `otherwise` has the values that the worker would find without arguments, in its environment and its kept file. A
+    setting that may be none, and has a value there alone, is taken back. Raises SettingsInvalid for a switch that is
+    neither true nor false.
+    """
+    return [
+        word
+        for each in SETTINGS
+        for word in _argument(each, texts.get(each.variable, ""), is_set=bool(otherwise.get(each.variable)))
+    ]
+
+
+def _argument(setting: Setting, text: str, *, is_set: bool) -> list[str]:
     if setting.switch:
         given = text and is_true(setting.variable, text) == (setting.switch == "true")
         return [setting.flag] if given else []
-    if not text and setting.none:
-        return [setting.none]
-    # One word: a value may begin with a dash, as -1 does.
-    return [f"{setting.flag}={text}"] if text or setting.may_be_none else []
+    if text:
+        return [f"{setting.flag}={text}"]  # one word: a value may begin with a dash, as -1 does
+    if setting.may_be_none and is_set:
+        return [setting.none or f"{setting.flag}="]
+    return []

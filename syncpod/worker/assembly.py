@@ -221,7 +221,7 @@ async def _tidy(node: Node) -> None:
 def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent: Agent, life: NodeLife) -> None:
     """Have the agent also collect images and dead containers, rotate logs, evict pods, and end them in a shutdown."""
     context, cri = node.context, node.cri
-    housekeeping = housekeeping_settings(os.environ)
+    housekeeping = housekeeping_settings(settings.given)
     agent.add_background_task("former Secrets", FormerSecrets(context, node.objects, of_process).run)
     images = ImageGc(context, cri, image_gc_policy(settings.image_gc), node.pulls.records.prune)
     agent.add_background_task("image garbage collection", images.run)

@@ -155,7 +155,7 @@ def test_manifests_no_longer_followed_are_named_once(syncpod: Run, environ: dict
     running = syncpod("up")
     assert running.code == 0 and "no longer" not in running.err and f"manifests   {manifests}\n" in running.out
     refused = syncpod("up", "--no-manifests")
-    assert refused.code == 1 and f"follows {manifests}, not none: " in refused.err
+    assert refused.code == 1 and f"was started with --manifests {manifests}, not without --manifests: " in refused.err
     assert syncpod("down", "--keep-pods").code == 0
     without = syncpod("up", "--no-manifests")
     assert without.code == 0, without.err
@@ -200,7 +200,7 @@ def test_labels_of_the_node_hold_until_they_are_taken_back(syncpod: Run, environ
         assert refused.err.count("\n") == 1 and "(--node-labels or SYNCPOD_NODE_LABELS)" in refused.err
     beside = syncpod("up", "--node-labels", "disk=ssd")
     assert beside.code == 1, beside.err
-    assert "has given its node no labels of its own, not the labels disk=ssd: end it" in beside.err
+    assert "was started without --node-labels, not with --node-labels disk=ssd: end it" in beside.err
 
     assert syncpod("down", "--keep-pods").code == 0
     assert syncpod("up", "--node-labels", "disk=ssd,example.com/rack=7").code == 0
@@ -239,15 +239,29 @@ def test_another_limit_of_processes_is_refused_beside_a_worker(syncpod: Run) -> 
     assert "--pod-max-pids='0': must be a whole number from 1, or -1 for no limit" in refused.err
     beside = syncpod("up", "--pod-max-pids", "500")
     assert beside.code == 1, beside.err
-    said = "has no limit of the processes of a pod, not a limit of 500 processes for a pod (--pod-max-pids): end it"
-    assert said in beside.err
+    assert "was started with --pod-max-pids -1, not with --pod-max-pids 500: end it" in beside.err
     assert syncpod("up", "--pod-max-pids", "-1").code == 0
+
+
+def test_a_setting_of_the_environment_is_refused_beside_a_worker_that_has_another(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    """It would be ignored in silence; and it is kept for the next start, like one that a flag has given."""
+    environ["SYNCPOD_EVICTION_HARD"] = "nodefs.available<1Mi"
+    beside = syncpod("up")
+    assert beside.code == 1, beside.out
+    assert "was started without --eviction-hard, not with --eviction-hard 'nodefs.available<1Mi': end it" in beside.err
+    assert syncpod("down", "--keep-pods").code == 0 and syncpod("up").code == 0
+    del environ["SYNCPOD_EVICTION_HARD"]
+    assert syncpod("up").code == 0
+    kept = json.loads((Path(environ["SYNCPOD_STATE_DIR"]) / "node-settings.json").read_text())["variables"]
+    assert kept["SYNCPOD_EVICTION_HARD"] == "nodefs.available<1Mi"
 
 
 def test_another_address_of_metrics_is_refused_beside_a_worker(syncpod: Run) -> None:
     beside = syncpod("up", "--metrics-address", "127.0.0.1:1")
     assert beside.code == 1, beside.out
-    assert "serves no metrics, not metrics at 127.0.0.1:1 (--metrics-address): end it" in beside.err
+    assert "was started without --metrics-address, not with --metrics-address 127.0.0.1:1: end it" in beside.err
     assert syncpod("up", "--metrics-address", "").code == 0
 
 

@@ -99,7 +99,7 @@ def test_a_machine_joins_runs_its_pods_and_leaves(cluster: Cluster, environ: dic
 
     refused = syncpod("up", "--no-kubeconfig")
     assert refused.code == 1
-    assert f"is part of the cluster of {config}, not of one" in refused.err
+    assert f"was started with --kubeconfig {config}, not without --kubeconfig" in refused.err
     joined = syncpod("join", str(config))
     assert joined.code == 2
     assert "so it cannot be part of a fleet" in joined.err

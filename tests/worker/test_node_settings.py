@@ -416,7 +416,7 @@ def test_each_flag_overrides_the_environment_and_an_unknown_flag_ends_the_worker
 def test_the_error_of_a_wrong_setting_names_the_setting(flags: list[str], told: str) -> None:
     settings = parse_arguments(flags)[1]({})
     with pytest.raises(SettingsInvalid, match=told):
-        require_valid(settings, {})
+        require_valid(settings)
 
 
 @pytest.mark.parametrize(

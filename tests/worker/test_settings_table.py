@@ -41,6 +41,29 @@ VALUES = {
     "allowed_unsafe_sysctls": "net.core.*",
     "max_parallel_image_pulls": "3",
     "registry_auth_file": "/auth.json",
+    "image_gc_high": "90",
+    "image_gc_low": "70",
+    "image_gc_min_age": "3m",
+    "image_gc_max_age": "48h",
+    "image_pull_credentials_verification_policy": "AlwaysVerify",
+    "preloaded_images_verification_allowlist": "example.com/base/*",
+    "container_log_max_size": "1Mi",
+    "container_log_max_files": "3",
+    "container_gc_period": "2m",
+    "container_gc_per_container": "2",
+    "container_gc_in_all": "100",
+    "container_gc_min_age": "1m",
+    "gone_pods_period": "2m",
+    "gone_pods_min_age": "10m",
+    "orphans_period": "2m",
+    "eviction_hard": "memory.available<1Gi",
+    "eviction_soft": "memory.available<2Gi",
+    "eviction_soft_grace_period": "memory.available=1m",
+    "eviction_minimum_reclaim": "memory.available=500Mi",
+    "eviction_max_pod_grace_period": "30",
+    "eviction_pressure_transition_period": "1m",
+    "eviction_monitoring_period": "5s",
+    "restart_backoff_max": "1m",
     "runtime_endpoint": "unix:///r.sock",
     "journal_age": "7d",
     "journal_size": "8Mi",
@@ -68,7 +91,7 @@ def test_a_worker_is_given_what_was_said_of_its_node(setting: Setting, tmp_path:
     said = VALUES[setting.name]
     by_variable = node_settings({setting.variable: said}, state_dir=str(tmp_path))
     assert by_variable.given[setting.variable] == said
-    assert worker_settings(tmp_path, as_arguments(by_variable.given)) == by_variable
+    assert worker_settings(tmp_path, as_arguments(by_variable.given, {})) == by_variable
 
 
 @pytest.mark.parametrize("setting", [each for each in SETTINGS if each.may_be_none], ids=lambda setting: setting.name)
@@ -79,4 +102,4 @@ def test_what_is_taken_back_is_not_taken_from_the_environment(setting: Setting, 
         environ, state_dir=str(tmp_path), allow_foreign_kubelet=None, adopt_cluster=False, **flags
     )
     assert setting.variable not in taken_back.given
-    assert worker_settings(tmp_path, as_arguments(taken_back.given), environ) == taken_back
+    assert worker_settings(tmp_path, as_arguments(taken_back.given, environ), environ) == taken_back

@@ -72,7 +72,7 @@ def add_kubelet_port(
     authorities, whence = _client_authorities(settings, config)
     context = _tls(settings, node, authorities)
     door = PortPlace(addresses, settings.kubelet_port, context)
-    configuration = kubelet_configuration(settings, node, whence, housekeeping_settings(os.environ).eviction)
+    configuration = kubelet_configuration(settings, node, whence, housekeeping_settings(settings.given).eviction)
     environment = command_environment(
         os.environ,
         address=server.service_client.config.target_host,

@@ -69,7 +69,6 @@ _CLOSED: Final[Mapping[str, tuple[Any, str]]] = {
     v.READ_ONLY_PORT: (0, "anybody who reaches this port reads the node's pods, their usage and metrics, without TLS"),
 }
 """Settings that let strangers in: the value that does not, and what any other one opens."""
-_EVICTION: Final = "SYNCPOD_EVICTION_"
 _NO_MANAGER: Final = "a node of ours pins no processor and no memory"
 _NO_CGROUP: Final = "a node of ours limits its pods, and nothing else on the machine"
 _FOLLOWED: Final = "the node is told of changes as they happen"
@@ -178,15 +177,15 @@ FIELDS: Final = (
     _derived("logging", "object"),
     Field(_FLAG_ONLY, "text", "logging-format", derived=True),
     # --- eviction -----------------------------------------------------------------------------------------------------
-    _set("evictionSoftGracePeriod", "map", f"{_EVICTION}SOFT_GRACE_PERIOD", "eviction-soft-grace-period"),
-    _set("evictionMinimumReclaim", "map", f"{_EVICTION}MINIMUM_RECLAIM", "eviction-minimum-reclaim"),
+    _set("evictionSoftGracePeriod", "map", v.EVICTION_SOFT_GRACE_PERIOD, "eviction-soft-grace-period"),
+    _set("evictionMinimumReclaim", "map", v.EVICTION_MINIMUM_RECLAIM, "eviction-minimum-reclaim"),
     _set(
         "evictionPressureTransitionPeriod",
         "duration",
-        f"{_EVICTION}PRESSURE_TRANSITION_PERIOD",
+        v.EVICTION_PRESSURE_TRANSITION_PERIOD,
         "eviction-pressure-transition-period",
     ),
-    _set("evictionMaxPodGracePeriod", "int", f"{_EVICTION}MAX_POD_GRACE_PERIOD", "eviction-max-pod-grace-period"),
+    _set("evictionMaxPodGracePeriod", "int", v.EVICTION_MAX_POD_GRACE_PERIOD, "eviction-max-pod-grace-period"),
     _derived("evictionHard", "map", "eviction-hard"),
     _derived("evictionSoft", "map", "eviction-soft"),
     _derived("mergeDefaultEvictionSettings", "bool"),
@@ -344,9 +343,9 @@ FIELDS: Final = (
     Field(_FLAG_ONLY, "text", "bootstrap-kubeconfig", derived=True),
     Field(_FLAG_ONLY, "text", "cert-dir", warned="certificates are in the state directory"),
     Field(_FLAG_ONLY, "bool", "exit-on-lock-contention", true_for=(False,), refused="the state directory has a lock"),
-    Field(_FLAG_ONLY, "duration", "minimum-container-ttl-duration", "SYNCPOD_CONTAINER_GC_MIN_AGE"),
-    Field(_FLAG_ONLY, "int", "maximum-dead-containers-per-container", "SYNCPOD_CONTAINER_GC_PER_CONTAINER"),
-    Field(_FLAG_ONLY, "int", "maximum-dead-containers", "SYNCPOD_CONTAINER_GC_IN_ALL"),
+    Field(_FLAG_ONLY, "duration", "minimum-container-ttl-duration", v.CONTAINER_GC_MIN_AGE),
+    Field(_FLAG_ONLY, "int", "maximum-dead-containers-per-container", v.CONTAINER_GC_PER_CONTAINER),
+    Field(_FLAG_ONLY, "int", "maximum-dead-containers", v.CONTAINER_GC_IN_ALL),
     Field(
         _FLAG_ONLY, "bool", "experimental-allocatable-ignore-eviction", true_for=(False,), refused="it is subtracted"
     ),

@@ -33,7 +33,6 @@ _PARALLEL_PULLS: Final = 5
 _DEBUG_LEVEL: Final = 6
 _PODS_API: Final = "PodsAPI"
 """A feature gate, off in a kubelet 1.36, and on from 1.37."""
-_EVICTION: Final = "SYNCPOD_EVICTION_"
 _DEFAULTS: Final[Mapping[str, str]] = {
     v.LOG_DIR: "/var/log/pods",
     v.POD_MAX_PIDS: "-1",
@@ -207,12 +206,12 @@ def _log_format(given: Given, variables: dict[str, str]) -> Iterator[str]:
 
 def _thresholds(given: Given, variables: dict[str, str]) -> None:
     """Put the thresholds of evictions; those that are given replace all defaults, unless they are to be merged."""
-    for name, path in (("HARD", "evictionHard"), ("SOFT", "evictionSoft")):
+    for variable, path in ((v.EVICTION_HARD, "evictionHard"), (v.EVICTION_SOFT, "evictionSoft")):
         value: Mapping[str, Any] = given.of(path, {})
         entries = [f"{signal}<{threshold}" for signal, threshold in value.items()]
-        if name == "HARD" and value and not given.of("mergeDefaultEvictionSettings", False):
+        if variable == v.EVICTION_HARD and value and not given.of("mergeDefaultEvictionSettings", False):
             entries += [f"{signal}<0%" for signal in _SIGNALS if signal not in value]
-        variables[f"{_EVICTION}{name}"] = ",".join(entries)
+        variables[variable] = ",".join(entries)
 
 
 def _reserved(given: Given, variables: dict[str, str]) -> Iterator[str]:

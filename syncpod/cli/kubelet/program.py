@@ -75,10 +75,11 @@ def _become_the_worker(variables: Mapping[str, str], log_level: str, bootstrap: 
     from syncpod.cli.local_processes import start_server
     from syncpod.cli.machine.cluster_join import joined
     from syncpod.cli.machine.processes import run_in_place
-    from syncpod.cli.machine.settings import require_valid, settings
+    from syncpod.cli.machine.settings import kept_settings, require_valid, settings
     from syncpod.cli.machine.worker_process import worker_program
     from syncpod.kernel.early_listening import hand_over
     from syncpod.settings import variables as v
+    from syncpod.settings.kept import beneath
     from syncpod.settings.table import as_arguments
 
     state_dir = variables[v.STATE_DIR]
@@ -92,7 +93,9 @@ def _become_the_worker(variables: Mapping[str, str], log_level: str, bootstrap: 
     if bootstrap:
         joined(here, Path(bootstrap), at=here.kubeconfig)
     server = start_server(here)
-    command = [sys.executable, str(worker_program()), "--state-dir", state_dir, *as_arguments(variables)]
+    otherwise = beneath(kept_settings(Path(state_dir)).variables, os.environ)
+    arguments = as_arguments(variables, otherwise)
+    command = [sys.executable, str(worker_program()), "--state-dir", state_dir, *arguments]
     if server.own is not None:
         command.append("--adopt-cluster")  # its database may be a new one, and the node is the same
     command += ["--log-level", log_level]

@@ -31,7 +31,7 @@ def require_valid(here: NodeSettings) -> None:
     from syncpod import checked_settings, telemetry
 
     try:
-        checked_settings.require_valid(here, os.environ)
+        checked_settings.require_valid(here)
         telemetry.requested(os.environ)
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None

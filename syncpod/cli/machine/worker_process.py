@@ -16,7 +16,7 @@ import syncpod
 from syncpod.cli.console import program
 from syncpod.cli.failure import BAD_INPUT, Failure
 from syncpod.cli.machine.processes import require_not_stopped, since, size_of, start_recorded
-from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.state_directory import (
     StartedWorker,
     exclusive,
@@ -27,6 +27,7 @@ from syncpod.cli.machine.state_directory import (
     write_worker,
 )
 from syncpod.journal.reading import last_sign_of
+from syncpod.settings.kept import beneath
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.table import as_arguments
 from syncpod.settings.variables import (
@@ -133,8 +134,9 @@ def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
         POD_CGROUPS: str(node.pod_cgroups).lower(),
         POD_MAX_PIDS: str(node.pod_max_pids),
     }
+    otherwise = beneath(kept_settings(node.state_dir).variables, os.environ)
     adopts = ["--adopt-cluster"] if node.adopt_cluster else []
-    return ["--state-dir", str(node.state_dir), *as_arguments({**node.given, **said}), *adopts]
+    return ["--state-dir", str(node.state_dir), *as_arguments({**node.given, **said}, otherwise), *adopts]
 
 
 def _require_signs_of_life(node: NodeSettings, worker: WorkerRecord) -> None:
