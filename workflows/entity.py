@@ -30,16 +30,16 @@ with workflow.unsafe.imports_passed_through():
 PAUSE: Final = timedelta(milliseconds=1)
 """The shortest timer: it ends a workflow task and begins the next one."""
 
-
 LONGEST_EVENTS: Final = 1000
 LONGEST_BYTES: Final = 512 * 1024
-"""A longer run continues as new. A worker that no longer has the run in its cache must replay all of it first, which
-takes a busy machine about a second per hundred events. The server suggests it only from 4,096 events or 4 MiB on.
+"""The events of a run's history, and the bytes added to it since the run began, from which the run continues as new.
 
-The bytes are those that a run adds to the snapshot that it has begun with, or else one with a large snapshot would
-continue as new at once, and do nothing else."""
+A worker that no longer has the run in its cache must replay all of it, which takes a busy machine about a second per
+hundred events. The server suggests continue-as-new only from 4,096 events or 4 MiB on. The size at the beginning does
+not count: otherwise a run with a large snapshot would continue as new at once, and do nothing else."""
 SNAPSHOTS: Final = 2
-"""How many times its snapshot's size a run may add at least. A message to a node of a fleet is as large as that."""
+"""A run may always add this many times the size at its beginning: a message to a node of a fleet may be as large as the
+run's snapshot."""
 
 
 class Signal(NamedTuple):
@@ -96,7 +96,7 @@ class Handlers(Protocol):
         """Fold one signal into the state; never raises."""
 
     def on_cancel(self) -> None:
-        """Be told that somebody has requested the workflow's cancellation."""
+        """Handle a request to cancel the workflow."""
 
     def is_at_rest(self) -> bool:
         """Say whether no step is under way."""
@@ -109,10 +109,10 @@ class Handlers(Protocol):
 
 
 class Entity:
-    """One run of a workflow that lives as long as what it stands for: a pod, a node, a part of a fleet."""
+    """One run of an entity workflow, which lives as long as its subject: a pod, a node or a part of a fleet."""
 
     def __init__(self, owner: Handlers, state: Run, inbox: Inbox, commands: Commands, *, part: int) -> None:
-        """Take at most `part` signals in one workflow task; `commands` is what the run asks of its commands."""
+        """Take at most `part` signals in one workflow task; `commands` decides which commands are accepted."""
         self.inbox = inbox
         self._commands = commands
         self.alarm = Alarm()
@@ -120,7 +120,7 @@ class Entity:
         self._woken = False
         self._is_renewal_asked_for = False
         self._leaving: asyncio.Task[None] | None = None
-        # Replay: in ``__init__`` this is the size at the first task, as the history has it, with the run's input.
+        # Replay: read in ``__init__``, where it is the size at the first task, with the run's input, in every replay.
         self._begun_with = workflow.info().get_current_history_size()
 
     # --- what comes in ------------------------------------------------------------------------------------------------
@@ -143,8 +143,8 @@ class Entity:
             self.put(signal.name, [plain(each) for each in args])
 
     def is_accepted(self, signal: SignalSpec[Any], args: Sequence[Any]) -> bool:
-        """Say whether a signal is accepted, and note it, so that no copy of it is obeyed. A refused one is shown."""
-        # Replay: whether a signature holds is the same in each replay (syncpod.temporal.signing).
+        """Say whether a signal is accepted. Record an accepted one, so that copies are refused; show a refused one."""
+        # Replay: a signature is judged in the same way in each replay (syncpod.temporal.signing).
         purpose = f"signal/{signal.name}"
         self._state.accepted, refusal = self._commands.checked(self._state.accepted, purpose, args, signal.example)
         if refusal:
@@ -157,11 +157,11 @@ class Entity:
         self.wake()
 
     def allow(self, update: UpdateSpec[Any], args: Sequence[Any]) -> tuple[Any, ...]:
-        """Return what an update was given, for its validator. Raises ApplicationError if it is refused."""
+        """Return an update's arguments, for its validator. Raises ApplicationError if the update is refused."""
         return self._opened(update, args)[1]
 
     def obey(self, update: UpdateSpec[Any], args: Sequence[Any]) -> tuple[Any, ...]:
-        """Return what an update was given, for its handler, and note it: no copy of it is obeyed. Raises as `allow`."""
+        """Return an update's arguments, for its handler. Record it, so that copies are refused. Raises as `allow`."""
         self._state.accepted, opened = self._opened(update, args)
         return opened
 
@@ -199,7 +199,7 @@ class Entity:
             self._owner.absorb(name, args)
 
     async def change(self, change: Callable[[], object]) -> None:
-        """Carry out an accepted update, after all that came before it. Raises ApplicationError, like `attempt`."""
+        """Absorb the pending signals, then carry out an accepted update. Raises ApplicationError, like `attempt`."""
         await self.take_in()
         self.wake()
         self.attempt(change)
@@ -220,12 +220,12 @@ class Entity:
         self.alarm.acknowledge()
 
     async def until(self, ready: Callable[[], bool]) -> None:
-        """Wait for a condition. If the workflow is cancelled meanwhile, tell its owner and keep waiting."""
+        """Wait for a condition. A cancellation meanwhile calls the owner's `on_cancel`, and the wait goes on."""
         while not ready():
             try:
                 await workflow.wait_condition(ready)
             except asyncio.CancelledError:
-                # The run goes on, so code that asks `Task.cancelling` later must not find its task cancelled.
+                # The run goes on, so code that checks `Task.cancelling` later must not find its task cancelled.
                 if (task := asyncio.current_task()) is not None:
                     task.uncancel()
                 self._owner.on_cancel()
@@ -244,9 +244,9 @@ class Entity:
     def is_due(self) -> bool:
         """Say whether the run should continue as new: for its length, a worker's newer decisions, or a request.
 
-        Replay: ask only where something from the history has woken the workflow, never in a condition that it waits
-        for. A task whose update is refused leaves nothing in the history that a replay could wake up for, but it sees
-        the history's newer size: a condition would come true there, and nowhere in the replay.
+        Replay: call it only after an event of the history has woken the workflow, never within a wait's condition. A
+        task whose only update is refused leaves no event in the history, but this method returns the history's newer
+        size in it. A condition could come true in that task, and would not in a replay.
         """
         info, limit = workflow.info(), self._state.max_events
         added = info.get_current_history_size() - self._begun_with
@@ -261,8 +261,8 @@ class Entity:
     async def is_still_quiet_in_the_next_task(self) -> bool:
         """End the workflow task, and say in the next one whether the run may still be left.
 
-        The SDK delivers a task's signals first, and its cancellation only after the code that they woke has run: a run
-        that is left in between loses the cancellation. The SDK delivers a timer's end together with the cancellation.
+        The SDK delivers a task's signals first, and its cancellation only after the code that the signals woke has run.
+        A run that continues as new in between loses the cancellation. A timer's end is delivered together with it.
         """
         if self._leaving is None or self._leaving.done():
             self._leaving = asyncio.create_task(workflow.sleep(PAUSE, summary="the workflow continues as new"))
@@ -303,9 +303,9 @@ def invalid(why: str) -> ApplicationError:
 
 
 def decoded(result: RawValue) -> Any:
-    """Return what a step has returned, as JSON; None if it cannot be decoded, because somebody completed it by hand.
+    """Return a step's result as JSON; None if it cannot be decoded, for example if a person completed the activity.
 
-    Where results are signed, one that is not, or was signed as something else, is a `Refused`.
+    Where results are signed, a result that is not signed, or was signed for another purpose, becomes a `Refused`.
     """
     purpose = result.payload.metadata.get(PURPOSE, RESULT.encode()).decode(errors="replace")
     if purpose != RESULT:
@@ -317,9 +317,10 @@ def decoded(result: RawValue) -> Any:
 
 
 def worker_function(name: str) -> Callable[..., Any] | None:
-    """Return the worker's function of this name; None during a replay, or where the worker has none.
+    """Return the worker's function of this name (`syncpod.messages.worker_functions`).
 
-    Replay: a replay calls none. So no function may have the workflow give a command or change its state.
+    None if the worker has no such function, and during a replay. Replay: no call may lead to a command of the workflow
+    or change its state, since a replay makes none of these calls.
     """
     if workflow.unsafe.is_replaying():
         return None

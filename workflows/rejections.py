@@ -36,7 +36,7 @@ def sentence(wrong: Exception) -> str:
 def last_rejected(events: Sequence[EventRecord]) -> list[str]:
     """Return the lines of a workflow's page in the UI about the newest refusal, if there was one.
 
-    Whoever has pressed Cancel there sees why the workflow goes on.
+    A person who has pressed Cancel there can read why the workflow goes on.
     """
     newest = next((event for event in reversed(events) if event.reason == REJECTED), None)
     return ["", f"Last rejected: {' '.join(newest.message.split())}"] if newest is not None else []

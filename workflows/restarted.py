@@ -10,7 +10,7 @@ from syncpod.pod.model_errors import first_problem
 
 
 class Restarted(BaseModel):
-    """The account of the node's agent about the run that is replaced."""
+    """The agent's record of the run that is replaced."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -21,7 +21,7 @@ class Restarted(BaseModel):
     signals: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     """The signals that came after that state, oldest first: names and arguments."""
     left_out: int = 0
-    """The number of those that are not among `signals`."""
+    """How many later signals are missing in `signals`."""
 
     @property
     def sentence(self) -> str:
@@ -38,7 +38,7 @@ class CannotBeginAnew(Exception):
 
 
 def restarted(start: Any) -> Restarted | None:
-    """Return what the start input says about the replaced run; None if none was replaced. Raises CannotBeginAnew."""
+    """Return the start input's record of the replaced run; None if none was replaced. Raises CannotBeginAnew."""
     if not isinstance(start, dict) or "restarted" not in start:
         return None
     try:

@@ -51,25 +51,25 @@ QUEUE_TOLERANCE = timedelta(milliseconds=200)
 
 @dataclass(frozen=True)
 class Said:
-    """The pod's line of history about a signal that was obeyed: its reason, container and fact."""
+    """A line for the pod's history about an accepted signal: its reason, container and fact."""
 
     reason: str
     container: str = ""
     fact: str = ""
-    """A `Fact`; "" for a person's signal = `Fact.ASKED`."""
+    """A `Fact`. If it is "", a person's signal gets `Fact.ASKED`, and any other signal none."""
 
 
 class _Late(Exception):
-    """The node's agent has signalled about an earlier pod of this name: nothing is wrong, and nothing follows."""
+    """The signal is about an earlier pod of this name. It is ignored, without a rejection."""
 
 
 def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one signal into the state, or record its rejection. Never raises.
 
-    An update's name has the update carried out: a run that replaces a stuck one is handed the accepted updates so.
+    `name` may also be that of an update: a run that replaces a stuck one gets the updates that the stuck run accepted.
 
-    It catches everything on purpose: a signal stays in the history, so an exception here would fail the same workflow
-    task again and again, on every worker.
+    Every exception is caught on purpose: a signal stays in the history, so an exception here would fail the same
+    workflow task again and again, on every worker.
     """
     try:
         with state.all_or_nothing():
@@ -79,16 +79,16 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
                 _note(state, name, SIGNALS[name](state, args, now), now)
             else:
                 raise Rejected("no such signal")
-    except _Late:  # not in the pod's history either, where it would read as if something had been refused
+    except _Late:  # no line of history either, since it would read like a rejection
         pass
     except Exception as wrong:  # noqa: BLE001  # Replay: see above
         state.reject(now, name, f"signal {name}: {sentence(wrong)}")
 
 
 def _note(state: PodState, name: str, said: Sequence[Said], now: datetime) -> None:
-    """Add what a signal's effect says to the pod's history.
+    """Add the lines that a signal's effect has returned to the pod's history.
 
-    `syncpod.cli.temporal.operator_signals` waits for the line of what it has sent.
+    `syncpod.cli.temporal.operator_signals` waits for the line about the signal that it has sent.
     """
     for line in said:
         fact = line.fact or (Fact.ASKED if POD_COMMANDS.signals[name].sender is Sender.PERSON else "")
@@ -131,11 +131,11 @@ def _pleg(state: PodState, signal: Pleg, now: datetime) -> Sequence[Said]:
 
 
 def _backoff_expired(state: PodState, signal: BackoffExpired, now: datetime) -> Sequence[Said]:
-    """End back-offs of a subject: the node's queue ends those that are over, an operator or the agent ends all.
+    """End back-offs of a subject: a signal of the node's queue ends those that are over, any other signal ends all.
 
-    A subject is a container, or a failed step of the whole pod (`create_sandbox`). The queue names the restart too. The
-    agent signals that something missing has appeared. Such a signal is ignored if the container already runs or the
-    subject no longer exists: it may arrive after the back-off has ended.
+    A subject is a container, or a failed step of the whole pod (`create_sandbox`). Only the queue's signal names the
+    restart. A signal with `appeared` comes from the agent, when a missing object has appeared. It may arrive after the
+    back-off has ended, so it is ignored if the container already runs or the subject no longer exists.
     """
     newest = state.own.newest(signal.container)
     runs = newest is not None and newest.state == "running"
@@ -149,9 +149,9 @@ def _backoff_expired(state: PodState, signal: BackoffExpired, now: datetime) -> 
 
 
 def _pass(state: PodState, subject: str, restart: int, subjects: tuple[str, ...], now: datetime) -> None:
-    """Note that a subject's back-offs which end by now are over, since the node's queue has signalled it.
+    """Record that those back-offs of a subject are over that end by now, as the node's queue has signalled.
 
-    A late signal, about another restart, has no effect. Only an operator ends a hold at the limit of restarts.
+    A late signal, about an earlier restart, has no effect. Only an operator ends a hold at the limit of restarts.
     """
     is_held = subject in (*subjects, backoff.RESTART_ALL) and restart == _number_held(state, subject)
     if is_held and not _is_at_limit(state, subject):
@@ -187,13 +187,13 @@ def _failed_steps(state: PodState) -> tuple[str, ...]:
     """Return the steps of the whole pod that may be held back."""
     steps = [key.removeprefix("step/") for key in state.backoff.entries if key.count("/") == 1]
     if state.allocated is not None:
-        # The node may have room again before its answer "no room" has arrived.
+        # Even without a failure: the node may signal new room before its answer "no room" has arrived.
         steps.append(StepName.ALLOCATE_RESOURCES.value)
     return tuple(steps)
 
 
 def _number_held(state: PodState, subject: str) -> int:
-    """Return the restart, or restart of all, that a back-off of the subject holds; 0 for a step of the whole pod."""
+    """Return the number of the restart that a back-off of the subject delays; 0 for a step of the whole pod."""
     if subject == backoff.RESTART_ALL and state.pending_restart_of_all is not None:
         return state.pending_restart_of_all.number
     return state.next_restart(subject) if subject in _containers(state) else 0
@@ -237,7 +237,7 @@ def _restart(state: PodState, signal: Restart, _now: datetime) -> Sequence[Said]
 
 
 def _set_condition(state: PodState, signal: SetCondition, now: datetime) -> Sequence[Said]:
-    """Take a condition that somebody else owns; if it is one of the pod's readiness gates, Ready depends on it."""
+    """Set a condition that another program owns. If it is one of the pod's readiness gates, Ready depends on it."""
     given = PodCondition(type=signal.type, status=signal.status, reason=signal.reason, message=signal.message)
     known = state.status.conditions
     if problem := conditions.foreign_problem(given, known):
@@ -284,9 +284,9 @@ def _apply(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
 
 
 def _delete(state: PodState, request: DeletePod, now: datetime) -> dict[str, Any]:
-    """End the pod. If the deletion begins now, the answer says since when, as the pod's history has it.
+    """End the pod. If this update begins the deletion, the answer has `since`, the time of its line of history.
 
-    By that, the update's sender knows that the record is about it.
+    The sender finds the line about its own update by that time.
     """
     was_ending = state.deletion is not None
     delete(state, request, now)
@@ -315,7 +315,7 @@ SIGNALS: Final[Mapping[str, Effect[PodState, Any, Sequence[Said]]]] = effects(
     Effect(SET_CONDITION, _set_condition),
     Effect(EVICT, _evict),
 )
-"""The effect of each signal, and its line of history. `renew` concerns the run alone."""
+"""The effect of each signal, which returns its lines of history. `renew` is absent, since it concerns only the run."""
 
 UPDATES: Final[Mapping[str, Effect[PodState, Any, dict[str, Any]]]] = effects(
     Effect(APPLY, _apply),
@@ -323,4 +323,4 @@ UPDATES: Final[Mapping[str, Effect[PodState, Any, dict[str, Any]]]] = effects(
     Effect(RESIZE, _resize),
     Effect(ADD_EPHEMERAL_CONTAINER, _add_ephemeral_container),
 )
-"""The effect of each update, and its answer."""
+"""The effect of each update, which returns the answer."""

@@ -82,13 +82,13 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
 
 
 def _reason(why: str) -> str:
-    """Return why a start takes place, for its summary: an exit before it must not read as its outcome."""
+    """Return the reason in a start's summary, worded so that an earlier exit does not read as the start's outcome."""
     how = why.removeprefix("exited ")
     return f": {why}" if how == why else f", after exit {how}"
 
 
 def _first_of_all(state: PodState, last: RestartOfAll, planned_step: PlannedStep, now: datetime) -> Decision:
-    """Return the first step of a pod whose containers were all removed, or the one hold for all of them."""
+    """Return the first step after a restart of all has removed the containers, or the one hold of the whole pod."""
     over = state.model_copy(update={"restart_all": last.model_copy(update={"begun": True})})
 
     def ask(store: BackoffStore, at: datetime) -> tuple[RestartPermission, BackoffStore]:
@@ -138,7 +138,7 @@ def _pull_policies(pod: Pod, container: Container | EphemeralContainer) -> set[s
 
 
 def _why_start(state: PodState, planned_step: PlannedStep, restart: int) -> str:
-    """Return why a container starts: why the workflow killed the last instance, else the reason in the plan."""
+    """Return why a container starts: the reason for killing its last instance, else the reason in the plan."""
     newest, last = facts.effective_view(state).newest(planned_step.container), state.last_exit(planned_step.container)
     if last is not None and last.cause and (newest is None or newest.id == last.id):
         return last.cause
@@ -162,10 +162,11 @@ def _superseded(state: PodState, name: str) -> tuple[str, ...]:
 def _crash_loop(
     state: PodState, name: str, restart: int, now: datetime
 ) -> tuple[RestartPermission, BackoffStore | None, str]:
-    """Ask the pod's restart policy about the last recorded exit of a container.
+    """Check a container's next start against the crash-loop back-off and the limit of restarts, by its last exit.
 
-    A start that was allowed, and has waited for its pull since, is not checked again for the same exit. A start that a
-    signal has released counts as made at the time when it would have been allowed.
+    Returns the permission, the back-offs if the start changes them, and the exit (runtime id) that they count. A start
+    that was allowed before, and then waited for its pull, is not checked again for the same exit. A start that a signal
+    has released counts as made at the time when it would have been allowed.
     """
     last = state.last_exit(name)
     free = RestartPermission(allowed=True)

@@ -41,7 +41,7 @@ class Step:
     cause: KillCause | None = None
     """Who or what decided the kills that are part of it; None if it kills nothing."""
     outdated: bool = False
-    """It asked the node for something that is no longer desired."""
+    """It requested resources from the node that are no longer desired."""
     replaces: str = ""
     """The instance (runtime id) that the step kills only to replace it, even if its policy would not restart it."""
 
@@ -104,7 +104,7 @@ def unless_held(state: PodState, step: Step, now: datetime) -> Decision:
 
 
 def failure_hold(state: PodState, key: str, subject: str, restart: int, now: datetime) -> Hold | None:
-    """Return the hold that an earlier failure under `key` still imposes, unless a signal has released it."""
+    """Return the hold that an earlier failure under `key` still imposes; None if it is over or was released."""
     until = backoff.held_until(state.backoff, key, now=now)
     if until is None or is_released(state, subject, restart, until):
         return None
@@ -115,8 +115,8 @@ def failure_hold(state: PodState, key: str, subject: str, restart: int, now: dat
 def is_released(state: PodState, subject: str, restart: int, until: datetime | None) -> bool:
     """Say whether a signal has ended a back-off.
 
-    An operator's signal ends every back-off of a subject. The node queue's signal ends those that are over by then. If
-    both a crash loop and a failed start hold a subject, it is held until the later of the two ends.
+    An operator's signal ends every back-off of a subject. The signal of the node's queue ends those that are over at
+    its time. If both a crash loop and a failed start hold a subject, it is held until the later end.
     """
     over = state.over.get(subject)
     return state.released.get(subject) == restart or (over is not None and until is not None and until <= over)

@@ -74,9 +74,9 @@ def effective_view(state: PodState) -> ObservedPod:
 def hooked(state: PodState, under_way: Iterable[StepInput]) -> tuple[str, ...]:
     """Return the ids of the instances whose postStart hooks may be running, within starts that have not ended.
 
-    It counts as started when the hook has ended. The kubelet makes a status when a sync begins, and the hook runs
-    within the sync (kuberuntime_container.go, v1.36, startContainer): so until then it shows the container as it was
-    before its start, waiting or ended, not started and not ready.
+    Such an instance counts as started only when its hook has ended. The kubelet computes the status when a sync begins,
+    and the hook runs within the sync (kuberuntime_container.go, v1.36, startContainer). Until the hook has ended, the
+    status shows the container as before its start: waiting or ended, not started and not ready.
     """
     starts = {
         (step.container, step.restart)
@@ -103,7 +103,7 @@ def without(view: ObservedPod, ids: Collection[str]) -> ObservedPod:
 
 
 def _absent_ends(state: PodState, view: ObservedPod) -> list[Exit]:
-    """Return each container's newest recorded end, unless an instance is listed that is as new or may run."""
+    """Return each container's newest recorded end, unless the runtime lists an instance as new, or one that may run."""
     spec = state.pod.spec
     init = {container.name for container in spec.init_containers}
     every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
@@ -128,7 +128,7 @@ def _absent_ends(state: PodState, view: ObservedPod) -> list[Exit]:
 def _as_listed(state: PodState, end: Exit) -> ObservedContainer:
     """Return a recorded end as the runtime would list it.
 
-    Image, stop signal and user are the status's if that shows this instance.
+    Image, stop signal and user are taken from the pod's status, if it shows this instance.
     """
     status = state.status
     kinds = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
@@ -150,7 +150,7 @@ def _as_listed(state: PodState, end: Exit) -> ObservedContainer:
 
 
 def _as_recorded(listed: ObservedContainer, recorded: Exit | None) -> ObservedContainer:
-    """Return a listed instance: one that ended as its end is recorded, one whose start was cut off as only created."""
+    """Return a listed instance with its recorded end, or as only created if its start was cut off."""
     if listed.was_cut_off:
         return listed.model_copy(
             update={"state": "created", "exit_code": 0, "reason": "", "message": "", "finished_at": None}
@@ -290,7 +290,7 @@ def _disagreement(
             return None  # the listing may have begun before the end
         return each, f"{who} runs by what the runtime lists, though it is recorded as exited with code {how}"
     if each.reason == STATUS_UNKNOWN:
-        return None  # the node only knows that a container which is gone must have ended
+        return None  # the node only concluded the end, because the container is gone
     if (
         each.state == "exited"
         and recorded.is_certain

@@ -18,11 +18,11 @@ from workflows.pod.state import PodState
 
 
 def follower_of(state: PodState, step: Step, now: datetime, *, pulling: Collection[str] = ()) -> Step | None:
-    """Return the start that follows `step` for certain if it does what it is to do; None if nothing is certain.
+    """Return the start that certainly follows `step` if the step succeeds; None if no start is certain.
 
-    That is what would be decided if the pod's first sandbox was there and all images were, or if the container ran, or
-    if the init container had succeeded. The start can then begin before the step has ended, and waits for it in the
-    worker. A pod in which anything else was ever made, or that is held back by anything, takes one step at a time.
+    It is decided from the state that the step leads to: the first sandbox exists and no image is missing, or the
+    container runs, or the init container has succeeded. The start can begin before the step has ended, and waits for it
+    in the worker. A pod with a hold, or one in which anything else was ever made, takes one step at a time.
     """
     supposed: PodState | None = None
     if isinstance(step.input, CreateSandbox):
@@ -46,7 +46,7 @@ def is_last(state: PodState, start: Step) -> bool:
 
 
 def _with_sandbox(state: PodState, step: CreateSandbox, now: datetime) -> PodState | None:
-    """Return the state as it is if the pod's first sandbox is there; None if anything was made or happened before."""
+    """Return the state with the pod's first sandbox made; None if anything was made or happened before."""
     seen = state.observed
     if step.adopt or seen.sandboxes or seen.containers:
         return None
@@ -66,7 +66,7 @@ def _with_sandbox(state: PodState, step: CreateSandbox, now: datetime) -> PodSta
 
 
 def _with_container(state: PodState, step: StartContainer, now: datetime) -> PodState | None:
-    """Return the state as it is if the container runs, or has succeeded if it is an init container.
+    """Return the state with the container running, or with it exited with 0 if it is an init container.
 
     None if no other container can follow.
     """

@@ -1,9 +1,9 @@
 """Signals to a pod that wait to be absorbed: in the order in which they came, without repeats.
 
-A flood of signals is in the history and cannot be undone here, but absorbing it can be made cheap. If consecutive
-signals say the same, only the last is kept. The rest is absorbed a part at a time
-(:meth:`workflows.entity.Entity.take_in`): up to 10,000 signals, the most that a server lets a run have, may have piled
-up while no worker was there.
+A flood of signals is in the history and cannot be undone here, but absorbing it can be made cheap. Of consecutive
+signals with the same content, only the last is kept. The rest is absorbed in parts
+(:meth:`workflows.entity.Entity.take_in`): while no worker runs, up to 10,000 signals may arrive, the server's limit for
+one run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from workflows.entity import Signal
 
 PART = 1_000
-"""Signals absorbed between two pauses: a fraction of a second, with the listing of a large pod in each."""
+"""The most signals absorbed in one workflow task: a fraction of a second, even if each lists a large pod."""
 
 
 class PodInbox:
@@ -26,7 +26,7 @@ class PodInbox:
         return len(self._pending)
 
     def put(self, name: str, args: tuple[Any, ...]) -> None:
-        """Add a signal, unless it repeats the last one. If two listings are equal, the newer is kept."""
+        """Add a signal, unless it repeats the last one. Of two equal listings, the newer one is kept."""
         signal = Signal(name, args)
         last = self._pending[-1] if self._pending else None
         if last is None or _says(last) != _says(signal):

@@ -1,6 +1,6 @@
 """The records that a pod's workflow gives its node's journal: events since a moment, and the pod's present state.
 
-It is made from the published state alone, in the journal's thread. It costs no history.
+They are made from the published state, in the journal's thread, and cost no history.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def journal_records(
     since: datetime | None,
     is_gone: bool,
 ) -> TaskRecords:
-    """Return what happened from `since` on (None = all that the state still has), and what the pod is at `at`.
+    """Return the records from `since` on (None: all that the state still has), and the pod's state at `at`.
 
     The journal keeps a repeated record once, so `since` only saves work.
     """
@@ -55,7 +55,7 @@ def _newest(lines: Sequence[HistoryEntry], since: datetime | None) -> tuple[Hist
 def _instances(state: PodState) -> tuple[Instance, ...]:
     """Return each instance whose end is recorded, and each listed instance that has run."""
     listed = {(each.name, each.restart_count): each for each in state.own.containers if each.has_run}
-    # The pod's history omits a hook's output. Only the node's user can read the journal, which keeps it.
+    # The journal keeps a hook's output, unlike the pod's history: only the node's user can read the journal.
     hooks = {(each.container, each.restart): each.message for each in state.failed_hooks}
     found = {
         key: _ended(each, listed.get(key), hooks.get(key))
@@ -93,11 +93,11 @@ def _listed(container: ObservedContainer) -> Instance:
     )
 
 
-# --- what the pod is now ----------------------------------------------------------------------------------------------
+# --- the pod's present state ------------------------------------------------------------------------------------------
 
 
 def _present(state: PodState, holds: Sequence[Hold], under_way: Sequence[UnderWay]) -> dict[str, Any]:
-    """Return what the pod is: no environment, no command, no annotation."""
+    """Return the pod's present state for the journal, without environment, commands and annotations."""
     status, spec = state.status, state.pod.spec
     inits = {each.name for each in spec.init_containers}
     statuses = (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses)

@@ -1,4 +1,4 @@
-"""Decides the kills of a pod, and remembers each with its reason."""
+"""Decides the kills of a pod, and records each with its reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CAUSE_BY_FAILURE = {EVICTED: KillCause.EVICTED, DEADLINE_EXCEEDED: KillCause.DE
 
 
 def is_unfinished(state: PodState) -> bool:
-    """Say whether the pod is over and has nothing left to stop, but its node does not know yet.
+    """Say whether the pod is over and has nothing left to stop, but its node has not been notified yet.
 
     Such a pod failed before it had a sandbox (evicted, past its deadline), or all its containers were stopped before
     the pod counted as over. The kubelet runs SyncTerminatingPod once for every pod (pod_workers.go, v1.36). A pod that
@@ -46,7 +46,7 @@ def is_unfinished(state: PodState) -> bool:
 
 
 def terminate(state: PodState, now: datetime) -> Decision:
-    """Return the kill that ends the pod, or its hold; neither if nothing is left to stop and its node knows."""
+    """Return the kill that ends the pod, or its hold; neither if all is stopped and the node was notified."""
     if state.deletion is not None:
         why, cause = "deleted", KillCause.DELETED
     elif not (something_to_stop(state.observed, state.stopped_sandboxes) or is_unfinished(state)):
@@ -59,7 +59,7 @@ def terminate(state: PodState, now: datetime) -> Decision:
 
 
 def kill_pod(state: PodState, why: str, cause: KillCause | None, now: datetime) -> Step:
-    """Build the kill of the whole pod, with the time that is left until its durable deadline.
+    """Build the kill of the whole pod, with the seconds that are left until its recorded deadline.
 
     Mirrors kuberuntime_container.go, v1.36, killContainersWithSyncResult: all containers at once, sidecars after the
     main ones.
@@ -123,7 +123,7 @@ def _left(state: PodState, now: datetime) -> int:
 def grace(state: PodState) -> int:
     """Return the grace of a kill of the whole pod, in whole seconds: at least 1 for a pod that ends.
 
-    Within a sync (after the loss of its sandbox, say) it is the grace that each container would get. A grace of 0
+    A kill within a sync, as after the loss of the sandbox, has the grace that each container would get. A grace of 0
     leaves no time for hooks or for an order of termination. Mirrors kuberuntime_manager.go, v1.36, SyncPod, which
     kills without a grace of its own.
     """
@@ -133,7 +133,7 @@ def grace(state: PodState) -> int:
 
 
 def _pre_stop(pod: Pod, name: str) -> dict[str, Any]:
-    """Return what a kill needs to know about the container's preStop hook; empty if there is none."""
+    """Return the fields of a `KillTarget` about the container's preStop hook; empty if it has none."""
     container = _main_or_init(pod, name)
     if container is None or container.lifecycle is None or container.lifecycle.pre_stop is None:
         return {}
@@ -155,7 +155,7 @@ def remember_kills(state: PodState, step: Step, now: datetime) -> None:
     """Remember what the step kills and why, to distinguish its exits from crashes, and record `Killing`.
 
     That event is recorded when a kill begins, before preStop and grace, which may take hours
-    (kuberuntime_container.go, v1.36, killContainer). For a container that only the step finds, the step records it.
+    (kuberuntime_container.go, v1.36, killContainer). If only the step finds a container, the step returns the event.
     """
     match step.input:
         case KillPod(targets=targets, final=final):
@@ -177,7 +177,7 @@ def remember_kills(state: PodState, step: Step, now: datetime) -> None:
 
 
 def _kill(state: PodState, id_: str, step: Step, now: datetime) -> Kill:
-    """Return why an instance is killed, as its exit will say."""
+    """Return the reason for killing an instance; the record of its exit gets it."""
     spec = state.pod.spec
     lost = {each.name for each in state.own.containers if each.id == id_ and each.state == "unknown"}
     once = {each.name for each in (*spec.init_containers, *spec.containers) if not restarts_on_failure(each, spec)}
@@ -189,7 +189,7 @@ def _kill(state: PodState, id_: str, step: Step, now: datetime) -> Kill:
 def _moving(state: PodState) -> list[str]:
     """Return the main containers (runtime ids) that end with their sandbox and start again in the pod's next one.
 
-    The kubelet decides before the kill which containers it starts there: those that have not succeeded by then
+    The kubelet decides before the kill which containers it starts there: those that have not succeeded
     (kuberuntime_manager.go, v1.36, SyncPod). A pod that never restarts gets no other sandbox.
     """
     if state.pod.spec.restart_policy == "Never":

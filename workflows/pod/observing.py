@@ -27,7 +27,7 @@ _INSTANCES_KEPT = 50
 
 
 def update_node_facts(state: PodState, node: NodeFacts) -> None:
-    """Take what a signal or a result says about the node, if it says anything."""
+    """Take the node facts of a signal or a step's result, if it has any."""
     if node.runtime:
         state.node = node
 
@@ -70,17 +70,17 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         exit_ = _settled(ended.recorded(at, cause=kill.why, killed_by=kill.cause))
         state.record_exit(exit_)
         if known is not None or not _is_told(state, exit_):
-            # What is taken over may have ended long ago, and the workflow before may have told that already.
+            # The containers of an adopted pod may have ended long ago, and the earlier workflow may have reported it.
             _tell_exit(state, exit_, at if state.adopting else now)
         state.forget_stuck_kills()
 
 
 def _ran_out_of_memory_first(state: PodState, ended: Exit, at: datetime) -> bool:
-    """Return whether the kernel ended a container, for lack of memory, that was about to be ended for a failed probe.
+    """Return whether the kernel killed a container for lack of memory, within the grace of a kill for a failed probe.
 
-    The command of a probe is killed together with its container, which then counts as one more failure. The node sends
-    no SIGKILL before the grace is over. `at` is never too early: it is the time of the news of the end, minus the end's
-    age then.
+    The kernel kills the probe's command together with the container, and that counts as one more failure of the probe.
+    The node itself sends no SIGKILL before the grace is over. `at` is never too early: it is the time at which the end
+    was reported, minus the end's age at that time.
     """
     grace_ends = state.probe_graces.get(ended.id)
     is_out_of_memory = (ended.reason, ended.exit_code) == (OUT_OF_MEMORY, KILLED)
@@ -88,21 +88,22 @@ def _ran_out_of_memory_first(state: PodState, ended: Exit, at: datetime) -> bool
 
 
 def _is_needless(kill: Kill) -> bool:
-    """Return whether a container that had ended before it was to be killed did so by itself, despite the decision.
+    """Return whether only a failed probe has caused this kill, so that an earlier exit was the container's own.
 
-    The command of a probe ends together with its container, which then counts as one more failure.
+    A probe's command ends together with its container, and that counts as one more failure of the probe. So the kill
+    may be decided after the container has ended by itself.
     """
     return kill.cause in (KillCause.LIVENESS, KillCause.STARTUP) and not kill.again
 
 
 def forget_needless_kill(state: PodState, step: Step) -> None:
-    """Forget that a failed probe had a container killed that had ended before the kill began."""
+    """Forget a kill for a failed probe if the container had ended before the kill began."""
     if isinstance(step.input, KillContainer) and _is_needless(state.killed.get(step.input.target.id, Kill())):
         state.killed = {other: kill for other, kill in state.killed.items() if other != step.input.target.id}
 
 
 def _settled(exit_: Exit) -> Exit:
-    """Return the exit that counts. If we ended the container for good, that is an unknown one that quotes the runtime.
+    """Return the exit to record. If we ended the container for good, it is an unknown end that quotes the runtime's.
 
     The container exited at our signal, perhaps with 0, but nobody knows how its work would have ended. If that counted
     as a success, an init container's successors would start, or a job would succeed.
@@ -116,8 +117,8 @@ def _settled(exit_: Exit) -> Exit:
 def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer, ...]:
     """Return the ended instances of a listing that are not in the view, in any order.
 
-    One may be older than what is known: a reset puts the signals that came later before the result of a step. Once
-    exits have been dropped, it may be one of these.
+    Such an instance may be an old one: a reset of the run delivers later signals before the result of an earlier step.
+    Once records of exits have been dropped, only instances above the newest recorded number count.
     """
     seen = {container.id for container in state.own.containers}
     are_all_kept = len(state.exits) < RESTARTS_KEPT
@@ -132,7 +133,7 @@ def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer
 
 
 def _forget_what_went(state: PodState) -> None:
-    """Drop what is kept about instances and sandboxes that are gone or replaced."""
+    """Drop the bookkeeping about instances and sandboxes that are gone or replaced."""
     present = {container.id for container in (*state.observed.containers, *state.vanished.values())}
     state.killed = {each: kill for each, kill in state.killed.items() if each in present}
     state.probe_graces = {each: ends for each, ends in state.probe_graces.items() if each in present}
@@ -144,7 +145,7 @@ def _forget_what_went(state: PodState) -> None:
 
 
 def tell_stopped(state: PodState, stopped: tuple[Exit, ...], now: datetime) -> None:
-    """Tell the history how containers ended that are removed already. Nothing follows from that: they start afresh.
+    """Record in the history how containers ended that are removed already. No decision depends on these ends.
 
     A listing may have shown such an end before the removal, or may come late and show it after this.
     """
@@ -182,7 +183,7 @@ def _tell_exit(state: PodState, exit_: Exit, now: datetime) -> None:
 
 
 def take_probe_result(state: PodState, change: ProbeChanged, now: datetime) -> bool:
-    """Take a probe's result for an instance, which may not be in the view yet; say whether it is another than before.
+    """Take a probe's result for an instance, which may not be in the view yet. Return whether the result has changed.
 
     Events are those of prober/prober.go.
     """
@@ -193,7 +194,7 @@ def take_probe_result(state: PodState, change: ProbeChanged, now: datetime) -> b
         state.event(now, "Warning", "Unhealthy", text, change.container)
         return False
     if state.ending and change.probe != "readiness" and change.result != "success":
-        return False  # only readiness counts by then (worker.go, v1.36, doProbe: success once deletion is requested)
+        return False  # only readiness counts now (worker.go, v1.36, doProbe: success once deletion is requested)
     if failures:
         text = failure_text(change.probe, change.failure or change.message)
         state.event(now, "Warning", "Unhealthy", text, change.container, times=failures)

@@ -70,7 +70,7 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
 
 
 def _with_hooks(step: Step, result: StepResult) -> str:
-    """Return why a step was taken, and what became of the preStop hooks in it."""
+    """Return why a step was taken, and how the preStop hooks in it ended."""
     ran = [f"preStop of {', '.join(result.pre_stops)} ran"] if result.pre_stops else []
     failed = [
         f"preStop of {event.container} {event.message.removeprefix('PreStopHook ')}"
@@ -81,7 +81,7 @@ def _with_hooks(step: Step, result: StepResult) -> str:
 
 
 def _took(started: datetime, now: datetime, result: StepResult) -> int:
-    """Return how many milliseconds a step took, without the time in which it waited for the one that began with it."""
+    """Return how many milliseconds a step took, without the time in which it only waited for another step."""
     return max(0, int((now - started) / timedelta(milliseconds=1)) - result.idle_ms)
 
 
@@ -121,7 +121,7 @@ def _follow_numbers(state: PodState, step: Step, result: StepResult, now: dateti
 
 
 def _still_behind(state: PodState, step: Step) -> bool:
-    """Say whether files that show the pod are still behind: it has changed since it was given to the step."""
+    """Say whether the pod's volumes are still out of date: the pod has changed since the step was given it."""
     given = getattr(step.input, "pod", None)
     return state.volumes_behind and given != state.allocated_pod
 
@@ -148,7 +148,7 @@ def _done(state: PodState, step: Step) -> None:
         case StepName.RESIZE_POD if isinstance(step.input, ResizePod):
             resizing.applied(state, step.input)
         case StepName.KILL_CONTAINER | StepName.REMOVE_CONTAINER | StepName.ALLOCATE_RESOURCES | StepName.RESIZE_POD:
-            pass  # the listing that the step returns says it all, and so does the node's answer
+            pass  # the returned listing, or the node's answer, has all changes
         case _:
             assert_never(step.name)
 

@@ -1,7 +1,7 @@
-"""What a pod's workflow publishes at the end of a task, for its queries and for the node's agent.
+"""The state that a pod's workflow publishes at the end of a task, for its queries and for the node's agent.
 
-The agent answers the command line from it without a query. If the history cannot be replayed, the agent starts a new
-run from it. It costs no history.
+The agent answers the command line from this state, without a query. If the history cannot be replayed, the agent starts
+a new run from this state. Publishing costs no history.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class PublishedPod:
 
     state: PodState
     at: datetime
-    """The workflow's time then."""
+    """The workflow's time at that moment."""
     history_length: int = 0
-    """Number of the newest event of the run's history that is part of it."""
+    """The id of the newest event of the run's history that the state includes."""
     holds: Sequence[Hold] = ()
-    """The waits of the pod."""
+    """The holds that delay the pod's next steps."""
     under_way: Sequence[UnderWay] = ()
-    """Its steps that have begun and not ended."""
+    """The pod's steps that have begun and not ended."""
     is_gone: bool = False
-    """The pod's life is over, and this is the last that its workflow publishes of it."""
+    """The pod's life is over, and its workflow publishes nothing more."""
 
     @property
     def uid(self) -> str:
@@ -43,7 +43,7 @@ class PublishedPod:
 
     @property
     def incarnation(self) -> str:
-        """Which life of the pod it is."""
+        """The id of this life of the pod."""
         return self.state.incarnation
 
     @property
@@ -53,7 +53,7 @@ class PublishedPod:
 
     @property
     def is_followed(self) -> bool:
-        """Whether another pod begins in its place when it ends."""
+        """Whether a pod that was applied during the deletion follows this one."""
         return self.state.successor is not None
 
     @property
@@ -67,7 +67,7 @@ class PublishedPod:
         return self.state.replacing
 
     def summary(self) -> PodSummary:
-        """Return what a page of several pods shows of it."""
+        """Return the pod's part of a page about several pods."""
         return temporal_ui.summary(self.state, self.holds)
 
     def next_input(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class PublishedPod:
         return start.next_input(self.state)
 
     def journal_records(self, since: datetime | None) -> TaskRecords:
-        """Return what the node's journal keeps of the pod from `since` on; None = all that the state still has."""
+        """Return the records for the node's journal from `since` on; None = all that the state still has."""
         return journaled.journal_records(
             self.state, self.holds, self.under_way, self.at, since=since, is_gone=self.is_gone
         )
@@ -98,7 +98,7 @@ class PublishedPod:
         return EndedLife(self.state.ref, self.state.stopped_sandboxes) if self.is_gone else None
 
     def node(self) -> dict[str, Any]:
-        """Return nothing: a pod is no node."""
+        """Return an empty document, since this is no node."""
         return {}
 
     def history(self) -> list[dict[str, Any]]:

@@ -78,10 +78,10 @@ def _without_sandbox(state: PodState, holds: Sequence[Hold]) -> dict[str, Waitin
 
 
 def _as_answered(state: PodState) -> Pod:
-    """Return the pod with what is allocated, and with its former generation until the node has answered a resize.
+    """Return the pod with its allocated resources, and with its former generation until the node answers a resize.
 
-    The status has the old resources until then, and no condition of the resize. With the new generation it would look
-    as if the resize were done. Mirrors kubelet.go, v1.36, HandlePodUpdates: the kubelet allocates before it tells.
+    Until then the status has the old resources and no condition of the resize, so the new generation would suggest that
+    the resize is done. Mirrors kubelet.go, v1.36, HandlePodUpdates: the kubelet allocates before it reports.
     """
     pod, told = state.allocated_pod, state.status.observed_generation
     if told is None or not resizing.is_unanswered(state):
@@ -155,9 +155,6 @@ def note_holds(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
             image = state.container(hold.subject).image
             state.event(now, "Normal", "BackOff", f'Back-off pulling image "{image}"', hold.subject)
             state.event(now, "Warning", "Failed", f"Error: {hold.reason}", hold.subject)
-
-
-# --- traces ---------------------------------------------------------------------------------------------------------
 
 
 # --- traces -----------------------------------------------------------------------------------------------------------

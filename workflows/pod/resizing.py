@@ -35,19 +35,20 @@ from workflows.pod.state import Kill, PodState, ResizeState
 
 FIRST_RETRY = timedelta(seconds=30)
 RETRY = timedelta(minutes=3)
-"""How long after a deferral the node is asked again, unless there is room earlier (allocation_manager.go)."""
+"""Pauses until a deferred resize is requested again: after its first deferral, and after later ones. The agent signals
+room that appears earlier (allocation_manager.go)."""
 
 ALLOCATE_KEY = backoff.step_key(StepName.ALLOCATE_RESOURCES.value)
 RESIZE_KEY = backoff.step_key(StepName.RESIZE_POD.value)
 
 
-# --- what is desired --------------------------------------------------------------------------------------------------
+# --- desired resources ------------------------------------------------------------------------------------------------
 
 
 def desire(state: PodState, updated: Pod) -> None:
-    """Take a pod as the desired one; the node's allocation stays until the node has allocated what is desired now.
+    """Take a pod as the desired one. The old allocation stays until the node has allocated the desired resources.
 
-    A pod that has not taken a step yet is not admitted yet: its node will then admit it with what it requests.
+    A pod that has not taken a step yet is not admitted yet: its node will admit it with its new requests.
     """
     before, state.pod = resources_of(state.pod), updated
     if not state.fence or same_resources(before, resources_of(updated)):
@@ -68,7 +69,7 @@ def is_to_be_asked(state: PodState) -> bool:
 
 
 def is_unanswered(state: PodState) -> bool:
-    """Say whether other resources are desired, and no condition of the pod tells what has become of that."""
+    """Say whether other resources are desired and the node has not answered the request for them yet."""
     return state.allocated is not None and state.resize_pending is None and not state.ending and not state.terminated
 
 
@@ -79,11 +80,11 @@ def ask_again(state: PodState) -> None:
         state.backoff = backoff.forget(state.backoff, ALLOCATE_KEY)
 
 
-# --- what the node says -----------------------------------------------------------------------------------------------
+# --- the node's answers -----------------------------------------------------------------------------------------------
 
 
 def is_outdated(state: PodState, request: StepInput) -> bool:
-    """Say whether a step has asked the node for resources that are no longer desired, or are allocated by now."""
+    """Say whether a step has requested resources that are no longer desired, or are allocated already."""
     if not isinstance(request, AllocateResources):
         return False
     return state.allocated is None or not same_resources(resources_of(request.pod), resources_of(state.pod))
@@ -148,18 +149,18 @@ def _shows_resources(volume: Volume) -> bool:
     return any(file.resource_field_ref is not None for file in downward_files(volume))
 
 
-# --- what is applied --------------------------------------------------------------------------------------------------
+# --- applied resources ------------------------------------------------------------------------------------------------
 
 
 def applied(state: PodState, request: ResizePod) -> None:
-    """Take everything that a step was given as applied."""
+    """Record all resources that the step was given as applied."""
     for update in (*request.memory, *request.cpu):
         state.actuated = {name: last for name, last in state.actuated.items() if name != update.name}
     state.cgroup_behind, state.actuated_pod = False, None
 
 
 def partly_applied(state: PodState, given: dict[str, ResourceRequirements]) -> None:
-    """Take as applied what a step had applied before it failed."""
+    """Record the resources `given` as applied: a step had applied them before it failed."""
     allocated = resources_of(state.allocated_pod).containers
     for name, resources in given.items():
         if name in state.actuated:
@@ -169,18 +170,18 @@ def partly_applied(state: PodState, given: dict[str, ResourceRequirements]) -> N
 
 
 def started(state: PodState, container: str) -> None:
-    """Note that a container was started, and so was given its allocated resources."""
+    """Record that a container was started, and so has its allocated resources."""
     if container in state.actuated:
         state.actuated = {name: last for name, last in state.actuated.items() if name != container}
 
 
 def sandbox_made(state: PodState) -> None:
-    """Note that the pod has a new sandbox, whose cgroup has the allocated resources."""
+    """Record that the pod has a new sandbox, whose cgroup has the allocated resources."""
     state.actuated, state.cgroup_behind, state.actuated_pod = {}, False, None
 
 
 def failed(state: PodState, message: str, now: datetime) -> None:
-    """Note that a resize could not be applied. It is tried again, and a condition says why it has failed.
+    """Record that a resize could not be applied. It is tried again, and a condition gives the error.
 
     Mirrors kubelet.go, v1.36, SyncPod, and status_manager.go, SetPodResizeInProgressCondition.
     """
@@ -194,10 +195,10 @@ def failed(state: PodState, message: str, now: datetime) -> None:
 
 
 def as_allocated(state: PodState) -> tuple[str, ...]:
-    """Return the containers that are listed as behind although a resize would change nothing about them.
+    """Return the containers of `actuated` about which a resize would change nothing.
 
-    The resources that they last got may be written differently but mean the same, such as a limit that equals the
-    pod's. This cannot be judged while the pod's cgroup is behind.
+    Their last resources are only written differently, such as a limit that equals the pod's. None are returned while
+    the pod's cgroup does not have the allocated resources, since the comparison depends on them.
     """
     if not state.actuated or state.cgroup_behind:
         return ()
@@ -213,15 +214,16 @@ def as_allocated(state: PodState) -> tuple[str, ...]:
 
 
 def take_as_applied(state: PodState, containers: Collection[str]) -> None:
-    """Note that these containers have their allocated resources."""
+    """Record that these containers have their allocated resources."""
     state.actuated = {name: last for name, last in state.actuated.items() if name not in containers}
 
 
 def settle(state: PodState, now: datetime) -> None:
     """Drop containers that need no resize any more, and record an event once the pod's resize is complete.
 
-    A container that does not run needs none: it will be started with what is allocated. A container that was killed for
-    the resize is part of it until it runs again. Mirrors kuberuntime_manager.go, v1.36, IsPodResizeInProgress.
+    A container that does not run needs none: it will be started with the allocated resources. A container that was
+    killed for the resize is part of it until it runs again. Mirrors kuberuntime_manager.go, v1.36,
+    IsPodResizeInProgress.
     """
     if state.actuated:
         newest = state.own.newest_by_name()
@@ -238,7 +240,7 @@ def settle(state: PodState, now: datetime) -> None:
         state.event(now, "Normal", "ResizeCompleted", text)
 
 
-# --- what the pod says ------------------------------------------------------------------------------------------------
+# --- conditions, telemetry and plans ----------------------------------------------------------------------------------
 
 
 def conditions(state: PodState) -> tuple[PodCondition, ...]:
@@ -275,7 +277,7 @@ def counted(state: PodState, before: Pod) -> tuple[str, bool, tuple[tuple[str, s
 
 
 def as_if_allocated(state: PodState, now: datetime) -> PodState:
-    """Return a copy of the state in which the node has allocated what is desired; for plans."""
+    """Return a copy of the state in which the node has allocated the desired resources; for plans."""
     trial = state.model_copy()
     _allocate(trial, trial.pod, now)
     return trial

@@ -1,4 +1,4 @@
-"""Restarts of all containers, as a restart rule may ask for (RestartAllContainers): all are removed, and started again.
+"""Restarts of all containers, the action RestartAllContainers of a restart rule: all are removed and started again.
 
 A restart of all is recorded when its removals begin. It lasts until the first container is started again. Until then
 the condition AllContainersRestarting is True, and one back-off holds the whole pod (see `container_start`).
@@ -18,7 +18,7 @@ from workflows.pod.state import PodState, RestartOfAll
 
 
 def reset_by(state: PodState, removal: StepInput) -> RestartOfAll | None:
-    """Return the restart of all that these removals begin; None if no recorded exit has asked for it."""
+    """Return the restart of all that these removals begin; None if no recorded exit has caused one."""
     if not isinstance(removal, RemoveContainers):
         return None
     asked = (exit_ for exit_ in reversed(state.exits) if exit_.id in removal.ids and _asks_for_all(state.pod, exit_))
@@ -31,10 +31,7 @@ def reset_by(state: PodState, removal: StepInput) -> RestartOfAll | None:
 
 
 def release(state: PodState) -> bool:
-    """End the back-off of a restart of all: an operator has asked for it, or for a container of it.
-
-    Returns whether there is one.
-    """
+    """End the back-off of the pending restart of all, at an operator's request. Return whether one was pending."""
     last = state.pending_restart_of_all
     if last is not None:
         state.released = {**state.released, backoff.RESTART_ALL: last.number}
@@ -42,7 +39,7 @@ def release(state: PodState) -> bool:
 
 
 def finish(state: PodState, last: RestartOfAll, now: datetime) -> None:
-    """Note that the pod's containers are started again: the restart of all is over."""
+    """Record that the restart of all is over, since its first container is started again."""
     state.restart_all = last.model_copy(update={"begun": True})
     state.released = {name: which for name, which in state.released.items() if name != backoff.RESTART_ALL}
     known = state.status.conditions

@@ -26,15 +26,15 @@ _KINDS: Final[dict[str, Callable[[str], SearchAttributeKey[Any]]]] = {
 }
 _KEYS: Final = {name: _KINDS[kind](name) for name, kind in SEARCH_ATTRIBUTES.items()}
 _GOES_ALONG: Final = ("PodStatus", "PodRestarts")
-"""The attributes that are written with others where that is possible."""
+"""The attributes whose changes may wait until another attribute is written or the pod rests."""
 
 
 def updates(state: PodState, *, started_with: bool, rests: bool) -> list[SearchAttributeUpdate[Any]]:
-    """Return the search attributes that differ from those last written, and note them as written.
+    """Return the search attributes that differ from those last written, and record them as written.
 
-    Returns none until it is known that the namespace has them: the run was started with them (`started_with`), or the
-    node has said so. Writing an unknown one would fail the workflow task. `rests` says that no step is about to change
-    the pod: otherwise what differs may wait for the next call.
+    Returns none until it is certain that the namespace has them: the run was started with them (`started_with`), or the
+    node has reported it. Writing an unknown one would fail the workflow task. `rests`: no step is about to change the
+    pod. If one is, changes of status and restarts alone wait for a later call.
     """
     if not (started_with or state.node.search_attributes):
         return []
@@ -95,7 +95,7 @@ def _is_of_a_start(word: str) -> bool:
 
 
 def _update(name: str, value: Any, before: Any) -> SearchAttributeUpdate[Any] | None:
-    """Return the command for one attribute; None if there is nothing to write, and nothing was written before."""
+    """Return the update of one attribute. An empty value is not written, except to clear labels written before."""
     key = _KEYS[name]
     if value not in ("", []):
         return key.value_set(value)

@@ -34,12 +34,12 @@ from syncpod.pod.wire import shortened
 from workflows.rejections import REJECTED, without_surplus
 
 EVENTS_KEPT = 100
-_ONE_TASK = timedelta(milliseconds=1)
-"""How far the times of the events of one task are apart at most: two tasks are further apart."""
 HISTORY_KEPT = 200
 RESTARTS_KEPT = 100
 FAILED_HOOKS_KEPT = 10
 """How many records the snapshot keeps of each kind. It is written again with every continue-as-new."""
+_ONE_TASK = timedelta(milliseconds=1)
+"""The times of the events of one workflow task differ by less, those of two tasks by more."""
 
 
 class Deletion(BaseModel):
@@ -49,7 +49,7 @@ class Deletion(BaseModel):
 
     requested_at: datetime
     grace_seconds: int
-    """Only ever shrinks (pod_workers.go, v1.36, calculateEffectiveGracePeriod)."""
+    """Later requests can only reduce it (pod_workers.go, v1.36, calculateEffectiveGracePeriod)."""
 
 
 class ResizeState(BaseModel):
@@ -74,26 +74,26 @@ class RestartOfAll(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     number: int = 1
-    """Counted over the pod's life, so that a late signal ends the back-off of no other restart of all."""
+    """Counted from 1 over the pod's life, so that a late signal cannot end the back-off of a newer restart of all."""
     cause: str = ""
-    """`web exited with code 42`."""
+    """In words, such as `web exited with code 42`."""
     at: datetime
     """The time of that exit, by the workflow's clock."""
     removed: tuple[str, ...] = ()
     """The instances (runtime ids) that it removes."""
     exit_code: int = 0
-    """The exit code that asked for it."""
+    """The exit code that caused it."""
     begun: bool = False
     """The pod has started again."""
 
     @property
     def exit(self) -> Exit:
-        """The exit that asked for it, under an id of its own, for the back-off of the whole pod."""
+        """The exit that caused it, under an id of its own, for the back-off of the whole pod."""
         return Exit(id=f"restart of all {self.number}", exit_code=self.exit_code, at=self.at)
 
 
 class FailedHook(BaseModel):
-    """A postStart hook that failed, so that the node ended its instance."""
+    """A postStart hook that failed. The node ended its container instance for that."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -109,13 +109,13 @@ class Kill(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     why: str = ""
-    """In words, as its exit will say."""
+    """In words; the record of the exit gets the same words."""
     cause: str = ""
-    """The `KillCause`, of this version or of a newer one."""
+    """A `KillCause`, perhaps one of a newer version."""
     at: datetime | None = None
-    """When it was decided; None for one that ended a container for good, whose end is not compared with it."""
+    """When the kill was decided; None if its cause is `LOST_FOR_GOOD`, which explains the exit at any time."""
     again: bool = False
-    """An earlier step was to kill it already, so that it may have ended by that one."""
+    """An earlier step was already to kill the container, and may have ended it."""
 
 
 class PodState(BaseModel):
@@ -159,25 +159,25 @@ class PodState(BaseModel):
     last_sandbox: ObservedSandbox | None = None
     """The newest sandbox that was ever listed."""
     disagreed: tuple[str, ...] = ()
-    """The disagreements between record and runtime that events have reported."""
+    """Keys of the contradictions between record and runtime that an event has already reported."""
     killed: dict[str, Kill] = {}
     """By runtime id: why the workflow killed a container. Forgotten with the container."""
     probe_graces: dict[str, datetime] = {}
-    """By runtime id: when the grace ends of a container that is ended for a failed probe. Forgotten with it."""
+    """By runtime id, for a container that is killed for a failed probe: when its grace ends. Forgotten with it."""
 
     backoff: BackoffStore = Field(default_factory=BackoffStore)
     released: dict[str, int] = {}
     """By container or step: the restart that an operator or the agent allows to start during its back-off, however long
     that still lasts."""
     over: dict[str, datetime] = {}
-    """By container or step: the node's queue has signalled that its back-offs which end by this time are over. A longer
-    one goes on."""
+    """By container or step: back-offs that end by this time are over, as the node's queue has signalled. A longer
+    back-off goes on."""
     cleared: dict[str, str] = {}
-    """By container: the exit (runtime id) that the back-off has counted, until the start that follows succeeds or
-    fails. So a start that takes several steps, such as a pull, counts one exit once."""
+    """By container: the exit (runtime id) that its back-off has counted, kept until the next start succeeds or fails.
+    So an exit counts once, even if the start takes several steps, such as a pull."""
     replacing: dict[str, bool] = {}
-    """By runtime id: instances that are killed to be replaced, regardless of their restart policy. True means that an
-    operator asks for it, and that no crash loop holds it back. Forgotten once the successor is there."""
+    """By runtime id: instances that are killed to be replaced, regardless of their restart policy. True: an operator
+    has requested it, so no crash-loop back-off delays the next instance. Forgotten once the next instance exists."""
     restart_all: RestartOfAll | None = None
     """The newest restart of all containers."""
     missing_images: tuple[str, ...] = ()
@@ -186,16 +186,15 @@ class PodState(BaseModel):
     waiting: dict[str, WaitingReason] = {}
     """By container: why its last start failed (the kubelet's reason cache)."""
     failed_hooks: tuple[FailedHook, ...] = ()
-    """The last postStart hooks that failed, oldest first. The journal may be later than the next start."""
+    """The last postStart hooks that failed, oldest first; the journal may read them only after the next start."""
 
     volumes_behind: bool = False
     """Labels, annotations or resources have changed, and the files that show them have not been rewritten yet."""
 
     allocated: PodResources | None = None
-    """The resources that the node has allocated while others are desired; None means that it has allocated what is
-    desired."""
+    """The resources that the node has allocated, if they differ from the desired ones; None if they do not."""
     actuated: dict[str, ResourceRequirements] = {}
-    """By container: what its running instance was last given, if that is not what is allocated."""
+    """By container: the resources last applied to its running instance, if they differ from the allocated ones."""
     actuated_pod: ResourceRequirements | None = None
     """The pod-level resources last applied; used only while `cgroup_behind`."""
     cgroup_behind: bool = False
@@ -211,8 +210,8 @@ class PodState(BaseModel):
     """Why the pod as a whole has failed for good: rejected, evicted, past its deadline, at its limit of
     restarts, or without its sandbox, which was lost."""
     rejection: PodFailure | None = None
-    """Why the node has not admitted the pod, while it is to be asked again. The status shows the pod as Failed, but the
-    pod is not over: its sandbox is held back like one that could not be made."""
+    """Why the node has rejected the pod, as long as the node is to be asked again; else None. The status shows the pod
+    as Failed, but the pod is not over: a back-off delays its sandbox, as after a failure to make it."""
     ends_sooner: bool = False
     """Since the last decision, an order has come to end the pod, or to end it sooner. A stuck kill must not delay
     that."""
@@ -221,9 +220,9 @@ class PodState(BaseModel):
     terminated: bool = False
     """All containers have been stopped for good, by deletion or because the pod has finished."""
     finished: bool = False
-    """The node knows that the pod is over, and counts its resources as free."""
+    """The node has been notified that the pod is over, and counts its resources as free."""
     removed: bool = False
-    """Nothing runs of the pod, and its node has noted that this life of it is over: the node removes the rest."""
+    """Nothing of the pod runs, and its node has recorded that this life is over. The node removes the remains."""
     successor: dict[str, Any] | None = None
     """A Pod that was applied during the deletion. It follows in a run of its own."""
 
@@ -267,7 +266,7 @@ class PodState(BaseModel):
 
     @property
     def allocated_pod(self) -> Pod:
-        """The pod with the resources that the node has allocated: all steps get it, except a request for others."""
+        """The pod with its allocated resources. All steps get it, except the one that requests other resources."""
         return self.pod if self.allocated is None else with_resources(self.pod, self.allocated)
 
     @property
@@ -287,7 +286,7 @@ class PodState(BaseModel):
 
     @property
     def pending_restart_of_all(self) -> RestartOfAll | None:
-        """The restart of all containers that has removed every instance and has not started them again yet."""
+        """The restart of all containers that has removed every instance and not begun the starts; else None."""
         last = self.restart_all
         if last is None or last.begun or any(known.id in last.removed for known in self.own.containers):
             return None
@@ -309,8 +308,9 @@ class PodState(BaseModel):
     def next_restart(self, container: str) -> int:
         """Return the number of a container's next instance: one above every recorded or listed instance.
 
-        An instance that was created but never ran does not count, unless another incarnation made it and so has its
-        name.
+        An instance that was created but never ran does not count. If another incarnation made it, it counts, since the
+        runtime has reserved its name.
+
         Difference from kuberuntime_container.go, v1.36, startContainer: the kubelet asks the runtime and the log
         directory, and counts an instance that never started.
         """
@@ -322,9 +322,9 @@ class PodState(BaseModel):
         return max(taken) + 1 if taken else 0
 
     def record_exit(self, exit_: Exit) -> None:
-        """Keep an exit, in place of an earlier record of the same instance, and before those of later instances.
+        """Record an exit before those of later instances; it replaces an earlier record of the same instance.
 
-        Above :data:`RESTARTS_KEPT` the oldest are dropped, but never the last one of a container.
+        Above :data:`RESTARTS_KEPT` the oldest exits are dropped, but never the last one of a container.
         """
         if any(known.id == exit_.id for known in self.exits):
             self.exits = tuple(exit_ if known.id == exit_.id else known for known in self.exits)
@@ -359,8 +359,8 @@ class PodState(BaseModel):
     ) -> None:
         """Record that an event happened `times` times, with its message clipped. Repeats of an event are counted.
 
-        All events of a workflow task have its time. Each that is not the first gets a microsecond more than the one
-        before, so that every list of them that is sorted by time has them in the order in which they happened.
+        All events of a workflow task would have the same time. So each one after the first gets a microsecond more than
+        the one before, and a list sorted by time has them in the order in which they happened.
         """
         message = clipped(message)
         kept = []
@@ -397,17 +397,17 @@ class PodState(BaseModel):
 
     @property
     def stuck_kills(self) -> tuple[str, ...]:
-        """The back-offs, by key, of kills that took too long."""
+        """The keys of the back-offs of kills that took too long."""
         return tuple(key for key, entry in self.backoff.entries.items() if entry.reason in STUCK_FAULTS)
 
     def forget_stuck_kills(self) -> None:
-        """End the back-offs of kills that took too long: something has ended after all, or has to end sooner."""
+        """End the back-offs of kills that took too long: a container has ended after all, or has to end sooner."""
         if stuck := self.stuck_kills:
             kept = {key: entry for key, entry in self.backoff.entries.items() if key not in stuck}
             self.backoff = BackoffStore(entries=kept)
 
     def reject(self, now: datetime, name: str, why: str) -> None:
-        """Record that something that came in was not accepted, and why."""
+        """Record that a signal or a step's result was not accepted, and why."""
         text = why if len(why) <= 500 else why[:499] + "…"
         self.event(now, "Warning", REJECTED, text)
         self.note(now, "rejected", name, text)
@@ -415,11 +415,9 @@ class PodState(BaseModel):
 
 LONGEST_TEXT = 1024
 """How many characters of a message are kept, as in the API server's events: a snapshot has a few hundred messages."""
-
-
 LONGEST_TEXT_BYTES = 2048
-"""How many bytes they take at most as JSON, where a control character takes six, and a picture twelve: a probe may
-print a thousand, and others each second."""
+"""How many bytes of JSON a message may take. A control character takes six and an emoji twelve, and a probe may print a
+thousand of them each second."""
 
 
 def clipped(text: str) -> str:

@@ -41,9 +41,10 @@ with workflow.unsafe.imports_passed_through():
     from workflows.pod.worker_hooks import WorkerHooks
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=30)
-"""Three heartbeats of a step that waits for others; even a busy machine can keep them. It is how long a step stays lost
-if the server dies just as it hands the step over. No shorter timeout is needed: a new worker fails the steps of
-the last one at boot (`syncpod.agent.takeover.pods`), and a step's own worker makes it ask for its cancellation."""
+"""Three times the interval between the heartbeats of a waiting step, which even a busy machine keeps. If the server
+dies while it hands a step to the worker, the step is retried after this time. No shorter timeout is needed: at boot, a
+new worker fails the steps of the last one (`syncpod.agent.takeover.pods`), and the worker heartbeats each second for a
+step that is to be cancelled (`syncpod.temporal.step_cancellation`)."""
 
 RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=100), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=5)
@@ -53,14 +54,14 @@ comes back or the pod's deletion cancels the step. Pod-level faults are non-retr
 which decides on a visible back-off."""
 
 TOO_LONG = 10_000
-"""Length of history, in events, from which a run continues as new between two steps, with its pulls cancelled, although
-the pod is not at rest. A pod may never rest, and a server ends a run of 51,200 events."""
+"""Events of history from which a run cancels its pulls and continues as new between two steps, although the pod is not
+at rest. A pod may never rest, and the server terminates a run of 51,200 events."""
 
 TOO_LARGE = 8 * 1024 * 1024
-"""Bytes of history from which it does so too: a server ends a run of 50 MB. A run begins with 2 MiB at most."""
+"""Bytes of history with the same effect. The server terminates a run of 50 MB; a run begins with at most 2 MiB."""
 
 TOGETHER: Final = 4
-"""Pulls begun in one workflow task: each is given the whole pod, and a server takes 4 MiB from a task."""
+"""How many pulls begin in one workflow task: each has the whole pod as input, and a task may send 4 MiB."""
 
 GUARANTEE: Final = timedelta(seconds=1)
 """How long after a back-off's end the workflow's own timer rings. The node's queue signals that end; the timer is for
@@ -75,7 +76,7 @@ class Begun:
     activity: workflow.ActivityHandle[Any]
     at: datetime
     must_stop: Callable[[], bool]
-    """Says whether it is to let go."""
+    """Returns whether the step is to be cancelled."""
     is_cancelled: bool = False
 
 
@@ -88,11 +89,11 @@ class StartAhead(NamedTuple):
 
     @property
     def knows_sandbox(self) -> bool:
-        """Whether its sandbox was there when it was decided, so that it follows another start."""
+        """Whether the sandbox existed when the start was decided. If so, the step before it is another start."""
         return isinstance(self.step.input, StartContainer) and self.step.input.sandbox_id != ""
 
     def is_due(self, decided: Step) -> bool:
-        """Say whether it is the step that is decided now. It may have begun without the id of its sandbox."""
+        """Say whether this start is the step decided now. It may have begun without the id of its sandbox."""
         given, wanted = self.step.input, decided.input
         if isinstance(given, StartContainer) and not self.knows_sandbox and isinstance(wanted, StartContainer):
             given = given.model_copy(update={"sandbox_id": wanted.sandbox_id})
@@ -120,7 +121,7 @@ def is_overlong(state: PodState) -> bool:
 def arm(state: PodState, alarm: Alarm, decision: Decision) -> None:
     """Have the one timer ring at the earliest deadline."""
     held, expiry = decision.deadline, verdicts.expiry(state)
-    # The node's queue signals the end of a back-off itself; nobody else knows when the pod expires.
+    # The node's queue signals the end of a back-off; only this timer rings when the pod's deadline is over.
     due = [at for at in (held and held + GUARANTEE, expiry) if at is not None]
     deadline = min(due, default=None)
     summary = temporal_ui.timer_summary(state, decision.holds, held if deadline != expiry else None)
@@ -140,7 +141,7 @@ class StepRunner:
 
     async def take(self, step: Step) -> None:
         """Begin the decided step: a pull runs concurrently, any other step is awaited."""
-        # Replay: read before anything is awaited; a listing that comes in later is not older than the step.
+        # Read before anything is awaited: a listing that comes in later was not known when the step began.
         step = replace(step, known=self.state.observed.seq)
         if verdicts.expiry(self.state) is not None:
             # The step may outlast the pod's deadline; holds are decided again after it.
@@ -155,8 +156,8 @@ class StepRunner:
     async def perform(self, step: Step) -> None:
         """Run one step to its end and fold its outcome in; never raises for what the step does.
 
-        A start that has begun ahead goes on. If it is certain which start follows the step, that one begins ahead: it
-        waits in the worker for the step.
+        If the step is a start that has begun ahead, its activity goes on. If it is certain which start follows the
+        step, that start begins ahead, and waits in the worker until the step has ended.
 
         Signals that arrive meanwhile are absorbed and shown: a kill alone may take hours, and a container that stops
         being ready must show at once.
@@ -173,15 +174,15 @@ class StepRunner:
             return self.must_end()
 
         begun, follower = self.begin(step, must_stop)
-        kill_by = self.state.kill_by  # as it is once the step is scheduled, which may have set it
+        kill_by = self.state.kill_by  # read after `begin`, which may have set it
         if follower is not None and not begun.activity.done():
             self.ahead = self.begin_ahead(follower, step)
         await self.see_through(begun, self.ahead.begun if self.ahead is not None else None)
         if self.ahead is not None and (self.ahead.begun.activity.done() or is_last(self.state, self.ahead.step)):
-            await self.let_end(self.ahead)  # no start follows that would have to begin now: nothing is decided between
+            await self.let_end(self.ahead)  # no other start may begin ahead meanwhile: no decision is due
 
     def begin(self, step: Step, must_stop: Callable[[], bool]) -> tuple[Begun, Step | None]:
-        """Begin a step, unless that has been done ahead; return it, and the start that follows it for certain."""
+        """Begin a step, unless it has begun ahead. Return it, and the start that certainly follows it, or None."""
         follower: Step | None = None
         if (self.goes_ahead or _makes_sandbox(step)) and not is_overlong(self.state):
             follower = follower_of(self.state, step, workflow.now(), pulling=self.pulls)
@@ -203,14 +204,16 @@ class StepRunner:
 
         given = start.input.model_copy(update={"follows": self.state.fence})
         begun = self.schedule(replace(start, known=before.known, input=given), must_not_start)
-        # It may fail before its turn to be awaited; if the run leaves the cache then, asyncio is not to complain.
+        # Retrieves the exception of a start that fails before it is awaited: asyncio would log it if the run were
+        # evicted.
         begun.activity.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return StartAhead(start, begun)
 
     async def go_on(self, ahead: StartAhead, decision: Decision) -> None:
-        """Go on with a start that has begun ahead, if it is what has been decided now; else only wait for its end.
+        """Continue with a start that has begun ahead, if it is the step decided now; else only wait for its end.
 
-        Mostly it has not begun to act then, and says so. Otherwise it was due when the step before it had ended.
+        In the second case it has mostly not called the runtime, and returns NOT_BEGUN. If it has, it was the right step
+        when the step before it ended.
         """
         if decision.step is not None and ahead.is_due(decision.step):
             await self.take(decision.step)
@@ -220,7 +223,8 @@ class StepRunner:
     async def let_end(self, ahead: StartAhead) -> None:
         """Wait for the end of the start that has begun ahead, and fold its outcome in.
 
-        A pod whose init container took too long for it takes one step at a time from then on: the next one may, too.
+        If it was not made, an init container took too long for it. Then no start of the run begins ahead any more,
+        since the next init container may take as long.
         """
         if not ahead.begun.activity.done():
             await self.look(ahead.begun.step)
@@ -278,7 +282,7 @@ class StepRunner:
         self.pulls[step.container] = Pull(image, asyncio.create_task(run()))
 
     def schedule(self, step: Step, must_stop: Callable[[], bool]) -> Begun:
-        """Begin a step, which is cancelled as soon as `must_stop` says so."""
+        """Begin a step, which is cancelled as soon as `must_stop` returns True."""
         spec = STEPS[step.name]
         began = workflow.now()
         if step.name == StepName.KILL_POD:
@@ -305,7 +309,7 @@ class StepRunner:
         return Begun(step, activity, began, must_stop)
 
     def cancel(self, begun: Begun) -> None:
-        """Have a step let go, unless it has ended or has this order already."""
+        """Request the cancellation of a step, unless it has ended or its cancellation was requested before."""
         if not begun.is_cancelled and not begun.activity.done():
             begun.is_cancelled = True
             begun.activity.cancel()
@@ -314,11 +318,11 @@ class StepRunner:
     async def finish(self, begun: Begun, follower: Begun | None = None) -> None:
         """Wait for a step's end, cancel it as soon as it must stop, and fold its outcome into the state.
 
-        A step that has begun together with it is cancelled with it.
+        `follower`, a start that has begun ahead, is cancelled together with it.
         """
         step, activity, began = begun.step, begun.activity, begun.at
-        # Replay: `must_stop` is asked whenever the run wakes, and notes that the pod's deadline has passed. It may look
-        # at nothing but the state and the workflow's time.
+        # Replay: `must_stop` is called whenever the run wakes, and fails a pod whose deadline has passed. It must
+        # depend on nothing but the state and the workflow's time.
         await self.entity.until(lambda: activity.done() or begun.must_stop())
         if not activity.done():
             self.cancel(begun)
@@ -358,12 +362,12 @@ class StepRunner:
 
     @property
     def inputs_ahead(self) -> tuple[StepInput, ...]:
-        """The input of the start that has begun ahead."""
+        """The input of the start that has begun ahead; empty if there is none."""
         return (self.ahead.step.input,) if self.ahead is not None else ()
 
     @property
     def is_ending(self) -> bool:
-        """Whether the pod is to end, by what has been absorbed."""
+        """Whether the pod is being deleted or has failed, by the signals absorbed so far."""
         return self.state.deletion is not None or self.state.failure is not None
 
     def must_end(self) -> bool:

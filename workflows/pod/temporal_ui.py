@@ -55,7 +55,7 @@ def _how_ended(target: KillTarget) -> str:
 
 
 def timer_summary(state: PodState, holds: Sequence[Hold], deadline: datetime | None) -> str:
-    """Say what the timer waits for: `web exited 3 after 1s; restart 8 in 5m`. None means the pod's own deadline."""
+    """Say what the timer waits for: `web exited 3 after 1s; restart 8 in 5m`. None = the pod's active deadline."""
     if deadline is None:
         return "active deadline of the pod"
     due = next(hold for hold in holds if hold.until == deadline)
@@ -118,9 +118,8 @@ def _short(duration: timedelta) -> str:
 def details(state: PodState, holds: Sequence[Hold], sender: str) -> str:
     """Return the pod's state as a page of Markdown: its line of ``get pods``, conditions, containers, exits, waits.
 
-    It ends with what a run's static details have, which a server keeps for a pod's first run alone; `sender` is that of
-    the memo, which each run has.
-    It has lists and no tables: the Temporal UI sets the columns of a table side by side, without a gap.
+    It ends with the pod's card, which the static details show only in a pod's first run. The card names `sender`, who
+    is in the memo of each run. The page has lists and no tables, since the Temporal UI shows columns without a gap.
     """
     status = state.status
     lines = [_title(state)]
@@ -144,7 +143,7 @@ def details(state: PodState, holds: Sequence[Hold], sender: str) -> str:
 
 
 def _title(state: PodState) -> str:
-    """Return the first line: STATUS, READY and RESTARTS as in ``get pods``, and which pod it is. A phase says less."""
+    """Return the first line: STATUS, READY and RESTARTS as in ``get pods``, then name, phase if it differs, and UID."""
     meta, shown = state.pod.metadata, printed(state)
     counts = [f"{shown.ready}/{shown.total} ready"]
     if shown.restarts:

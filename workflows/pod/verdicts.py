@@ -49,8 +49,8 @@ def expire(state: PodState, now: datetime) -> None:
 def stranded(state: PodState) -> PodFailure:
     """Return the failure of a pod that can neither go on nor finish: it has no sandbox, and nothing is to be done.
 
-    Such a pod's policy is `Never`, and it lost its sandbox before each of its main containers had run. Nothing runs of
-    it, so nothing could happen that would have anything decided. Difference: under a kubelet it stays Pending, or
+    Such a pod's policy is `Never`, and it lost its sandbox before all its main containers had run. None of its
+    containers runs, so no event could lead to another decision. Difference: under a kubelet it stays Pending, or
     Running, until somebody deletes it (kuberuntime_manager.go, v1.36, computePodActions: no sandbox is to be made).
     """
     never = [each.name for each in state.pod.spec.containers if each.name not in state.restarts]
@@ -62,7 +62,7 @@ def stranded(state: PodState) -> PodFailure:
 
 
 def evict(state: PodState, order: Evict, now: datetime) -> bool:
-    """Fail the pod and end it within the grace; say so. For a pod that is already ending, only the grace is shortened.
+    """Fail the pod, end it within the grace, and return True. If it is ending already, only shorten its grace.
 
     Mirrors eviction_manager.go, v1.36, evictPod, and pod_workers.go, killPodNow.
     """
@@ -82,7 +82,7 @@ def evict(state: PodState, order: Evict, now: datetime) -> bool:
 
 
 def _mark_disrupted(state: PodState, message: str, now: datetime) -> None:
-    """Set the condition that marks an end for the node's sake (eviction_manager.go, v1.36, synchronize)."""
+    """Set the condition DisruptionTarget: the node ends the pod (eviction_manager.go, v1.36, synchronize)."""
     target = PodCondition(
         type=eviction.DISRUPTION_TARGET, status="True", reason=eviction.TERMINATION_BY_KUBELET, message=message
     )
@@ -99,9 +99,9 @@ def fail(state: PodState, failure: PodFailure, now: datetime) -> None:
 
 
 def reject_pod(state: PodState, step: Step, rejection: Rejection, now: datetime) -> None:
-    """Fail a pod that its node does not admit (kubelet.go, v1.36, rejectPod), until the node is asked again, if it is.
+    """Reject a pod that its node does not admit: it fails for good, or until the node is asked again.
 
-    Difference: the kubelet does not ask again before it is restarted.
+    Mirrors kubelet.go, v1.36, rejectPod. Difference: the kubelet asks again only when it is restarted.
     """
     failure = PodFailure(reason=rejection.reason, message=rejection_message(rejection.message), rejected=True)
     if rejection.final or not is_asked_again(state.pod.metadata):
@@ -117,15 +117,15 @@ def reject_pod(state: PodState, step: Step, rejection: Rejection, now: datetime)
 
 
 def take_back_rejection(state: PodState, step: Step) -> None:
-    """Take back that the pod was rejected, once a step to make its sandbox ends in any other way: it starts now."""
+    """Drop the pod's rejection once a step to make its sandbox has ended in another way: the node has admitted it."""
     if isinstance(step.input, CreateSandbox) and state.rejection is not None:
         state.rejection = None
         _forget_failed_phase(state)
 
 
 def _forget_failed_phase(state: PodState) -> None:
-    """Have the status computed as that of a pod that is new: otherwise a terminal phase stays, with its reason."""
-    state.status = PodStatus(conditions=state.status.conditions)  # a rejected pod has only those of others
+    """Reset the status to that of a new pod; otherwise its terminal phase and reason would stay."""
+    state.status = PodStatus(conditions=state.status.conditions)  # a rejected pod has only conditions set by others
 
 
 def unblock_end(state: PodState) -> None:

@@ -64,28 +64,28 @@ class WorkerHooks:
             arm(workflow.info().workflow_id, hold.subject, hold.restart, delay)
 
     def hasten_cancellation(self) -> None:
-        """Have the worker ask the server at once for the cancellation of a step that it runs itself."""
+        """Have the worker heartbeat at once for a step that it runs, so that the step learns of its cancellation."""
         if (cancelled := worker_function(STEP_CANCELLED)) is not None:
             cancelled(workflow.info().workflow_id)
 
     def count_resizes(self, state: PodState) -> None:
-        """Give telemetry the state of the pod's resize."""
-        # Replay: this is updated during a replay too, so that nothing is counted twice.
+        """Report the state of the pod's resize to telemetry."""
+        # Replay: `_counted` is updated during a replay too, so that no change is counted twice.
         before, self._counted = self._counted, state.pod
         if (count := worker_function(RESIZES)) is not None:
             count(workflow.info().workflow_id, *resizing.counted(state, before))
 
     def deciding(self) -> None:
-        """Tell telemetry that a decision begins."""
+        """Report to telemetry that a decision begins."""
         if (deciding := worker_function(DECIDING)) is not None:
             deciding()
 
     def decided(self, decision: Decision) -> None:
-        """Tell telemetry what was decided."""
+        """Report a decision to telemetry."""
         if (decided := worker_function(DECIDED)) is not None:
             decided(report.decision_attributes(decision))
 
     def rested(self, state: PodState) -> None:
-        """Tell telemetry that nothing may run any more, until something comes in or a timer rings."""
+        """Report to telemetry that no step may run until a signal arrives or the timer rings."""
         if (rested := worker_function(RESTED)) is not None:
             rested(report.sync_attributes(state))

@@ -57,14 +57,14 @@ CANCEL: Final = (
     "the cancellation is refused, since it has no payload that could be signed: "
     "the signal `delete_pod` and the update `delete` take one (`--input '{}'`), and end the pod"
 )
-"""Answers a request to cancel the workflow where commands are signed."""
+"""The refusal of a request to cancel the workflow, where commands are signed."""
 
 
 def _memo() -> object:
-    """Return the pod's memo, which a server gives to each run; None where it cannot be read."""
+    """Return the pod's memo, which the server gives to each run; None if it cannot be decoded."""
     try:
-        return plain(workflow.memo_value(POD_MEMO, None))  # for people alone: nobody signs a memo
-    except (KeyError, ValueError, RuntimeError):  # another client wrote what no converter reads
+        return plain(workflow.memo_value(POD_MEMO, None))  # only shown to people, since a memo is not signed
+    except (KeyError, ValueError, RuntimeError):  # another client wrote a memo that this converter cannot decode
         return None
 
 
@@ -107,7 +107,7 @@ class PodWorkflow:
         """Run the pod until it is deleted; returns the Pod with its final status."""
         if self.refusal:
             if not self.commands.refusal and start.by_update(self.commands.input):
-                return {"rejected": self.refusal}  # the update's caller knows
+                return {"rejected": self.refusal}  # the refusal of the update has told its caller
             raise invalid(self.refusal)
         while True:
             await self.entity.take_in()
@@ -194,20 +194,20 @@ class PodWorkflow:
         """Wait for a signal or for the earliest deadline."""
         arm(self.state, self.entity.alarm, decision)
         self.worker_hooks.arm_backoffs(decision.holds)
-        due = self.entity.is_due()  # Replay: asked here, and not within the wait (see is_due)
+        due = self.entity.is_due()  # Replay: called here, and not within the wait's condition (see is_due)
         await self.entity.wait(lambda: (self.state.removed or due) and self.entity.is_quiet())
 
-    # --- what the entity asks of its workflow -------------------------------------------------------------------------
+    # --- called by the entity -----------------------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
         """Fold one signal into the state."""
         absorb.absorb(self.state, name, args, workflow.now())
 
     def on_cancel(self) -> None:
-        """Take ``temporal workflow cancel`` as a deletion, unless commands are to be signed: nobody signs this one."""
+        """Take ``temporal workflow cancel`` as a deletion. Refuse it where commands are signed: it cannot be signed."""
         if self.commands.signed:
             self.refuse("cancel", CANCEL)
-            self.display.show()  # nothing else would show it, since a refusal wakes nothing
+            self.display.show()  # this refusal does not wake the loop, which would show it otherwise
         else:
             self.entity.put(DELETE_POD.name, ({},))
 
@@ -235,7 +235,7 @@ class PodWorkflow:
         self.entity.refuse(name, f"signal {name}: {unknown_signal(POD_COMMANDS, name, len(args))}")
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
-        """Carry out an accepted update after the signals before it, which may have made it impossible."""
+        """Carry out an accepted update after the signals before it. They may have made it impossible."""
         given, answer = self.entity.obey(update, args), dict[str, Any]()
 
         def change() -> None:
@@ -246,7 +246,10 @@ class PodWorkflow:
         return self.as_created(answer) if update.name == APPLY.name else answer
 
     def as_created(self, applied: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to an apply; the first one of a new run has most likely started it: both came in one."""
+        """Return the answer to an apply: `created` in place of `unchanged` for the first apply of a new pod's run.
+
+        That apply has most likely started the run, since the start and the update arrive together.
+        """
         created = {"change": Change.CREATED.value} if self.is_new and applied["change"] == Change.UNCHANGED else {}
         self.is_new = False
         return applied | created
