@@ -1,7 +1,7 @@
 """One node's worker: the pods' workflows, the steps that act on its runtime, and the node agent.
 
 ``python worker.py`` serves this machine, with any Temporal server that the ``temporal`` CLI would find (environment and
-temporal.toml). It says one line on standard output when it serves, logs to standard error, and ends at SIGTERM or
+temporal.toml). It prints one line on standard output when it serves, logs to standard error, and ends at SIGTERM or
 SIGINT; the pods run on. Exit codes: 0 asked to end, 1 a defect, 2 cannot serve, with one sentence that says why.
 """
 

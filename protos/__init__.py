@@ -1,7 +1,8 @@
-"""The Container Runtime Interface as protocol buffers, and what is generated from them.
+"""The node's gRPC interfaces as protocol buffers, and the Python modules generated from them.
 
-`cri/v1/api.proto`, and the few calls of containerd's own in `cri/containerd/tasks.proto`, are written by hand; their
-Python modules beside them are generated, checked in, and never edited:
+They are the CRI, a few calls of containerd's own, CSI, the registration of plug-ins, and the kubelet's APIs of pods
+and of their resources. The `.proto` files are written by hand. The modules beside them are generated, checked in, and
+never edited:
 
     python -m protos.generate            writes them
     python -m protos.generate --check    says whether they are current

@@ -1,7 +1,7 @@
-"""Reads what the text of a node's settings means to its parts; a start checks them all before it starts anything.
+"""Parses the settings whose rules are in other rooms: labels, taints, capacity, sysctls, policies and thresholds.
 
-:mod:`syncpod.settings` knows the form of each value alone. Labels, capacity, sysctls, policies and thresholds have
-rules of their own, in the rooms that use them. Every function raises SettingsInvalid, which names flag or variable.
+:mod:`syncpod.settings` checks only the form of a value. `syncpod up` checks all of these before it starts a process.
+Every function raises SettingsInvalid, whose text names the flag or the variable.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:
 
 
 def verification(pulls: ImagePullSettings) -> Verification:
-    """Return which images that are already present a pod still needs credentials for."""
+    """Return the policy that says for which images already on the node a pod must have pull credentials."""
     policy = {"policy": pulls.verification_policy} if pulls.verification_policy else {}
     try:
         return Verification(**policy, allowed=pulls.verification_allowlist)

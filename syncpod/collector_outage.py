@@ -1,6 +1,6 @@
-"""Limits the log while an OpenTelemetry collector does not take what is exported to it.
+"""Limits the log lines about an OpenTelemetry collector that does not accept spans or metrics.
 
-The exporters would log each try of each batch, some dozen lines a minute, and the last of them does not say why.
+The exporters log each try of each batch, dozens of lines a minute, and their last line about a batch gives no reason.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final, TypeVar
 from syncpod.rare_lines import RareLines
 
 LOGGER: Final = "syncpod.collector"
-"""The logger of these lines. A filter of lines about other servers leaves it alone."""
+"""The logger of these lines. The filter of lines about the Temporal server lets them pass."""
 log = logging.getLogger(LOGGER)
 
 REPEAT_SECONDS: Final = 600.0
-"""While an outage lasts, and if one follows another, at most one line in this time says so."""
+"""The interval of lines: in it, each cause has at most one, also when one outage follows another."""
 CAUSES: Final = 4
-"""How many different causes have a line of their own in that time."""
+"""The most causes that have a line in one interval."""
 
 _REASONS: Final = (
     re.compile(r"Transient error (?P<why>.*) encountered while exporting \w+ batch", re.DOTALL),
@@ -32,7 +32,8 @@ _REASONS: Final = (
 )
 """How the exporters say why a batch was not taken."""
 _TIMED_OUT: Final = "due to timeout, max retries or shutdown"
-"""Their last message about a batch, for any reason: alone if the first try has taken all the time."""
+"""Part of the exporters' last message about a batch, whatever the reason. It is their only message if the first try
+took the whole time limit."""
 _QUEUE_FULL: Final = "Queue full, dropping "
 
 _Result = TypeVar("_Result", bound=Enum)
@@ -44,7 +45,7 @@ _said: ContextVar[list[logging.LogRecord] | None] = ContextVar("said", default=N
 class CollectorLog(logging.Filter):
     """A filter for log handlers: records of the SDK about an export go to its :class:`CollectorOutage`, not to the log.
 
-    It must be the handler's first filter: another one might take what is quoted from the collector for its own.
+    It must be the handler's first filter: a later filter might match text that a record quotes from the collector.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -69,22 +70,25 @@ class CollectorLog(logging.Filter):
 
 
 class CollectorOutage:
-    """Whether a collector takes one signal: `what` is ``spans`` or ``metrics``, `where` its host and port."""
+    """Logs when a collector stops accepting one signal, and when it accepts it again.
+
+    `what` is the signal, ``spans`` or ``metrics``; `where` is the collector's host and port.
+    """
 
     def __init__(self, what: str, where: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what, self._collector, self._clock = what, f"the OpenTelemetry collector at {where}", clock
         self._since: float | None = None
-        """When the first batch was lost of those that no line has counted as over."""
+        """When the first batch of the current outage was lost; None = there is no outage."""
         self._lost = 0
         self._is_told = False
-        """Whether a line says that the collector is away, which it is."""
+        """Whether the log has a line about the current outage."""
         self._next = clock()
         """When the next line is due."""
         self._causes: set[str] = set()
-        """The records since the last line that was due."""
+        """The causes that have had a line in the current interval."""
 
     def export(self, export: Callable[[], _Result], success: _Result) -> _Result:
-        """Export a batch, and log what that shows of the collector.
+        """Export a batch, and log that an outage has begun, goes on or is over.
 
         `success` is the SDK's result for a batch that was taken. Raises what `export` raises: a defect, which the SDK
         logs.
@@ -130,7 +134,7 @@ class CollectorOutage:
 
 
 def cause(said: Sequence[logging.LogRecord]) -> str:
-    """Return why a batch was not taken, from what was logged of its export: the earliest line that tells it."""
+    """Return why a batch was not accepted: the reason in the earliest log record of its export that has one."""
     for record in said:
         if error := next((each for each in _arguments(record) if isinstance(each, BaseException)), None):
             return _innermost(error)
@@ -149,7 +153,7 @@ def _arguments(record: logging.LogRecord) -> tuple[object, ...]:
 
 
 def _innermost(error: BaseException) -> str:
-    """Return what the system said, such as `Connection refused`; or else what the error itself says."""
+    """Return the operating system's text, such as `Connection refused`; without one, the error's own text."""
     for each in _chain(error):
         if isinstance(each, OSError) and each.strerror:
             return each.strerror

@@ -1,7 +1,7 @@
-"""Connects to a fleet's server as the fleet itself.
+"""Connects the fleet's commands and workers to the fleet's server, with the fleet's keys.
 
-Commands are signed, stored data is encrypted, and messages to nodes are sealed. The keys are in the fleet's directory,
-beside its certificate authority. The fleet's commands and workers read them there.
+The keys sign commands, encrypt stored data and seal messages to nodes. They are in the fleet's directory, beside its
+certificate authority.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RPC: Final = timedelta(seconds=5)
 
 
 class OtherFleet(Exception):
-    """A server holds another fleet than the one that these keys are of. The text is a sentence."""
+    """A server holds the workflows of another fleet than the one with these keys. The text is a sentence."""
 
 
 class KeyMissing(Exception):
@@ -42,14 +42,15 @@ class KeyMissing(Exception):
 
 @dataclass(frozen=True)
 class FleetAccess:
-    """What it takes to command a fleet, and to run its workflows."""
+    """The keys that command a fleet and run its workflows."""
 
     keys: Keys
-    """Those that sign and encrypt."""
+    """The keys that sign commands and encrypt payloads."""
     sealing: FleetKeys
+    """The keys that seal messages to nodes."""
 
     def converter(self, *, verifies: bool) -> DataConverter:
-        """Return the data converter of a client; with `verifies` that of a worker, which takes only what is signed."""
+        """Return the data converter of a client; with `verifies`, of a worker, which accepts only signed payloads."""
         return fleet_converter(FleetCodec(self.keys, self.sealing, verifies=verifies))
 
 
@@ -87,15 +88,15 @@ async def connect_to_fleet(
 async def check_whose(client: Client, access: FleetAccess) -> None:
     """Raise OtherFleet if the client's namespace holds a fleet, but not this one.
 
-    A server that cannot list now is taken for the fleet's own: workflows refuse what is another fleet's anyway.
+    If the server cannot list workflows now, nothing is raised: workflows refuse another fleet's commands anyway.
     """
     _require_own(client, access, await _said(client))
 
 
 async def check_commander(client: Client, access: FleetAccess) -> None:
-    """Do the same for who commands the fleet, and raise KeyMissing if these keys read nothing that the server holds.
+    """Do the same, and raise KeyMissing if these keys decrypt nothing that the server has of the fleet.
 
-    A workflow that gets a command with an unknown key cannot go on until the server has dropped the command.
+    A workflow that receives a command with an unknown key cannot go on until the server has dropped the command.
     """
     said = await _said(client)
     _require_own(client, access, said)
@@ -106,7 +107,7 @@ async def check_commander(client: Client, access: FleetAccess) -> None:
 
 
 async def _said(client: Client) -> list[dict[str, bytes]]:
-    """Return the metadata of the payloads that say whose fleet a server holds; none, if it cannot list now."""
+    """Return the metadata of the memos that name the fleet of a server's workflows; none if it cannot list them now."""
     listed = client.list_workflows(HELD_QUERY, limit=LOOKED_AT, page_size=LOOKED_AT, rpc_timeout=_RPC)
     try:
         return [dict(one.metadata) async for each in listed for one in each.raw_info.memo.fields.values()]

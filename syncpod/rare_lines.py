@@ -1,4 +1,4 @@
-"""Lines of a log about what happens again and again: of each subject, one in an interval."""
+"""Limits log lines about repeated events to one line for each subject in an interval."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _MOST: Final = 1_000
 
 
 class RareLines:
-    """Says which lines are due: the first about each subject at once, and then one in each interval.
+    """Decides which lines are due: the first about a subject at once, later ones once in each interval.
 
-    Strangers may make up subjects: each new one has its first line, and memory stays bounded. Two threads at once may
-    cost a line more.
+    Subjects may be made up by untrusted senders: each new one has its first line, but only `_MOST` are remembered. Two
+    threads that call at once may both get a line.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Have no lines yet. An interval has so many `seconds`; `clock` is steady."""
+        """Begin without any line. An interval has so many `seconds`; `clock` must be monotonic."""
         self._seconds, self._clock = seconds, clock
         self._lines: dict[Hashable, tuple[float, int]] = {}
         """By subject, the oldest line first: when the next line is due, and how many have been left out since."""
@@ -43,7 +43,7 @@ class RareLines:
             log.warning("%s%s", text, f" (and {times} times since the last such line)" if times else "")
 
     def over(self, subject: Hashable) -> None:
-        """Forget a subject with which nothing is wrong any more: its next line is due at once."""
+        """Forget a subject whose fault is over: its next line is due at once."""
         self._lines.pop(subject, None)
 
     def __len__(self) -> int:

@@ -4,8 +4,8 @@ A runtime quotes a command in which a Secret's value was expanded, a server answ
 a program prints its password as its last line. Such a text would stay in a pod's history.
 
 Texts are searched where they leave the process, in these few places: what the process sends to Temporal
-(`syncpod.temporal.hiding`), its log, its spans, the answers of the node's API, and its journal. A text that is
-shortened is shortened by :meth:`Redactor.part`, since nobody recognises the beginning of a value afterwards.
+(`syncpod.temporal.hiding`), its log, its spans, the answers of the node's API, and its journal. Only
+:meth:`Redactor.part` may shorten a text: after any other cut, the beginning of a value would not be recognised.
 
 The search costs the length of the text, however many values are known: at each position two look-ups say whether
 a value may begin there. No automaton is built, so a new value costs little, and no regular expression,
@@ -32,13 +32,14 @@ SHORT: Final = 4
 SHORTEST: Final = 3
 """Shorter values are never hidden: they can be guessed, and exit codes are as short."""
 HEAD: Final = 16
-"""So many characters from the beginning of a longer value are hidden like the value, since anybody may have cut it."""
+"""The first characters of a longer value are hidden even without the rest, since another program may have cut it."""
 OVERLAP: Final = HEAD - 1
-"""How many characters beyond a cut :meth:`Redactor.part` has to see: then it knows each value that the cut divides."""
+"""How many characters beyond a cut :meth:`Redactor.part` reads, to recognise a value that the cut divides."""
 _ENCODED: Final = 8
 """Shorter values are not looked for in base64 or percent-encoded: four letters of base64 stand in many words."""
 _KEPT: Final = 128
-"""Characters of a form that are kept. If all of them are found, the rest of the form is hidden unseen."""
+"""How many characters of a form are stored and compared. If all of them match, the rest of the form is hidden
+uncompared, by its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class _Index:
         begin = text[at : at + _KEPT]
         if len(begin) < HEAD or not self.heads:
             return end
-        # The one that has the most in common with the text is next to where the text would be.
+        # The head with the longest common beginning is next to the place where `begin` would be inserted.
         place = bisect_left(self.heads, begin)
         for head in self.heads[max(0, place - 1) : place + 1]:
             common = _common(head, begin)
@@ -108,7 +109,7 @@ class Redactor:
         self._words = self._reversed = _Index()
 
     def add(self, values: Iterable[str]) -> None:
-        """Hide these values from now on, in each form in which somebody would write them."""
+        """Hide these values from now on, in each form that a program may print: quoted, percent-encoded, base64."""
         with self._changing:
             if new := frozenset(values) - self._known:
                 self._known |= new
@@ -132,9 +133,9 @@ class Redactor:
     def part(self, text: str, start: int = 0, stop: int | None = None) -> str:
         """Return the characters from `start` to `stop` of a text, with each known value replaced by ``***``.
 
-        A value that `start` or `stop` divides leaves nothing. For that, the text must have OVERLAP more characters on
-        that side, or be at its own end; text farther away is not read. With a `start`, the text may itself be the end
-        of a longer one, which began with any part of a value.
+        A value that `start` or `stop` divides is hidden too, if the text goes on for OVERLAP characters beyond that
+        cut, or ends there itself. Characters farther away are not read. With a `start`, the text may be the end of a
+        longer one, and begin within a value.
         """
         stop = len(text) if stop is None else min(stop, len(text))
         text = text[: stop + OVERLAP]
@@ -154,11 +155,11 @@ class Redactor:
 
 
 of_process: Final = Redactor()
-"""The one of this process. A process has one log, one exporter of spans, and serves one node."""
+"""The redactor of this process. A process has one log, one exporter of spans, and serves one node."""
 
 
 def _merged(spans: list[tuple[int, int]], start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield what of a text from `start` to `stop` lies in any span, in order, each part as long as it can be."""
+    """Yield the spans between `start` and `stop`, in order, with overlapping and adjacent ones merged."""
     begin = end = start
     for each, its_end in sorted(spans):
         if each > end:
@@ -188,7 +189,7 @@ def _forms(value: str) -> set[str]:
         json.dumps(plain)[1:-1],
         go_json(plain)[1:-1],
         repr(plain)[1:-1],
-        plain.lower(),  # as a URL's scheme and host are told
+        plain.lower(),  # as programs print a URL's scheme and host
         plain.encode("ascii", errors="backslashreplace").decode(),
         data.decode("latin-1").encode("ascii", errors="backslashreplace").decode(),
         data.decode(errors="replace"),

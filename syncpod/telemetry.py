@@ -83,7 +83,7 @@ def _endpoint(environ: Mapping[str, str], signal: Signal) -> str:
 
 
 def _outage(environ: Mapping[str, str], signal: Signal) -> CollectorOutage:
-    """Return what counts as the collector's outages. It names the collector without a password of the endpoint."""
+    """Return the log of outages of a signal's collector, which it names without the endpoint's user and password."""
     where = _address(_endpoint(environ, signal)).netloc.rpartition("@")[2]
     return CollectorOutage("spans" if signal == "traces" else "metrics", where or "localhost")
 
@@ -282,9 +282,9 @@ def _metric_exporter(request: TelemetryRequest, outage: CollectorOutage) -> Metr
 
 
 def _log_each_reason() -> None:
-    """Have the gRPC exporters log every failure: their own filter drops those that resemble the one before.
+    """Have the gRPC exporters log every failure: their own filter drops records that resemble the one before.
 
-    That may be a failure of the other signal, and then an outage would have no cause. Their log is limited here.
+    The one before may be about the other signal, and the outage would have no cause. CollectorOutage limits the log.
     """
     logger = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
     for each in list(logger.filters):

@@ -1,7 +1,7 @@
-"""The client of the API on a worker's unix socket. It blocks, and imports little, so that a short command stays short.
+"""The client of the API on a worker's unix socket. It blocks, and imports little, so that commands start quickly.
 
-Nobody but the node's user may connect: the socket has mode 0600, in a directory of mode 0700. A request says
-``Expect: 100-continue``: a worker that has read it says so at once, and is then given more time for its answer.
+Only the node's user may connect: the socket has mode 0600, in a directory of mode 0700. A request has the header
+``Expect: 100-continue``, so a worker that has read it replies at once, and then has more time for its answer.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from syncpod.api.messages import JSON, warnings_in
 SOCKET_NAME: Final = "api.sock"
 """The socket's name in the node's state directory."""
 BODY_LIMIT: Final = 8 * 1024 * 1024
-"""Bytes of a request's body: a pod has at most 512 KiB."""
+"""The most bytes of a request's body. A pod has at most 512 KiB."""
 PATIENCE_SECONDS: Final = 2.0
-"""How long the worker may take to read a request, and a reader to take a part of the answer."""
+"""The timeout of the worker for reading a request, and of a client for reading a part of the answer."""
 ANSWER_SECONDS: Final = 10.0
-"""How long a worker that has read a request may take for each part of its answer. Whoever gives it up asks the server,
-and thus the same worker once more, pod by pod: of a busy node with a thousand pods that takes ten times as long."""
+"""The timeout for each part of the answer, once the worker has read the request. A client that gives up queries each
+pod's workflow instead, and so the same worker: with a thousand pods on a busy node, that takes ten times as long."""
 NOT_FOUND: Final = 404
 OURS: Final = "/apis/syncpod.dev/v1"
 _NAMED: Final = 50
-"""At most so many pods are named in a request; of more, all are asked for."""
+"""The most pods that a request names. For more names, it requests all pods of the namespace."""
 
 
 class Reply(NamedTuple):
@@ -41,12 +41,12 @@ class Reply(NamedTuple):
     document: Any
     """The body's JSON."""
     warnings: tuple[str, ...] = ()
-    """Sentences about the answer."""
+    """The sentences in the answer's Warning header."""
 
 
 @contextlib.contextmanager
 def socket_address(state_dir: Path) -> Iterator[str]:
-    """Yield an address of the socket that is short enough, however deep its directory lies. Raises OSError.
+    """Yield an address of the socket that is short enough, whatever the state directory's path. Raises OSError.
 
     An address of a unix socket has at most 107 bytes.
     """
@@ -81,9 +81,9 @@ def ask(
     accept: str = JSON,
     document: Any = None,
 ) -> Reply | None:
-    """Return the answer of the worker of this state directory; None if there is none, or it is too busy.
+    """Return the answer of the worker of this state directory.
 
-    An answer that breaks off, or is no JSON, is none.
+    None if there is no worker, if it does not answer in time, or if the answer is incomplete or not JSON.
     """
     target = quote(path) + (f"?{urlencode(query)}" if query else "")
     body = b"" if document is None else json.dumps(document, ensure_ascii=False).encode()
@@ -116,9 +116,9 @@ def listed(
     group: str = "/api/v1",
     accept: str = JSON,
 ) -> dict[str, Any] | None:
-    """Return a list of a resource in a namespace, None = in all; with `names`, of these pods alone, if they are few.
+    """Return the list of a resource in a namespace, None = in all; None if no worker answers with code 200.
 
-    None: there is no worker, or it cannot say.
+    With at most `_NAMED` `names`, the list has only the objects of these pods.
     """
     where = "" if namespace is None else f"/namespaces/{namespace}"
     named = [("pod", name) for name in dict.fromkeys(names)] if len(names) <= _NAMED else []
@@ -129,9 +129,10 @@ def listed(
 def reports(
     state_dir: Path, namespace: str | None, names: Sequence[str], *parts: str, at_once: bool = False
 ) -> list[dict[str, Any]] | None:
-    """Return the reports of the open pods of a namespace (None = all), with `names` of these alone, in their order.
+    """Return the reports of a namespace's open pods (None = of all namespaces); with `names`, of these pods only.
 
-    `at_once`: those of the pods that the worker knows, open or not, without asking its server. None as in `listed`.
+    `parts` name the parts of each report. With `at_once`, the worker answers from its cache, which may also have ended
+    pods, without a call to the Temporal server. None as in `listed`.
     """
     query = {"include": ",".join(parts)} | ({"resourceVersion": "0"} if at_once else {})
     found = listed(state_dir, "podreports", namespace, names, query, group=OURS)
@@ -142,9 +143,9 @@ def reports(
 
 
 def plan(state_dir: Path, namespace: str, name: str, candidate: Any, update: str = "apply") -> dict[str, Any] | None:
-    """Return the report of a pod that the worker knows, with the steps to which `candidate`, a changed Pod, would lead.
+    """Return a pod's report with the steps that its workflow would take if it were changed to `candidate`, a Pod.
 
-    `update` says by which update it would be changed. None: the worker is away, or knows no such pod.
+    `update` names the workflow's update that would make the change. None if no worker answers, or has no such pod.
     """
     path = f"{OURS}/namespaces/{namespace}/podreports/{name}/plan"
     query = [("update", update), ("resourceVersion", "0")]
@@ -159,17 +160,17 @@ def steps_under_way(state_dir: Path) -> list[dict[str, Any]]:
 
 
 def settle_journal(state_dir: Path) -> None:
-    """Return once the worker of this node, if it has one, has brought its journal up to date.
+    """Wait until the node's worker, if there is one, has brought the journal up to date.
 
-    Without this the journal is up to a second behind what `get` and `wait` have just said. It blocks, for no longer
-    than :data:`ANSWER_SECONDS`; if the worker does not answer, the journal has to do as it is.
+    Otherwise the journal may be a second behind the output of `get` and `wait`. Blocks for at most
+    :data:`ANSWER_SECONDS`; if the worker does not answer, the journal is left as it is.
     """
     ask(state_dir, f"{OURS}/journal/settle", method="POST")
 
 
 def refresh_report(state_dir: Path) -> None:
-    """Return once the worker of this node, if it has one, has looked for orphans anew, and written the node's report.
+    """Wait until the node's worker, if there is one, has searched for orphans again and written the node's report.
 
-    Without this the report is up to a minute old. It blocks no longer than `settle_journal` does.
+    Otherwise the report may be a minute old. Blocks no longer than `settle_journal` does.
     """
     ask(state_dir, f"{OURS}/nodereport/refresh", method="POST")

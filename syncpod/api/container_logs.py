@@ -1,7 +1,7 @@
-"""``/containerLogs``: the log of a container as `kubectl logs` asks for it.
+"""``/containerLogs``: the log of a container, as `kubectl logs` requests it.
 
-Mirrors getContainerLogs (pkg/kubelet/server/server.go, v1.36) and GetKubeletContainerLogs. Difference: the log of a
-container that the runtime has removed is read from its file for as long as that is there.
+Mirrors getContainerLogs (pkg/kubelet/server/server.go, v1.36) and GetKubeletContainerLogs. Difference: if the runtime
+has removed the container, its log is still read, as long as the file exists.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ContainerLogs:
     """The logs of one node's containers."""
 
     def __init__(self, source: PodSource, cri: CriRuntime, node: NodeContext, threads: PodThreads) -> None:
-        """Find pods in `source`, and their logs where `cri` says, or below `node`'s directory.
+        """Find pods in `source`, and logs at the paths that `cri` reports, else below `node`'s directory of logs.
 
         Logs are read in `threads`, since a disk may hang.
         """
@@ -69,7 +69,7 @@ class ContainerLogs:
         return path_here
 
     async def _text(self, path: Path, found: LoggedInstance, wanted: WantedLog, uid: str) -> AsyncIterator[bytes]:
-        """Yield the text, first nothing: then a follower knows that there is a log, before there is a line."""
+        """Yield the log's text. The first part is empty, so that a follower receives headers before the first line."""
 
         async def runs() -> bool:
             try:

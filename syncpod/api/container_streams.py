@@ -1,4 +1,4 @@
-"""``/exec``, ``/attach`` and ``/portForward``: which streaming URL of the runtime a request is for.
+"""``/exec``, ``/attach`` and ``/portForward``: from a request to the streaming URL of the runtime.
 
 Mirrors getExec, getAttach and getPortForward (pkg/kubelet/server/server.go, v1.36), and GetExec, GetAttach and
 GetPortForward (kubelet_pods.go).
@@ -24,7 +24,7 @@ _NO_POD = "pod does not exist"
 
 @dataclass(frozen=True)
 class _Streams:
-    """The streams that a client wants of a command."""
+    """The streams of a command that a client requests."""
 
     stdin: bool
     stdout: bool
@@ -57,9 +57,10 @@ class ContainerStreams:
         )
 
     async def attach_url(self, asked: Request, namespace: str, name: str, *uid_and_container: str) -> str:
-        """Return the URL for the streams of a container's main process, which has a terminal or not.
+        """Return the URL for the streams of a container's main process.
 
-        Raises ApiError, also where the runtime refuses what is asked for: the error output of a terminal.
+        The container's spec decides about the terminal, not the request. Raises ApiError, also if the runtime refuses
+        the streams: a terminal has no stderr of its own.
         """
         *uid, container = uid_and_container
         streams = _streams(asked)
@@ -86,7 +87,7 @@ class ContainerStreams:
         return await _from_runtime(self._cri.port_forward(newest.id, ports))
 
     async def _running(self, pod: dict[str, Any], container: str, missing: str) -> str:
-        """Return the id of the container that runs. Raises ApiError, with the text `missing` if none does."""
+        """Return the id of a container's running instance. Raises ApiError, with the text `missing` if none runs."""
         try:
             found = await self._cri.list_containers(labels={POD_UID_LABEL: pod["metadata"]["uid"]})
         except CriError as error:
@@ -108,7 +109,7 @@ def _streams(asked: Request) -> _Streams:
 
 
 def _ports(asked: Request) -> Sequence[int]:
-    """Return the ports in the query, which only WebSocket's channels have. Raises ApiError."""
+    """Return the ports in the query, which only requests over WebSocket have. Raises ApiError."""
     ports = []
     for text in ",".join(asked.query.get("port", ())).split(","):
         if not text:

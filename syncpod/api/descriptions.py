@@ -1,4 +1,7 @@
-"""Descriptions of pods, as ``kubectl describe`` prints them: rendered where the models are loaded."""
+"""Makes descriptions of pods, as ``kubectl describe`` prints them.
+
+They are rendered in the worker, which has loaded the models, so that the command need not load them.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ from syncpod.pod import Pod
 
 
 def description(one: SourcePod, pending: Sequence[PendingStep], pages: str) -> Mapping[str, Any]:
-    """Return a pod's PodDescription: its lines. `pages` is the page of workflows in Temporal's UI; "" = not known."""
+    """Return a pod's PodDescription, with its lines. `pages` is the URL of Temporal's UI, "" = not known."""
     document = one.reads.pod()
     pod = Pod.model_validate(document)
     events: tuple[EventRecord, ...] | None = None
     plan: Mapping[str, Any] = {}
-    with contextlib.suppress(CannotSay):  # it does not answer; the node's journal may have its events
+    with contextlib.suppress(CannotSay):  # the workflow did not answer
         events = tuple(read_events(one.reads.events()))
         plan = one.reads.plan()
     facts = _facts(pod, one.run, pages, events, plan, pending)
@@ -46,9 +49,9 @@ def _facts(
     plan: Mapping[str, Any],
     pending: Sequence[PendingStep],
 ) -> Facts:
-    """Return what is described of a pod's workflow besides the pod; `events` None = it has not answered.
+    """Return the facts about a pod's workflow that its description has. `events` None = the workflow did not answer.
 
-    `pages` is where Temporal's UI has the pages of workflows; "" = not known.
+    `pages` is the URL of Temporal's UI, "" = not known.
     """
     workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
     return Facts(

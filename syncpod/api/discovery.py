@@ -1,4 +1,4 @@
-"""The first questions of a client of Kubernetes' API: which versions, groups and resources there are."""
+"""Handlers for discovery, the first requests of a Kubernetes client: versions, groups and resources of the API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _READ: Final = ["get", "list"]
 
 
 async def version(source: PodSource, asked: Request) -> Answer:
-    """Answer which Kubernetes the decisions are those of."""
+    """Answer the version of Kubernetes whose kubelet's decisions this node mirrors."""
     from importlib.metadata import version as version_of
 
     empty = dict.fromkeys(("gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"), "")
@@ -43,7 +43,7 @@ async def core_resources(source: PodSource, asked: Request) -> Answer:
 
 
 async def own_resources(source: PodSource, asked: Request) -> Answer:
-    """Answer the resources that Kubernetes does not have."""
+    """Answer the resources of syncpod's own group, which Kubernetes does not have."""
     resources = [_resource("podreports", "PodReport", _READ), _resource("steps", "Step", ["list"], namespaced=False)]
     return Answer(whole(_list(f"{_OURS}/v1", resources)))
 

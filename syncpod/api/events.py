@@ -1,4 +1,4 @@
-"""The handler for events of pods, also of pods that are gone."""
+"""The handler for events of pods, including pods that are gone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SEEN_WIDE: Final = tuple(name for name in WIDE if name in ("SUBOBJECT", "SOURCE
 
 
 async def list_events(source: PodSource, asked: Request, namespace: str | None) -> Answer:
-    """Answer an EventList or a Table, the newest event last: those of pods, and of the last hour of gone ones."""
+    """Answer an EventList or a Table, the newest event last. Events of gone pods are included for an hour."""
     try:
         fields = parse_field_selector(asked.one("fieldSelector"), _FIELDS)
     except ValueError as wrong:

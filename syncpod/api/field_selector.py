@@ -1,7 +1,7 @@
 """Field selectors, as ``--field-selector`` takes them: ``status.phase=Running,spec.nodeName!=n1``.
 
-Mirrors apimachinery's pkg/fields and core/v1's AddFieldLabelConversionsForPod, v1.36: only these fields can be selected
-by, with ``=``, ``==`` and ``!=``.
+Mirrors apimachinery's pkg/fields and core/v1's AddFieldLabelConversionsForPod, v1.36: only the fields in `OF_PODS`,
+with ``=``, ``==`` and ``!=``.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _PART: Final = re.compile(r"\s*([\w.]+)\s*(==|!=|=)\s*(\S*)\s*")
 
 @dataclass(frozen=True)
 class FieldRequirement:
-    """One requirement: the field has the value, or, if not `equal`, another."""
+    """One requirement: the field has the value, or, if `equal` is False, another value."""
 
     path: str
     value: str
     equal: bool
 
     def matches(self, document: Mapping[str, Any]) -> bool:
-        """Return whether an object meets the requirement. A field that is not there is empty text, or false."""
+        """Return whether an object meets the requirement. A missing field counts as empty, or as false."""
         found: Any = document
         for step in self.path.split("."):
             found = found.get(step) if isinstance(found, Mapping) else None

@@ -1,4 +1,4 @@
-"""A pod as lists show it."""
+"""A pod in a list: its JSON, and whether its workflow answered."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Any, Final
 
 @dataclass(frozen=True)
 class Recorded:
-    """What Temporal recorded last of a pod's columns."""
+    """A pod's columns as the Temporal server recorded them last."""
 
     status: str = ""
     """STATUS; "" = not known."""
     restarts: int | None = None
     """RESTARTS; None = not known."""
     created: str = ""
-    """When the pod was created, as on the wire; "" = not known: then its document has when its run began."""
+    """When the pod was created, in RFC 3339; "" = not known: then the document's time is that of its workflow's run."""
 
 
 NOTHING_RECORDED: Final = Recorded()
 
 
 RECORDED_ANNOTATION: Final = "syncpod.dev/recorded"
-"""Marks a Pod whose workflow did not answer: its value says why, and what is shown in its place."""
+"""Marks a Pod whose workflow did not answer. The value says why, and which state is shown instead."""
 
 
 def why_recorded(pod: Mapping[str, Any]) -> str:
-    """Return why a Pod's workflow did not answer, as a predicate of the pod; "" = it has answered.
+    """Return why a Pod's workflow did not answer, as a predicate of the pod; "" = it answered.
 
-    `pod` is its document, or has its metadata alone.
+    `pod` is the whole Pod, or only its metadata under ``metadata``.
     """
     return str((pod["metadata"].get("annotations") or {}).get(RECORDED_ANNOTATION, "")).rpartition("; ")[0]
 
 
 class OfDocument:
-    """The properties of an object that its document has, a whole one or one of its metadata alone."""
+    """Properties that are read from an object's document, which may be the whole object or its metadata only."""
 
     document: Mapping[str, Any]
 
@@ -58,11 +58,12 @@ class OfDocument:
 
 @dataclass(frozen=True)
 class ListedPod(OfDocument):
-    """A pod of which only the JSON is needed."""
+    """A pod as JSON, without its model."""
 
     document: dict[str, Any]
     """The Pod as ``get -o json`` prints it."""
     current: bool = True
-    """Whether it answered; if not, the document has only what Temporal recorded last."""
+    """Whether the document is its workflow's answer. If not, the workflow did not answer, and the document has only the
+    Temporal server's last record."""
     recorded: Recorded = NOTHING_RECORDED
-    """If it did not answer: its columns as they were recorded last."""
+    """The recorded columns, if the workflow did not answer."""

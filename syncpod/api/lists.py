@@ -26,9 +26,9 @@ async def whole(document: Mapping[str, Any]) -> AsyncIterator[bytes]:
 async def rendered(
     head: Mapping[str, Any], key: str, things: Sequence[_One], render: Callable[[_One], Iterable[Any]]
 ) -> AsyncIterator[bytes]:
-    """Yield a document in parts: `head`, and under `key` a list of all that `render` yields for each of the things.
+    """Yield the JSON of a document in parts: `head`, and under `key` the list of all that `render` yields for `things`.
 
-    `render` runs in a thread. Raises what it raises; the parts that have been sent by then are no whole document.
+    `render` runs in a thread. Its exceptions are raised unchanged; the parts before them are not valid JSON.
     """
 
     def joined(some: Sequence[_One]) -> bytes:
@@ -45,5 +45,5 @@ async def rendered(
 
 
 async def rendered_alone(make: Callable[[], Mapping[str, Any]]) -> AsyncIterator[bytes]:
-    """Yield one document, which a thread makes. Raises what `make` raises."""
+    """Yield the JSON of one document, which `make` returns in a thread. Raises its exceptions unchanged."""
     yield await asyncio.to_thread(lambda: as_json(make()))

@@ -1,4 +1,4 @@
-"""Requests to the API and its answers, without a library of HTTP: the same for a socket and for a call."""
+"""Requests to the API and its answers, without an HTTP library: the same over a socket and within a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syncpod.api.statuses import ApiError
 
 JSON: Final = "application/json"
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
-"""What a client accepts that wants rows, and not objects."""
+"""The Accept header of a client that requests rows instead of objects."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of JSON, in parts: a list of thousands of pods is never in memory as a whole."""
+    """An answer whose body comes in parts: a list of thousands of pods is never in memory as a whole."""
 
     parts: AsyncIterator[bytes]
     code: int = 200
@@ -53,7 +53,7 @@ class Answer:
 
 
 def in_one_part(body: bytes, kind: str, code: int = 200, **headers: str) -> Answer:
-    """Return an answer that is made already, with its content type, and with headers such as `WWW_Authenticate`."""
+    """Return an answer with this body and content type. `headers` have `_` for `-`, as in `WWW_Authenticate`."""
 
     async def parts() -> AsyncIterator[bytes]:
         yield body
@@ -62,12 +62,12 @@ def in_one_part(body: bytes, kind: str, code: int = 200, **headers: str) -> Answ
 
 
 def warning_headers(sentences: Sequence[str]) -> dict[str, str]:
-    """Return the header with which Kubernetes' API sends warnings, which kubectl prints; none without a sentence."""
+    """Return the Warning header of Kubernetes' API, whose sentences kubectl prints; {} if there are none."""
     quoted = (sentence.replace("\\", "\\\\").replace('"', '\\"') for sentence in sentences)
     said = ", ".join(f'299 - "{each}"' for each in quoted)
     return {"Warning": said} if said else {}
 
 
 def warnings_in(header: str) -> tuple[str, ...]:
-    """Return the sentences of such a header."""
+    """Return the sentences of a Warning header."""
     return tuple(re.sub(r"\\(.)", r"\1", each) for each in re.findall(r'299 \S+ "((?:[^"\\]|\\.)*)"', header))

@@ -22,6 +22,6 @@ async def settle_journal(source: PodSource, asked: Request) -> Answer:
 
 
 async def refresh_report(source: PodSource, asked: Request) -> Answer:
-    """Look for orphans now, and write the node's report. Answers once that is done."""
+    """Search for orphans now, and write the node's report. Answers once that is done."""
     await source.refresh_report()
     return Answer(whole(_DONE))

@@ -1,4 +1,4 @@
-"""Handlers for pods: lists, tables, single pods, and reports, which have more of a pod than Kubernetes' API."""
+"""Handlers for pods: lists, tables, single pods, and PodReports, which have more than Kubernetes' API has of a pod."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _MADE_OF: Final[Mapping[str, tuple[str, ...]]] = {
     _PENDING: ("under_way",),
     _DESCRIPTION: ("pod", "events", "plan", "under_way"),
 }
-"""Parts of a report that need the server too: the steps that it is trying, and the lines of ``describe pod``; with the
-parts that are read for them."""
+"""Parts of a report that also need a call to the Temporal server: the steps that it is trying, and the lines of
+``describe pod``. Each with the parts of the pod that must be read for it."""
 KNOWN_AT_ONCE: Final = "0"
-"""The `resourceVersion` with which Kubernetes answers from memory: any state will do, if it comes at once."""
+"""The `resourceVersion` of a request that may be answered from the cache, as in Kubernetes' API."""
 
 
 async def list_pods(source: PodSource, asked: Request, namespace: str | None) -> Answer:
-    """Answer a PodList, or a Table: in a table, some rows may be as the server recorded them last."""
+    """Answer a PodList or a Table. Rows of a table may show the server's last record if a workflow does not answer."""
     labels, fields = _selectors(asked)
     now, is_whole = datetime.now(UTC), asked.one("includeObject") == "Object"
     found = await _asked_pods(
@@ -75,8 +75,8 @@ async def get_pod(source: PodSource, asked: Request, namespace: str, name: str) 
 async def list_reports(source: PodSource, asked: Request, namespace: str | None) -> Answer:
     """Answer the PodReports of pods, each with the parts that `include` names.
 
-    With `ended`, those of the named pods that have ended too. `node` may be repeated: only pods of these nodes.
-    `workflows` is the page of workflows in Temporal's UI, for descriptions, if the client knows it.
+    With `ended`, the named pods are included even if they have ended. `node` may be repeated: only pods of these nodes.
+    `workflows` is the URL of Temporal's UI for workflows, which descriptions need.
     """
     parts, nodes, (labels, _) = _parts(asked), asked.query.get("node", ()), _selectors(asked)
     if asked.flag("ended"):
@@ -108,7 +108,7 @@ async def get_report(source: PodSource, asked: Request, namespace: str, name: st
 
 
 async def plan_of(source: PodSource, asked: Request, namespace: str, name: str) -> Answer:
-    """Answer what a changed Pod, the body, would have its workflow do. `update` says by which of its updates."""
+    """Answer the steps that a pod's workflow would take for the changed Pod in the body. `update` names its update."""
     try:
         candidate = json.loads(asked.body)
     except ValueError as wrong:
@@ -140,14 +140,14 @@ def _parts(asked: Request) -> list[str]:
 
 
 def _read_of(parts: Sequence[str]) -> list[str]:
-    """Return the parts that the source reads of each pod for these parts of a report."""
+    """Return the parts of a pod that must be read for these parts of its report."""
     return list(dict.fromkeys(read for part in parts for read in _MADE_OF.get(part, (part,))))
 
 
 async def _pending(
     source: PodSource, found: Sequence[SourcePod], parts: Collection[str]
 ) -> Mapping[tuple[str, str], Sequence[PendingStep]]:
-    """Return the steps that the server is trying for these pods, if they are asked for. Raises CannotSay."""
+    """Return the steps that the server is trying for these pods; {} if `parts` do not need them. Raises CannotSay."""
     if not {_PENDING, _DESCRIPTION}.intersection(parts):
         return {}
     steps = await asyncio.gather(*map(source.pending_steps, found))
@@ -187,9 +187,9 @@ async def one_pod(
 
 
 async def named_pod(source: PodSource, namespace: str, name: str, missing: str, uid: str = "") -> dict[str, Any]:
-    """Return a pod, or with `uid` the one with this UID, as its workflow has told it last.
+    """Return a pod in the last state that its workflow published; with `uid`, only the pod with this UID.
 
-    Raises ApiError, with the text `missing` where there is none, and CannotSay.
+    Raises ApiError, with the text `missing` if there is no such pod, and CannotSay.
     """
     for one in source.known_pods(namespace, [name]) or await source.open_pods(namespace, [name]):
         pod = one.reads.pod()

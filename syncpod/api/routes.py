@@ -1,4 +1,4 @@
-"""The API's table: the handler of each path, and the answer about any other."""
+"""The API's table of routes: the handler of each path, and the error for any other path."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _REPORT: Final = f"{OURS}/namespaces/{{namespace}}/podreports/{{name}}"
 
 @dataclass(frozen=True)
 class Route(Generic[A]):
-    """A method and a path, with names in braces."""
+    """The handler of a method and a path, which may have variables in braces."""
 
     method: str
     path: str
     handle: Callable[..., Awaitable[A]]
-    """Takes the request, and the names in the path; of this API's, first the source."""
+    """Called with the request and the values of the path's variables. This API's handlers get the source first."""
     answers: str
-    """What it answers: the kind of an object, or several."""
+    """The kinds of the objects that it answers."""
     fixed: tuple[Any, ...] = ()
-    """The handler's arguments in place of names that the path does not have."""
+    """The handler's arguments for variables that the path does not have."""
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """The pattern of a path."""
+        """The pattern that matches a request's path; its groups are the values of the variables."""
         return re.compile(re.sub(r"\\\{\w+\\\}", "([^/]+)", re.escape(self.path)))
 
 
@@ -59,7 +59,7 @@ ROUTES: Final = (
     Route("POST", f"{OURS}/journal/settle", node.settle_journal, "Status"),
     Route("POST", f"{OURS}/nodereport/refresh", node.refresh_report, "Status"),
 )
-"""Everything that the API answers."""
+"""All routes of the API."""
 _PATTERNS: Final = tuple((route, route.pattern) for route in ROUTES)
 
 _OF_A_CLUSTER: Final = re.compile(r"/apis?(/.*)?")
@@ -67,7 +67,7 @@ _OF_A_CLUSTER: Final = re.compile(r"/apis?(/.*)?")
 
 
 async def answer(source: PodSource, asked: Request) -> Answer:
-    """Return the answer to a request; an error is one too."""
+    """Return the answer to a request. An ApiError becomes an answer too."""
     try:
         route, names = _route(asked.method, asked.path)
         return await route.handle(source, asked, *route.fixed, *names)
@@ -78,7 +78,7 @@ async def answer(source: PodSource, asked: Request) -> Answer:
 async def answer_in_process(
     source: PodSource, path: str, query: Sequence[tuple[str, str]] = (), accept: str = JSON
 ) -> Reply:
-    """Return the answer to a GET of this process itself, without a socket. Raises what the source raises."""
+    """Return the answer to a GET from within this process, without a socket. Raises the source's exceptions."""
     parameters: dict[str, list[str]] = {}
     for name, value in query:
         parameters.setdefault(name, []).append(value)
@@ -90,7 +90,7 @@ async def answer_in_process(
 def matching(
     patterns: Sequence[tuple[Route[A], re.Pattern[str]]], method: str, path: str
 ) -> tuple[tuple[Route[A], tuple[str, ...]] | None, str]:
-    """Return the route of a request with the names in its path, None = there is none; and the methods of the path."""
+    """Return the route of a request with the values of its variables (None = no route), and the path's methods."""
     found = [(route, match.groups()) for route, pattern in patterns if (match := pattern.fullmatch(path))]
     ours = next((each for each in found if each[0].method == method), None)
     return ours, ", ".join(sorted({route.method for route, _ in found}))
@@ -102,7 +102,7 @@ def refusal(error: ApiError) -> Answer:
 
 
 def _route(method: str, path: str) -> tuple[Route[Answer], tuple[str, ...]]:
-    """Return the route of a request, and the names in its path. Raises ApiError if there is none."""
+    """Return the route of a request, and the values of its variables. Raises ApiError if there is none."""
     found, allowed = matching(_PATTERNS, method, path)
     if found is not None:
         return found

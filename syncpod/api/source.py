@@ -1,4 +1,4 @@
-"""The port through which the API's handlers get pods."""
+"""The interface through which the API's handlers get pods."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ PARTS: Final[Mapping[str, Callable[[PodReads], Any]]] = {
 
 @dataclass(frozen=True)
 class SourcePod:
-    """One pod as a source knows it."""
+    """One pod of a source."""
 
     namespace: str
     name: str
     run: str
-    """The run of its workflow that has told it; "" = none has."""
+    """The run id of its workflow that published this state; "" = no run did."""
     reads: PodReads
-    """Reads one state of it. That may take a while. Raises CannotSay for a part that is not known."""
+    """Returns the parts of one state of the pod. Each call may take a while, so use a thread. Raises CannotSay for a
+    part that is not known."""
     recorded: Recorded | None = None
-    """Its columns, if its workflow has not answered: then `reads` may have no more than what Temporal recorded last."""
+    """The columns in the server's last record, if the workflow did not answer; `reads` may then have only that record.
+    None = the workflow answered."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -42,14 +44,14 @@ class SourcePod:
 
 
 class CannotSay(ApiError):
-    """The source cannot say which pods there are now."""
+    """The source cannot list the node's pods now. Answered as 503."""
 
     def __init__(self) -> None:
         super().__init__(503, "this node cannot say now which pods there are: its Temporal server does not say")
 
 
 class PodSource(Protocol):
-    """Knows the pods of a node."""
+    """The pods of a node, and the state of the node itself."""
 
     @property
     def state_dir(self) -> Path:
@@ -68,23 +70,23 @@ class PodSource(Protocol):
         nodes: Collection[str] = (),
         recorded: bool = False,
     ) -> Sequence[SourcePod]:
-        """Return all pods of a namespace (None = all) that there are now; with `names` or `nodes`, those of these.
+        """Return the present pods of a namespace (None = all); with `names` or `nodes`, only these, or those of these.
 
-        `parts` (of :data:`PARTS`) will be read of each. With `recorded`, some may be as the server recorded them last.
-        A source that has nobody else to ask returns such pods in any case. Raises CannotSay.
+        The caller will read `parts` (of :data:`PARTS`) of each pod. With `recorded`, a pod whose workflow does not
+        answer may be in the server's last record; some sources return such pods in any case. Raises CannotSay.
         """
 
     async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
-        """Return those pods of a namespace (None = all), with `names` of these, that run here without a workflow.
+        """Return the pods of a namespace (None = all) that run here without a workflow; with `names`, only these.
 
         Raises CannotSay.
         """
 
     async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[SourcePod]:
-        """Return the newest run of each pod, open or ended, without those that never were. Raises CannotSay."""
+        """Return the newest run of each named pod, open or ended. Unknown names are left out. Raises CannotSay."""
 
     def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
-        """Return the pods that are known at once, without asking anybody: some may have ended, some may be missing."""
+        """Return the cached pods, without any call: some may have ended since, and some may be missing."""
 
     def why_recorded(self, pods: Sequence[SourcePod]) -> Sequence[str]:
         """Return a sentence for each reason why some of the pods are shown as the server recorded them last."""

@@ -22,10 +22,10 @@ _REASONS: Final = {
 
 
 class ApiError(Exception):
-    """A request that is not answered as it should be."""
+    """A request that fails, with an HTTP code and a message."""
 
     def __init__(self, code: int, message: str, *, allow: str = "", details: dict[str, Any] | None = None) -> None:
-        """`code` is HTTP's. `allow` has the methods of a path, for 405."""
+        """`code` is the HTTP status code. `allow` has the allowed methods of a path, for 405."""
         super().__init__(message)
         self.code, self.message, self.allow, self.details = code, message, allow, details
 

@@ -1,7 +1,7 @@
-"""Which log of a container is asked for, and how much of it: the kubelet's rules, and its words.
+"""Parses a request for a container's log: which instance's log, and how much of it, with the kubelet's error texts.
 
 Pure. Mirrors v1.PodLogOptions with validation.ValidatePodLogOptions, and pkg/kubelet/kubelet_pods.go,
-validateContainerLogStatus, v1.36. Difference: `stream` is taken, which a kubelet takes only behind a feature gate.
+validateContainerLogStatus, v1.36. Difference: `stream` is always accepted, in a kubelet only behind a feature gate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WHY_NO_IMAGE: Final = {
 
 @dataclass(frozen=True)
 class WantedLog:
-    """What is wanted of a log."""
+    """The options of a request for a log. None = not limited."""
 
     follow: bool
     previous: bool
@@ -40,7 +40,7 @@ class WantedLog:
 
 
 def wanted_log(asked: Request, now: datetime) -> WantedLog:
-    """Return what a request wants. Raises ApiError."""
+    """Return the options of a request. Raises ApiError for invalid ones."""
     tail_word = asked.one("tail")
     tail = None if tail_word == "all" else _whole(tail_word or asked.one("tailLines"))
     since_seconds, since_text = _whole(asked.one("sinceSeconds")), asked.one("sinceTime")
@@ -117,13 +117,13 @@ class LoggedInstance:
     """An instance of a container that has a log."""
 
     id: str
-    """As the status has it: ``containerd://…``."""
+    """The id in the pod's status: ``containerd://…``."""
     restart: int
-    """Its number, where its status tells it."""
+    """Its restart number, derived from the status."""
 
 
 def instance(pod: Mapping[str, Any], container: str, *, previous: bool) -> LoggedInstance:
-    """Return the instance whose log is wanted. Raises ApiError, with the reason in the kubelet's words."""
+    """Return the instance whose log is requested. Raises ApiError, with the kubelet's text, if it has no log."""
     named = f'container "{container}" in pod "{pod["metadata"]["name"]}"'
     status = _status_of(pod, container)
     if status is None:

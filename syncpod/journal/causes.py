@@ -1,7 +1,6 @@
 """Why an instance of a container ended, in words, and who decided that.
 
-The journal has the facts as the pod's workflow recorded them. This module turns them into sentences. Values in, values
-out.
+The journal has the facts as the pod's workflow recorded them. This module turns them into sentences, without I/O.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ class Cause(NamedTuple):
 
 
 FOREIGN_SIGNAL: Final = "a signal that the node did not send, or itself"
-"""Who decided an end with the exit code of a signal and without a recorded cause.
+"""Who decided an end whose exit code stands for a signal, if no cause is recorded.
 
-The node records a cause before it sends a signal. The CRI has only the exit code: `exit 137` looks as SIGKILL does.
+The node records a cause before it sends a signal. The CRI reports only the exit code: 137 may be SIGKILL or `exit 137`.
 """
 UNKNOWN: Final = "unknown"
 """The kind of an end that nobody saw. Its exit code is only a stand-in."""
@@ -98,7 +97,7 @@ _BY: Final[Mapping[str, str]] = {
 """Who decided a kill; any other was decided by the node."""
 
 NAMED_BY_ITS_WORDS: Final = frozenset(_BY)
-"""The kinds of causes whose words say already who decided: nothing need be added to them in a sentence."""
+"""The kinds of causes whose words already name who decided, so that a sentence does not add it."""
 
 _WORDS: Final[Mapping[str, str]] = {
     KillCause.OPERATOR: "restarted by an operator",
@@ -228,9 +227,9 @@ def _start_of(instance: Instance | None) -> datetime | None:
 
 
 def _cut_short(released: Sequence[datetime], one: Instance, after: Instance | None, slack: timedelta = _SLACK) -> bool:
-    """Return whether an operator acted between an instance's end and the next instance's start.
+    """Return whether one of these commands of an operator came between an instance's end and the next one's start.
 
-    A restart that comes just after that start ends the next instance, so it needs to be taken without slack.
+    A restart command just after that start ends the next instance, so restarts are compared without `slack`.
     """
     if one.ended_at is None:
         return False
@@ -269,12 +268,12 @@ def _caused(instance: Instance, events: Iterable[EventRecord]) -> Cause:
 
 
 def _after_its_grace(instance: Instance) -> str:
-    """Return a clause if the instance did not end when the node asked it to; "" if it did."""
+    """Return a clause if the instance ended by SIGKILL, and so only after its grace period; "" if it did not."""
     return AFTER_ITS_GRACE if instance.signal == signal.SIGKILL else ""
 
 
 def _last_output(kind: str, instance: Instance, events: Iterable[EventRecord]) -> str:
-    """Return `: ` and the last output of an instance's probe; "" if it is not recorded, or if it said nothing."""
+    """Return `: ` and the last output of an instance's probe; "" if none is recorded, or if it is empty."""
     title = f"{kind.capitalize()} probe failed: "
     until = instance.ended_at
     said = [
@@ -320,18 +319,21 @@ class OutsideChange(NamedTuple):
     first: datetime | None = None
     """When it first happened; None if it happened only once."""
     changes_spec: bool = False
-    """Whether the pod's spec is another one since then."""
+    """Whether it changed the pod's spec."""
     ends_pod: bool = False
-    """Whether the pod ends by it: it was deleted, or evicted."""
+    """Whether it ends the pod: a deletion or an eviction."""
 
 
 def _rank(line: HistoryEntry) -> int:
-    """Order changes of one moment: how the workflow before ended, what made the pod, then what was done to it."""
+    """Order changes of the same time: the end of the workflow before, the creation of the pod, then all others."""
     return 0 if (line.kind, line.subject) == ("update", WORKFLOW) else 1 if line.fact == Fact.MADE else 2
 
 
 def changes_of(lines: Iterable[HistoryEntry]) -> list[OutsideChange]:
-    """Return changes and commands from outside, with their senders, and failures: each once, by its last time."""
+    """Return commands and changes from outside, with their senders, and failures.
+
+    Repetitions of the same one are one entry, in the place of the last.
+    """
     found: dict[str, OutsideChange] = {}
     lines = sorted(lines, key=lambda line: (line.at, _rank(line)))
     senders = {(line.at, line.subject): line.reason for line in lines if line.kind == SENDER}
@@ -348,7 +350,7 @@ def changes_of(lines: Iterable[HistoryEntry]) -> list[OutsideChange]:
 def failed_hooks(events: Iterable[EventRecord], since: datetime | None = None) -> list[OutsideChange]:
     """Return the preStop hooks that failed or were cut short, by the pod's events since a moment.
 
-    Such a hook ends no container, and stops no end, so that only the event tells of it.
+    Such a hook neither ends a container nor prevents its end, so only the event records it.
     """
     return [
         OutsideChange(

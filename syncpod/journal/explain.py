@@ -55,14 +55,14 @@ class Explained:
     instances: tuple[Instance, ...]
     ends: tuple[End, ...]
     wait: Wait | None
-    """The wait of its next start; None = nothing."""
+    """What its next start waits for; None = nothing."""
     is_ready: bool | None
     """Whether it is ready; None = not known for that moment."""
     waiting: str
-    """Why it has never been started, from its status; "" = it has been, or the status says nothing."""
+    """The reason and message of the state `waiting` in its status; "" = it is in another state, or has no status."""
     is_init: bool = False
     last_end: End | None = None
-    """Its newest end, even if that was before the time that is asked for."""
+    """Its newest end, even one from before the records that the explanation covers."""
     restarts: int = 0
     """The number of its restarts, by its status; 0 if it has none at that moment."""
 
@@ -140,7 +140,7 @@ class Explanation:
 
     @property
     def word(self) -> str:
-        """The state in one word: that of `get pods`, whose phase `Running` a crash loop has too. Over is over."""
+        """The state in one word: the phase of an ended pod, else the status that `get pods` prints, else the phase."""
         return self.phase if self.phase in ("Succeeded", "Failed") else self.status or self.phase
 
     @property
@@ -203,7 +203,7 @@ def explain(
     statuses = {each.get("name", ""): each for each in present.get("containers", ())}
     names = [*statuses, *(name for name in ends if name not in statuses)]
     names += sorted({each.container for each in known.instances} - set(names))
-    if is_being_deleted:  # a back-off that was under way has no sequel
+    if is_being_deleted:  # no container is started again, so back-offs do not count
         waits = tuple(wait for wait in waits if wait.is_of_a_kill or wait.subject not in names)
     inits = {each.get("name", "") for each in records.present.get("containers", ()) if each.get("init")}
     containers = tuple(
@@ -318,9 +318,9 @@ def _waits_now(present: Mapping[str, Any]) -> tuple[Wait, ...]:
 
 
 def _waits_then(records: PodRunRecords, at: datetime, *, is_served: bool) -> tuple[Wait, ...]:
-    """Return the waits that had begun by then and were not over: nothing had happened to their subjects since.
+    """Return the waits that were under way at a moment: their subjects had no step and no start after them.
 
-    Without a worker nothing happens when a wait is due, so it goes on.
+    A wait that is due goes on as long as no worker serves the node.
     """
     newest: dict[str, HistoryEntry] = {}
     for line in records.lines:

@@ -26,8 +26,8 @@ FILE_NAME: Final = "journal.db"
 BROKEN_NAME: Final = "journal.db.broken"
 """The name of the last file that could not be read, and was set aside."""
 SIGN_NAME: Final = "journal.sign"
-"""An empty file whose modification time is a sign of life of the node's worker: one lies in memory, and one beside the
-journal, which a reboot leaves."""
+"""An empty file whose modification time is a sign of life of the node's worker. There is one in the memory directory,
+and one beside the journal, which survives a reboot."""
 VERSION: Final = 3
 """The number of the file's format. A file with another number is set aside."""
 _BROKEN: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
@@ -157,7 +157,7 @@ class JournalFile:
         return PodLife(*row) if row is not None else None
 
     def has_sender(self, life: PodLife, line: HistoryEntry) -> bool:
-        """Say whether the journal knows who sent the message that a line is about."""
+        """Say whether the journal has the sender of the message that a line is about."""
         found = self._opened().execute(
             "SELECT 1 FROM line JOIN life ON life.id = life WHERE (namespace, name, uid, incarnation) = (?, ?, ?, ?) "
             "AND at = ? AND (kind, subject) = (?, ?)",
@@ -187,7 +187,7 @@ class JournalFile:
         _give_back(self._opened())
 
     def begin_service(self, now: datetime, machine_boot: str, last_sign: datetime | None) -> None:
-        """Record that a worker serves the node from now on. Record how the previous one ended, unless it did so itself.
+        """Record that a worker serves the node from now on, and how the previous one ended if it did not record it.
 
         `last_sign` is the previous worker's last sign of life; None = not known.
         """
@@ -207,7 +207,7 @@ class JournalFile:
             )
 
     def end_service(self, now: datetime) -> None:
-        """Record that the worker that serves the node stops, as it was asked to."""
+        """Record that the worker that serves the node stops in order."""
         with self._transaction() as connection:
             connection.execute(
                 "UPDATE service SET ended = ?, how = 'stopped' WHERE begun = (SELECT max(begun) FROM service) "
@@ -343,9 +343,9 @@ def _end_service(
     machine_boot: str,
     last_sign: datetime | None,
 ) -> None:
-    """Record when and how the latest service ended: at its last sign of life, unless it recorded its end itself.
+    """Record when and how the latest service ended. If it did not record its end, it ended at its last sign of life.
 
-    A record that is later was written by a worker of an older version, which does not record times of service.
+    Records after that end are of a worker of an older version, which does not record times of service.
     """
     how = ""
     if ended is None:

@@ -1,4 +1,4 @@
-"""Patterns among the ends of a container, in sentences: pure, from only the ends."""
+"""Patterns among the ends of a container's instances, as sentences. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from syncpod.journal.causes import OOM_WITHIN, End
 
 _FEW: Final = 3
-"""The fewest ends that make a pattern of times, or of most ends."""
+"""The fewest ends that show a pattern in their times, or one that most of them have."""
 _TWO: Final = 2
 """The fewest ends that can be alike."""
 _MOSTLY: Final = 0.8
@@ -20,7 +20,7 @@ _MOSTLY: Final = 0.8
 _OTHERS: Final = 2
 """The most unusual last lines that are named."""
 _REGULAR: Final = 0.15
-"""How far each gap may differ from the usual gap, as a fraction of that."""
+"""How far each gap may differ from the usual gap, as a fraction of the usual gap."""
 _LATELY: Final = 4
 """The number of newest gaps between ends that show a regular interval if the earlier ones do not."""
 _CLIP: Final = 100
@@ -37,11 +37,11 @@ def patterns(
     span: Callable[[timedelta], str],
     clock: Callable[[datetime], str],
 ) -> list[str]:
-    """Return the common pattern of a container's ends.
+    """Return a sentence for each pattern among a container's ends.
 
-    Two ends may have their cause and their last line in common; fewer only show that memory ran out.
+    One end only shows that memory ran out. Two may have the same cause or last line; patterns of time need three.
 
-    `changed` are the times at which the pod was changed. `span` and `clock` write a length and a moment.
+    `changed` are the times at which the pod was changed. `span` and `clock` format a duration and a time.
     """
     found, every = [_since_change(ends, changed, clock)], len(ends)
     ends = [end for end in ends if end.cause.kind not in _ASKED_FOR]

@@ -1,6 +1,6 @@
-"""The records of a pod: plain values that its workflow makes and keeps, that its queries answer and the journal stores.
+"""The records of a pod: plain values that its workflow keeps, its queries return and the journal stores.
 
-They cross Temporal too. This room does without pydantic; `syncpod.messages.queries` reads and writes them as JSON.
+They cross Temporal as JSON, which `syncpod.messages.queries` reads and writes, so this room needs no pydantic.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ class Fact(StrEnum):
     DELETED = "deleted"
     """The pod is to end within a grace period of `HistoryEntry.seconds`."""
     GRACE_SHORTENED = "grace shortened"
-    """To `HistoryEntry.seconds`."""
+    """A later deletion shortened the grace period to `HistoryEntry.seconds`."""
     SUCCESSOR_APPLIED = "successor applied"
-    """During the deletion another pod of its name was applied, which follows it."""
+    """During the deletion, another pod of the same name was applied. It starts after this one has ended."""
     SUCCESSOR_DROPPED = "successor dropped"
     ASKED = "asked"
-    """A person has sent the signal that the line is about, and no other fact says more."""
+    """A person sent the signal that the line is about, and no more specific fact applies."""
     BACK_OFF_ENDED = "back-off ended"
-    """By a person. The agent ends one too, when something that was missing has appeared; that is not this fact."""
+    """A person ended a back-off. The agent's own signal, when something missing has appeared, is not this fact."""
     BACK_OFF_OF_ALL_ENDED = "back-off of all ended"
-    """By a person, with or without naming a container: all containers of a restart of all had waited for its end."""
+    """A person ended the common back-off before a restart of all containers, whether or not a container was named."""
     RESTARTS_ALL = "restarts all"
     """The step removes all containers, so that they are started again."""
     STARTUP_SUCCESS = "startup success"
     LIVENESS_SUCCESS = "liveness success"
     READINESS_SUCCESS = "readiness success"
     CRASH_LOOP = "CrashLoopBackOff"
-    """The wait of a container that has ended. Any other wait has its own reason as its fact."""
+    """A container that has ended waits for its next start. The fact of any other wait is the wait's own reason."""
 
 
 _BY_A_PERSON: Final = frozenset({Fact.ASKED, Fact.BACK_OFF_ENDED, Fact.BACK_OFF_OF_ALL_ENDED})
-"""The facts of signals that somebody outside the node has sent."""
+"""The facts of signals from outside the node."""
 
 
 RESTART_OF_ALL: Final = "restart_all_containers"
-"""The subject of a wait for the start of all containers together, which a restart rule has asked for."""
+"""The subject of the wait before a restart of all containers together, which a restart rule demands."""
 WORKFLOW: Final = "workflow"
-"""The subject of an update that says how the workflow before has ended, where one is started anew for what runs. It has
-no kind of its own, since a worker of an earlier version has to read it."""
+"""The subject of an update that says how the previous workflow ended, if a new one takes over its containers. The line
+has no kind of its own, since workers of earlier versions must be able to read it."""
 
 
 EntryKind = Literal["decision", "step", "signal", "exit", "hold", "update", "rejected", "sender", "workflow"]
-"""The subject of a line of a history. A `hold` is a wait; a `sender` is in the journal alone (`SENDER`); the end of a
-`workflow` is known to the Temporal server alone, and a command adds it."""
+"""What a line of a history is about. A `hold` is a wait. Only the journal has `sender` lines (`SENDER`). A `workflow`
+line is the end of a workflow: only the Temporal server has it, and a command adds the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class HistoryEntry:
 
     at: datetime
     kind: EntryKind = "decision"
-    """A snapshot of a workflow omits every default. So none of them may change."""
+    """Snapshots of workflows omit fields that have their default, so no default of this class may ever change."""
     subject: str = ""
     """The step's or signal's name, or the container's."""
     container: str = ""
@@ -96,9 +96,9 @@ class HistoryEntry:
     took_ms: int = 0
     """Milliseconds of workflow time from scheduling to result; 0 if the line is not about a step."""
     fact: str = ""
-    """A `Fact`; of a wait, its reason; of an exit, its `KillCause`; "" = what else it says is in its words alone."""
+    """A `Fact`, the reason of a wait, or the `KillCause` of an exit; "" = the line has only words for people."""
     seconds: float | None = None
-    """The delay of a back-off, or a grace period; None = the fact has no length, or a wait no end."""
+    """The delay of a back-off, or a grace period; None = the fact has no duration, or the wait has no end."""
 
     @property
     def is_command(self) -> bool:
@@ -118,7 +118,7 @@ class EventRecord:
     __pydantic_config__: ClassVar = ON_WIRE
 
     type: EventType = "Normal"
-    """A snapshot of a workflow omits every default. So none of them may change."""
+    """Snapshots of workflows omit fields that have their default, so no default of this class may ever change."""
     reason: str = ""
     message: str = ""
     container: str = ""
@@ -222,7 +222,7 @@ class Absence(NamedTuple):
 
 
 SENDER: Final[Literal["sender"]] = "sender"
-"""The kind of a line that names the sender of the message that another line of the same time and subject is about."""
+"""The kind of a line that names the sender of a message. The line about the message has the same time and subject."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class TaskRecords:
     present: str = ""
     """The pod's present state, as JSON: ``phase``, ``containers``, ``waits``, ... (`workflows/pod/journaled.py`)."""
     is_gone: bool = False
-    """Nothing of the pod is left on the node."""
+    """True if nothing of the pod is left on the node."""
 
 
 def due_of(line: HistoryEntry) -> datetime | None:

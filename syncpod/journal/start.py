@@ -30,8 +30,8 @@ class Phase:
     took: timedelta
     """Zero for things without a length: a signal, a decision, an end."""
     kind: Literal["step", "back-off", "no worker", "between", "probes", "moment"]
-    """`between` is the rest of the time until the container has been started: init containers that run, the workflow's
-    own tasks, and all that is not recorded. `probes` is the time from then until a probe has succeeded."""
+    """`between` is time before the container's start that has no record: init containers that run, and the workflow's
+    own tasks. `probes` is the time from its start, or from the probe before, until a probe has succeeded."""
     what: str
 
 
@@ -52,7 +52,7 @@ class Start:
         return max((phase.begun + phase.took for phase in self.phases), default=self.begun)
 
     def spent(self, kind: str) -> timedelta:
-        """Return how long there was a phase of one kind. Time that two of them took at once counts once."""
+        """Return the total time of the phases of one kind. Time in which two of them overlap counts once."""
         spent, covered = _NOTHING, self.begun
         for phase in sorted((phase for phase in self.phases if phase.kind == kind), key=lambda phase: phase.begun):
             ended = phase.begun + phase.took
@@ -64,12 +64,12 @@ class Start:
 def start_of(
     records: PodRunRecords, *, container: str = "", restart: int | None = None, absences: Sequence[Absence] = ()
 ) -> Start | None:
-    """Return the newest start of a pod, or of one container, or the one with a number; None if there is none.
+    """Return the newest start of a pod, or of one `container`, or the start number `restart`; None if there is none.
 
     `absences` are the times in which no worker served the pod's node, oldest first.
 
     Start number 0 begins with the pod's apply, so sandbox, pulls and init containers are part of it. Any other begins
-    with the previous end, or with the event that made the node decide on that end.
+    with the end of the previous instance, or with the decision of the node to end it.
     """
     wanted = [
         (each.started_at, each.restart, each)
@@ -99,11 +99,10 @@ def start_of(
 
 
 def _one_after_the_other(lines: Sequence[HistoryEntry]) -> list[HistoryEntry]:
-    """Return the lines, with the end of a step where the start that waited for it goes on.
+    """Return the lines, with each step that a start waited for moved to end where that start begins.
 
-    The results of both may reach the workflow at the same time. A length is without the time in which a step only
-    waited. The start goes on a little before the step ends, so that one is shown shorter rather than begun earlier than
-    it was decided on.
+    The results of both may reach the workflow in one task, so that their lines have the same time. The length of a
+    step does not include its waiting. A moved step is shortened if it would begin before the decision to take it.
     """
     apart = [*lines]
     decided: datetime | None = None
@@ -131,7 +130,7 @@ def _begin(records: PodRunRecords, instance: Instance) -> datetime:
         for line in records.lines
         if (line.kind, line.subject, line.restart) == ("exit", instance.container, instance.restart - 1)
     ]
-    if not before:  # its workflow never knew of it, or that line was pushed out by later ones
+    if not before:  # the workflow never recorded that end, or newer lines have displaced it
         ended = (
             each.ended_at
             for each in records.instances
@@ -195,7 +194,7 @@ def _with_gaps(
 ) -> Iterator[Phase]:
     """Yield the phases, with the gaps between the steps filled in: back-offs, and time without a worker or a record.
 
-    `lines` have no waits of other containers.
+    `lines` must not have waits of other containers.
     """
     covered: datetime | None = None
     for phase in phases:
@@ -257,7 +256,7 @@ def _named(phase: Phase, others: Sequence[Instance]) -> Phase:
 def _with_probes(
     phases: Sequence[Phase], results: Sequence[HistoryEntry], instance: Instance, events: Sequence[EventRecord]
 ) -> Iterator[Phase]:
-    """Yield the phases, with the time before each first success of a probe, and what that probe said before it."""
+    """Yield the phases, with one for the time before each probe's first success, which quotes the last failure."""
     successes = {line.at: str(line.fact).partition(" ")[0] for line in results}
     covered: datetime | None = None
     for phase in phases:
@@ -271,7 +270,7 @@ def _with_probes(
 
 
 def _said(probe: str, begun: datetime, success: Phase, events: Sequence[EventRecord]) -> str:
-    """Return how often a probe failed before its success, and what it said last; "" if it did not."""
+    """Return a clause: how often a probe failed before its success, and its last output; "" if it never failed."""
     title = f"{probe.capitalize()} probe failed: "
     failed = [
         each

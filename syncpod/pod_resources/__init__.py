@@ -1,1 +1,1 @@
-"""Tells programs on this machine what the pods of its node have been given of it (podresources v1)."""
+"""The kubelet's podresources API (v1): the resources of its machine that a node has assigned to pods."""

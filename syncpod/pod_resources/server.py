@@ -1,8 +1,8 @@
-"""Serves the kubelet's podresources API on a unix socket, for reading.
+"""Serves the kubelet's podresources API on a unix socket, read-only.
 
-Mirrors pkg/kubelet/apis/podresources/server_v1.go and server_v1alpha1.go, v1.36, as a kubelet answers whose managers of
-processors and memory have the policy `none`, and that has no device plugins: the names of pods and containers, and
-nothing that is a container's alone.
+Mirrors pkg/kubelet/apis/podresources/server_v1.go and server_v1alpha1.go, v1.36. It answers as a kubelet without device
+plugins, whose CPU and memory managers have the policy `none`: with the names of pods and containers, and no exclusive
+resources.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from protos.podresources.v1 import api_pb2, api_pb2_grpc
 from syncpod.kernel.listening import SOCKET_PATH_BYTES
 
 _OLDER: Final = "v1alpha1.PodResourcesLister"
-"""The service's name in its first version, which has `List` alone, with the same numbers of fields."""
+"""The name of the service's first version. It has only `List`, whose messages have the same field numbers."""
 _DIRECTORY: Final = 0o700
 _SOCKET: Final = 0o600
 
@@ -33,7 +33,7 @@ class PodContainers:
     namespace: str
     name: str
     containers: tuple[str, ...]
-    """The names of the init containers that run beside its containers, and then of these."""
+    """The names of its sidecars (restartable init containers), and then of its containers."""
     has_ended: bool = False
 
 
@@ -41,9 +41,9 @@ class PodContainers:
 async def serving(
     socket: Path, pods: Callable[[], Iterable[PodContainers]], takes: Callable[[], bool]
 ) -> AsyncIterator[None]:
-    """Serve at `socket`, which only this user reaches, until the block is left.
+    """Serve at `socket`, with mode 0600, until the block is left.
 
-    `pods` returns the node's pods; `takes` says whether one more request is answered now. Raises OSError.
+    `pods` returns the node's pods; `takes` returns whether the rate limit admits one more request. Raises OSError.
     """
     if len(bytes(socket)) > SOCKET_PATH_BYTES:
         raise OSError(f"{socket}: the path of a socket has at most {SOCKET_PATH_BYTES} bytes")
@@ -95,7 +95,7 @@ class _Lister(api_pb2_grpc.PodResourcesListerServicer):
         return await context.abort(grpc.StatusCode.UNKNOWN, why)
 
     async def GetAllocatableResources(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Return nothing: no container is given a processor, memory or device of its own."""
+        """Return an empty answer: no container has a CPU, memory or device of its own."""
         await self._take(context)
         return api_pb2.AllocatableResourcesResponse()
 

@@ -1,4 +1,4 @@
-"""Turns a Pod from its JSON into the bytes that Kubernetes' protobuf has for it."""
+"""Converts a Pod from JSON to the bytes of Kubernetes' protobuf."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from google.protobuf.message import Message
 from protos.pods.v1 import pod_pb2
 
 _INLINE: Final = ("volumeSource", "handler", "localObjectReference", "ephemeralContainerCommon")
-"""Fields that JSON does not have: theirs are in the object around them."""
+"""Messages that JSON inlines: it has their fields in the object around them."""
 _TEXT: Final = 1
-"""The type of an IntOrString that is a text."""
+"""The `type` of an IntOrString that holds a string."""
 
 
 def pod_bytes(pod: Mapping[str, Any]) -> bytes:
-    """Return a v1 Pod as `k8s.io/api/core/v1` marshals it; a field that version 1.37 does not know is left out.
+    """Return a v1 Pod as `k8s.io/api/core/v1` marshals it. A field that version 1.37 does not have is left out.
 
-    Raises ValueError, with the path, for a value that no Pod has there.
+    Raises ValueError, with the path, for a value of the wrong type.
     """
     message = pod_pb2.Pod()
     _fill(message, {name: value for name, value in pod.items() if name not in ("apiVersion", "kind")}, "")
@@ -68,7 +68,10 @@ def _put(message: Message, field: FieldDescriptor, value: Any, path: str) -> Non
 
 
 def _set(message: Message, value: Any, path: str) -> None:
-    """Fill a message from its JSON, which for some is no object. Raises TypeError, AttributeError, ValueError."""
+    """Fill a message from its JSON, which is not an object for times, quantities and IntOrString.
+
+    Raises TypeError, AttributeError, ValueError.
+    """
     match message:
         case pod_pb2.Time():
             moment = datetime.fromisoformat(value).astimezone(UTC)
@@ -88,7 +91,7 @@ def _set(message: Message, value: Any, path: str) -> None:
 
 @cache
 def _fields(kind: Descriptor) -> Mapping[str, tuple[str, FieldDescriptor]]:
-    """Return the fields of a message by their names in JSON, each with the inline field it is in, "" = in none."""
+    """Return the fields of a message by their names in JSON, each with the inlined message it is in; "" = in none."""
     found = {name: ("", field) for name, field in kind.fields_by_name.items() if name not in _INLINE}
     for inline in _INLINE:
         field = kind.fields_by_name.get(inline)

@@ -1,4 +1,4 @@
-"""Serves the kubelet's Pods API on a unix socket, for reading.
+"""Serves the kubelet's Pods API on a unix socket, read-only.
 
 Mirrors pkg/kubelet/apis/pods/server.go, v1.37: a watcher that does not keep up is dropped.
 """
@@ -20,9 +20,9 @@ from syncpod.kernel.listening import SOCKET_PATH_BYTES
 from syncpod.pods_api.pod_bytes import pod_bytes
 
 WATCHERS: Final = 100
-"""Calls at a time, of which nearly all are watches. A kubelet has no such limit."""
+"""The most concurrent calls, nearly all of which are watches. A kubelet has no such limit."""
 EVENTS: Final = 100
-"""So many events wait for a watcher, as with a kubelet."""
+"""The most events queued for a watcher, as in the kubelet. A watcher that needs more is dropped."""
 _DIRECTORY: Final = 0o700
 _SOCKET: Final = 0o600
 _NOT_READY: Final = "Kubelet is initializing"
@@ -37,33 +37,34 @@ class ServedNode:
 
     pods: Callable[[], Iterable[Document]]
     is_ready: Callable[[], Awaitable[bool]]
-    """Says whether each source of pods has told of its own: before that nobody is answered."""
+    """Returns whether every source of pods has listed its pods. Before that, no request is answered."""
     takes: Callable[[], bool]
-    """Says whether one more request is answered now."""
+    """Returns whether the rate limit admits one more request now."""
     dropped: Callable[[], None]
     """Called when a watcher is dropped."""
 
 
 class PodNews:
-    """What happens to the node's pods, for those who watch them. All methods belong to one event loop.
+    """Passes changes of the node's pods on to the watchers. All methods must be called in one event loop.
 
-    Of changes that come faster than they are passed on, each pod's newest is.
+    If a pod changes again before its change is passed on, only the newest change is.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[Callable[[], Document] | None, bytes]] = {}
-        """By UID: how to make the newest document, and the last event of a pod that is gone; b"" = it is not."""
+        """By UID: a function that makes the newest document (None = no change), and the pod of the last event if the
+        pod is gone (b"" = it is not)."""
         self._came = asyncio.Event()
         self._watchers: set[_Watcher] = set()
 
     def changed(self, uid: str, document: Callable[[], Document]) -> None:
-        """Take a pod's change; `document` makes its newest document."""
+        """Queue a pod's change for the watchers; `document` makes its newest document."""
         if self._watchers:
             self._waiting[uid] = (document, b"")
             self._came.set()
 
     def gone(self, uid: str, namespace: str, name: str) -> None:
-        """Take a pod's end."""
+        """Queue a pod's deletion for the watchers."""
         if self._watchers:
             last = pod_bytes({"metadata": {"namespace": namespace, "name": name, "uid": uid}})
             self._waiting[uid] = (self._waiting.get(uid, (None, b""))[0], last)
@@ -88,11 +89,11 @@ class PodNews:
             self._watchers.discard(watcher)
 
     def join(self, watcher: _Watcher) -> None:
-        """Send a watcher everything from now on."""
+        """Send a watcher all changes from now on."""
         self._watchers.add(watcher)
 
     def leave(self, watcher: _Watcher) -> None:
-        """Send it nothing more."""
+        """Send a watcher no more changes."""
         self._watchers.discard(watcher)
 
 
@@ -104,14 +105,14 @@ class _Event:
 
 
 class _Watcher:
-    """A watcher, with the changes that it has not been sent yet."""
+    """A watcher, with a queue of the events that it has not been sent yet."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[_Event | None] = asyncio.Queue(EVENTS + 1)
         self._is_dropped = False
 
     def offer(self, event: _Event) -> bool:
-        """Take an event, if so few wait; else take no more, and return False."""
+        """Queue an event and return True. If the queue is full, drop the watcher and return False."""
         if self._queue.qsize() >= EVENTS:
             self._is_dropped = True
             self._queue.put_nowait(None)
@@ -120,13 +121,13 @@ class _Watcher:
         return not self._is_dropped
 
     async def next(self) -> _Event | None:
-        """Return the next event; None = it did not keep up, and gets no more."""
+        """Return the next event, once there is one; None = the watcher was dropped."""
         return await self._queue.get()
 
 
 @asynccontextmanager
 async def serving(socket: Path, node: ServedNode, news: PodNews) -> AsyncIterator[None]:
-    """Serve at `socket`, which only this user reaches, until the block is left. Raises OSError."""
+    """Serve at `socket`, with mode 0600, until the block is left. Raises OSError."""
     if len(bytes(socket)) > SOCKET_PATH_BYTES:
         raise OSError(f"{socket}: the path of a socket has at most {SOCKET_PATH_BYTES} bytes")
     await asyncio.to_thread(_make_room, socket)
@@ -168,7 +169,7 @@ class _Pods(api_pb2_grpc.PodsServicer):
         return await context.abort(grpc.StatusCode.NOT_FOUND, f"pod with UID {request.podUID} not found")
 
     async def WatchPods(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
-        """Yield all pods, and then what happens to them."""
+        """Yield all pods, and then their changes."""
         await self._take(context)
         watcher, known = _Watcher(), set[str]()
         self._news.join(watcher)
@@ -191,7 +192,7 @@ class _Pods(api_pb2_grpc.PodsServicer):
             self._news.leave(watcher)
 
     async def _all(self) -> AsyncIterator[tuple[str, bytes]]:
-        """Yield the UID and the bytes of each pod, while others have their turn."""
+        """Yield the UID and the bytes of each pod. Other tasks may run in between."""
         for pod in sorted(self._node.pods(), key=_uid):
             yield _uid(pod), pod_bytes(pod)
             await asyncio.sleep(0)

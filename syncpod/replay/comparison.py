@@ -1,7 +1,7 @@
 """Finds the first decision in which a replay differs from its history.
 
-The SDK compares types of commands alone. Here each step is compared by its container, number and victims too, each wait
-by its length, and each by the workflow task in which it was taken.
+The SDK compares only the types of commands. This module also compares each step by its container, number and victims,
+each wait by its duration, and each decision by the workflow task in which it was taken.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ class Decided(NamedTuple):
     """One decision, as a history has it or as a replay takes it."""
 
     task: int
-    """The event that completed the workflow task in which it was taken; 0 = the history has no such event yet."""
+    """The number of the event that completed the decision's workflow task; 0 = the history has no such event yet."""
     words: str
     event: int = 0
-    """Its own event; 0 = it is a replay's."""
+    """The number of the decision's own event; 0 = the decision is a replay's."""
 
 
 class Difference(NamedTuple):
     """The first decision that differs."""
 
     event: int
-    """The event of the decision in the history; where the history has none, that of the workflow task."""
+    """The number of the decision's event in the history, or of the workflow task's if the history has no decision."""
     history: str
-    """The decision in the history; "" = it has none there."""
+    """The decision in the history; "" = the history has none there."""
     now: str
-    """The present decision; "" = nothing then."""
+    """The replay's decision; "" = the replay has none there."""
     cause: str = ""
-    """The SDK's own error, if it noticed."""
+    """The SDK's error; "" = the SDK found no difference."""
 
     def sentence(self) -> str:
         """Return the difference as one clause."""
@@ -45,8 +45,8 @@ _AT_EVENT: Final = re.compile(r"HistoryEvent\(id: (\d+)")
 def difference(then: Sequence[Decided], now: Sequence[Decided], failure: str) -> Difference | None:
     """Return the first decision that differs between a history and its replay; None if none does.
 
-    `failure` is what the SDK says of a replay that failed, which ends at once; "" = it did not fail. A replay may also
-    decide more than its history has, after the last recorded workflow task.
+    `failure` is the SDK's error, with which the replay ended; "" = it did not fail. Decisions of the replay after the
+    last recorded workflow task are no difference.
     """
     for recorded, taken in zip(then, now, strict=False):
         if taken.task and taken.task < recorded.task:

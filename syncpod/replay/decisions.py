@@ -1,7 +1,7 @@
-"""The decisions of a run: those that its history has, and those that its replay takes.
+"""The decisions of a run: those in its history, and those that its replay takes.
 
-A decision is a step, a wait or the end of the run. A wait or a step that is begun and cancelled within the same
-workflow task is none: Temporal never gets it.
+A decision is a step, a wait or the end of the run. A step or wait that is begun and cancelled within one workflow task
+does not count: no command for it is sent to Temporal.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def others(events: Sequence[HistoryEvent]) -> list[Decided]:
 
 
 class Watching(WorkflowRunner):
-    """A runner that notes the decisions of the run that it runs.
+    """A workflow runner that records the decisions of the run.
 
-    It also tells the run the task queue of its history: a replayer has one of its own, which names no node.
+    It also gives the run the task queue of its history: the replayer's own queue names no node.
     """
 
     def __init__(self, runner: WorkflowRunner, task_queue: str, tasks: Sequence[int], input_of: InputOf) -> None:
@@ -83,7 +83,7 @@ class Watching(WorkflowRunner):
         self._runner, self._task_queue, self._tasks, self._input_of = runner, task_queue, tasks, input_of
         self._taken: dict[tuple[str, int], Decided] = {}
         self.failed: Decided | None = None
-        """How a workflow task failed in the workflow's own code, which ends the replay."""
+        """The failure of a workflow task in the workflow's own code, which ends the replay; None = none failed."""
         self.others: list[Decided] = []
         """Commands that are no decision of their own."""
 
@@ -93,15 +93,15 @@ class Watching(WorkflowRunner):
         return list(self._taken.values())
 
     def prepare_workflow(self, defn: Any) -> None:
-        """As the runner does."""
+        """Delegate to the runner."""
         self._runner.prepare_workflow(defn)
 
     def set_worker_level_failure_exception_types(self, types: Any) -> None:
-        """Leave it to the runner."""
+        """Delegate to the runner."""
         self._runner.set_worker_level_failure_exception_types(types)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """As the runner does, and listen to the instance."""
+        """Return the runner's instance, wrapped so that each activation's commands are recorded."""
         self._taken, self.others = {}, []
         instance = self._runner.create_instance(replace(det, info=replace(det.info, task_queue=self._task_queue)))
         activate = instance.activate
@@ -115,7 +115,7 @@ class Watching(WorkflowRunner):
         return instance
 
     def _note(self, history_length: int, completion: WorkflowActivationCompletion) -> None:
-        """Note what an activation decided, at the end of a history of that length."""
+        """Record the decisions of an activation, which followed `history_length` events."""
         following = bisect_right(self._tasks, history_length)
         task = self._tasks[following] if following < len(self._tasks) else 0
         if completion.HasField("failed"):
@@ -136,7 +136,7 @@ class Watching(WorkflowRunner):
                 self.others.append(Decided(task, OTHERS[kind]))
 
     def _forget(self, kind: str, said: Any, task: int) -> bool:
-        """Forget a command that its own workflow task cancels; say whether it was one."""
+        """Forget the decision that this command cancels, if both are of one workflow task. Return whether it was so."""
         begun = {"cancel_timer": "wait", "request_cancel_activity": "step"}.get(kind)
         if begun is None or (taken := self._taken.get((begun, said.seq))) is None or taken.task != task:
             return False

@@ -21,11 +21,11 @@ _SHOULD_BE: Final = (
 
 
 class NoHistory(ValueError):
-    """The input cannot be replayed; the text is one sentence with the reason, and with the right kind of input."""
+    """The input cannot be replayed. The text is one sentence: the reason, and what input is expected."""
 
 
 def read_history(text: bytes) -> WorkflowHistory:
-    """Return the history of a run. Raises NoHistory for anything else, and for one that lacks its beginning."""
+    """Return the history of a run. Raises NoHistory for any other text, and for a history without its first events."""
     try:
         # The server's own JSON names each kind of event; any other shape fails in one of these ways.
         history = WorkflowHistory.from_json("", text.decode())

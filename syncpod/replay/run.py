@@ -58,8 +58,8 @@ async def replayed(history: WorkflowHistory, keys: Keys | None, namespace: str) 
     """Replay a run against this tree.
 
     `keys` are the node's, None if it has none; `namespace` is Temporal's, for which commands are signed. Raises
-    NoHistory, in one sentence: for a history of decisions that this tree does not have, or that was signed or encrypted
-    with other keys.
+    NoHistory if this tree no longer supports the history's version of decisions, or if the history was signed or
+    encrypted with other keys.
     """
     events = checked(history).events
     started = events[0].workflow_execution_started_event_attributes
@@ -82,7 +82,7 @@ async def replayed(history: WorkflowHistory, keys: Keys | None, namespace: str) 
     failure = ""
     try:
         with _silent():
-            # The machine's speed makes no difference: debug_mode lifts the two-second limit of a task.
+            # debug_mode lifts the two-second limit of a task, which a slow machine could exceed.
             await Replayer(
                 workflows=[], plugins=[plugin], namespace=namespace, runtime=quiet_runtime(), debug_mode=True
             ).replay_workflow(WorkflowHistory(workflow_id, events))
@@ -97,7 +97,7 @@ async def replayed(history: WorkflowHistory, keys: Keys | None, namespace: str) 
 
 
 def _noticed(failure: str, watching: Watching, then: Sequence[Decided]) -> Difference:
-    """Return what only the SDK has noticed: a command that is no decision of its own, too many or missing."""
+    """Return a difference that only the SDK found: an extra or missing command that is not a decision."""
     taken = [*watching.decisions, *watching.others]
     newest = max((each.task for each in taken), default=0)
     at = _EVENT.search(failure)
@@ -109,9 +109,9 @@ def _noticed(failure: str, watching: Watching, then: Sequence[Decided]) -> Diffe
 
 
 async def _keys_of(history: WorkflowHistory, keys: Keys | None, namespace: str, workflow_id: str) -> Keys | None:
-    """Return the keys that the run's worker had, if they are among ours. Raises NoHistory if they are not.
+    """Return the keys that the run's worker had; None if it had none. Raises NoHistory if they are not among ours.
 
-    A run that was begun without a signature, and took steps, is of a node without keys.
+    A run that began without a signature and took steps belongs to a node without keys.
     """
     payloads = list(history.events[0].workflow_execution_started_event_attributes.input.payloads)
     is_coded = any(SIGNATURE in each.metadata or is_encrypted(each.metadata) for each in payloads)
@@ -135,7 +135,7 @@ async def _keys_of(history: WorkflowHistory, keys: Keys | None, namespace: str, 
 
 
 def _input(payloads: Sequence[Payload], keys: Keys | None) -> Mapping[str, Any]:
-    """Return the input of a step; nothing of one that nobody can read."""
+    """Return the JSON of a step's input; {} if it cannot be decrypted or parsed."""
     if not payloads:
         return {}
     payload = payloads[0]
@@ -158,7 +158,7 @@ def _words(failure: Exception) -> str:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Have the SDK log nothing: a task that fails is what the replay is for."""
+    """Disable all logging: the SDK would log each failed task, which is the replay's result."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

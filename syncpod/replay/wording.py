@@ -19,14 +19,14 @@ OTHERS: Final[Mapping[str, str]] = {
     "upsert_workflow_search_attributes": "change the search attributes",
     "modify_workflow_properties": "change the memo",
 }
-"""Commands that Temporal compares by their type alone, by their names there."""
+"""Commands that are not decisions, by the name that Temporal gives the command."""
 
 
 def step_words(name: str, given: Mapping[str, Any]) -> str:
-    """Return which step it is, from its activity's name and the JSON of its input.
+    """Return the description of a step, from its activity's name and the JSON of its input.
 
-    Container, number and victims distinguish the steps of a pod, and its pods those of a node. Nothing else of the
-    input is shown, so no value of a manifest is.
+    A pod's step is described by its container, number and victims; a node's step, by its pods. Nothing else of the
+    input is shown, so no value of a manifest appears.
     """
     target = given.get("target") or {}
     if "ref" in given:

@@ -48,9 +48,9 @@ def memory_directory(state_dir: Path, environ: Mapping[str, str]) -> Path:
 def require_own_directory(what: str, path: Path, variable: str) -> None:
     """Raise SettingsInvalid if another account could have written to this directory, or can replace it.
 
-    So it does if this user may not read the directory: it is root's then. The files in it are trusted: they decide
-    which processes are signalled, and which files are appended to. `what` names the directory in the error, and
-    `variable` is the setting for another one. Blocks.
+    It also does if this user may not read the directory. The files in it are trusted: they decide which processes are
+    signalled, and which files are appended to. `what` names the directory in the error, and `variable` is the setting
+    for another one. Blocks.
     """
     try:
         require_ours(path)
@@ -71,7 +71,7 @@ def require_own_directory(what: str, path: Path, variable: str) -> None:
 def require_own_manifests(path: Path) -> None:
     """Raise SettingsInvalid if another account could have written to the directory of manifests, or can replace it.
 
-    Its pods get whatever they ask for on this machine. Blocks.
+    The node runs the pods of its manifests with all the privileges that they request. Blocks.
     """
     try:
         require_ours(path)

@@ -20,7 +20,7 @@ VERSION: Final = 1
 """The version of the file. A reader refuses any other version."""
 _VERSION_FIELD: Final = "version"
 LARGEST_BYTES: Final = 2**18
-"""No invitation has more."""
+"""A larger file is refused."""
 _ADDRESS: Final = re.compile(r"\S+:[0-9]{1,5}")
 _NODE: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PEM: Final = {

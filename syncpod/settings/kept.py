@@ -1,7 +1,7 @@
 """The kept settings of a node: how it was started, its runtime and its Temporal cluster, in its state directory.
 
-They hold for the next worker and the next `up`, unless these are given others. The file is removed when `down` has
-ended the node's pods: then the node may get another name, runtime or cluster.
+They apply to the next worker and the next `up`, where no flag or variable overrides them. `down` removes the file when
+it has ended the node's pods: then the node may get another name, runtime or cluster.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class KeptSettings:
     runtime: str = ""
     """The runtime's name, as `containerd`; its version may change."""
     cluster: str = ""
-    """The Temporal cluster and the namespace in it that have the node's pods, as ids; "" = not known."""
+    """Where the node's pods are in Temporal: the cluster's id, a slash, and the namespace's id; "" = not known."""
     address: str = ""
-    """Where that cluster's server was reached."""
+    """The address at which that cluster's server was reached: ``host:port``."""
     namespace: str = ""
     """The namespace's name."""
 
@@ -49,7 +49,7 @@ class KeptSettings:
 
     @property
     def encrypts(self) -> bool:
-        """Whether what it has in Temporal is encrypted."""
+        """Whether its data in Temporal is encrypted."""
         return self.variables.get(v.ENCRYPT, "") == "true"
 
     @property
@@ -91,7 +91,7 @@ def forget_kept_settings(state_dir: Path) -> None:
 
 
 def beneath(kept: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with the kept values of the variables that are not set, or empty."""
+    """Return the environment, with the kept values of variables that are unset or empty in it."""
     return {**environ, **{name: text for name, text in kept.items() if not environ.get(name)}}
 
 
@@ -108,7 +108,7 @@ def _socket(endpoint: str) -> str:
 
 
 def other_runtime(kept: KeptSettings, wanted: str) -> str:
-    """Return the refusal of another runtime for a node that has pods; `wanted` is its socket or its name."""
+    """Return the error for a node with pods that is started on another runtime: `wanted`, a socket or a name."""
     return (
         f"node {kept.node} has pods on the runtime at {kept.endpoint}, so it cannot use {wanted}: "
         "name no other runtime, or end the pods first (`syncpod down`, or `syncpod delete pods --all`)"
@@ -124,7 +124,10 @@ def kept_runtime_missing(kept: KeptSettings, reason: str) -> str:
 
 
 def other_signing(node: str, state_dir: Path, *, signed: bool) -> str:
-    """Return the refusal to begin, or to stop, asking the commands of a node with pods for signatures."""
+    """Return the error for a node with pods that is started with signed commands, or without, unlike before.
+
+    `signed` says which of the two was wanted.
+    """
     has, wanted = ("plain", "signed") if signed else ("signed", "plain")
     return (
         f"node {node} of state directory {state_dir} has pods that take {has} commands, so it cannot take {wanted} "
@@ -134,7 +137,7 @@ def other_signing(node: str, state_dir: Path, *, signed: bool) -> str:
 
 
 def other_name(node: str, state_dir: Path, wanted: str) -> str:
-    """Return the refusal of another name for a node that has pods."""
+    """Return the error for a node with pods that is started under another name."""
     return (
         f"state directory {state_dir} has pods of node {node}, so it cannot become node {wanted}: "
         f"keep the name (--node {node}), give node {wanted} a state directory of its own (--state-dir), "

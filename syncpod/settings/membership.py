@@ -26,10 +26,10 @@ _EARLIER: Final = 4
 
 @dataclass(frozen=True)
 class ToldKey:
-    """The key that a fleet uses, as it has told its node."""
+    """The public sealing key that a fleet has sent to its node, in place of the one in the invitation."""
 
     number: int
-    """A later one has a higher number."""
+    """A later key has a higher number."""
     key: str
     """PEM."""
 
@@ -40,7 +40,7 @@ def membership_file(state_dir: Path) -> Path:
 
 
 def read_membership(state_dir: Path) -> Invitation | None:
-    """Return the invitation, with the key that the fleet has told the node since then.
+    """Return the node's invitation, with the newest key that the fleet has sent to the node since then.
 
     None if the node belongs to no fleet. Blocks. Raises SettingsInvalid.
     """
@@ -53,9 +53,9 @@ def read_membership(state_dir: Path) -> Invitation | None:
 
 
 def keep_told_key(state_dir: Path, invitation: Invitation, told: ToldKey) -> None:
-    """Have the node trust this key of its fleet, and no other, as long as it has this invitation.
+    """Have the node trust only this key of its fleet, as long as it has this invitation.
 
-    Atomic. Blocks. Raises OSError; ValueError, if a later key is known.
+    Atomic. Blocks. Raises OSError, and ValueError if a later key is known.
     """
     before = _read_told_key(state_dir, invitation)
     if before is not None and before.number > told.number:
@@ -83,8 +83,8 @@ def _digest(invitation: Invitation) -> str:
 def keep_membership(state_dir: Path, invitation: Invitation) -> None:
     """Have the node belong to a fleet. Atomic. Blocks. Raises OSError.
 
-    The keys of an earlier invitation to the same fleet are kept beside it: the list on the node's disk is sealed with
-    them. A key that the fleet has told the node before counts no more.
+    The keys of an earlier invitation to the same fleet are kept too: the list of the fleet's objects on the node's disk
+    is sealed with them. A key that the fleet sent under another invitation is removed.
     """
     try:
         before = read_membership(state_dir)
@@ -119,9 +119,9 @@ def read_earlier_keys(state_dir: Path) -> tuple[str, ...]:
 
 
 def read_earlier_fleet_keys(state_dir: Path) -> tuple[str, ...]:
-    """Return the public keys of the fleet that earlier invitations named, likewise. Blocks.
+    """Return the fleet's public keys in earlier invitations, PEM, the newest first; none if unreadable. Blocks.
 
-    Only the list on the node's disk may be sealed with them: the node takes no message that comes with them.
+    They only open the list of objects on the node's disk: a message that is sealed with one of them is refused.
     """
     return _read_keys(state_dir / EARLIER_FLEET_FILE_NAME)
 
@@ -141,9 +141,9 @@ def forget_earlier_keys(state_dir: Path) -> None:
 
 
 def read_listening(state_dir: Path) -> str:
-    """Return where the node listens for who commands its fleet, ``host:port``; "" = nowhere. Blocks.
+    """Return the address at which the node accepts connections of its fleet, ``host:port``; "" = at none. Blocks.
 
-    A damaged file names a place where no node can listen. Raises OSError.
+    The text of a damaged file is returned as it is: no node can listen there. Raises OSError.
     """
     try:
         return (state_dir / LISTEN_FILE_NAME).read_text(errors="replace").strip()
@@ -152,7 +152,7 @@ def read_listening(state_dir: Path) -> str:
 
 
 def keep_listening(state_dir: Path, address: str) -> None:
-    """Have the node listen there, "" = nowhere. Atomic. Blocks. Raises OSError."""
+    """Have the node listen at this address, "" = at none. Atomic. Blocks. Raises OSError."""
     if address:
         replace_file(state_dir / LISTEN_FILE_NAME, address + "\n", durable=True)
     else:
@@ -160,10 +160,10 @@ def keep_listening(state_dir: Path, address: str) -> None:
 
 
 def machine_proof(state_dir: Path, invitation: Invitation) -> str:
-    """Return the proof that this node is the one that has used its invitation before: 64 hexadecimal digits.
+    """Return the proof that the same state directory has used this invitation before: 64 hexadecimal digits.
 
-    It is made of a secret of the state directory, which outlives `syncpod leave`, and is another one for each
-    invitation. With a damaged secret it is another node: the gate says what to do. Blocks. Raises OSError.
+    It is an HMAC of the invitation's certificate with a secret of the state directory, which `syncpod leave` keeps. If
+    the secret is damaged, the gate refuses the node as another machine. Blocks. Raises OSError.
     """
     path = state_dir / MACHINE_FILE_NAME
     try:

@@ -66,7 +66,7 @@ class JournalSettings:
     """How much the node's journal keeps."""
 
     age: timedelta = timedelta(days=90)
-    """Older records are removed; zero = none are, for their age."""
+    """Older records are removed; zero = no limit of age."""
     max_bytes: int = 256 * 2**20
     """Size of the file above which the oldest records are removed."""
 
@@ -87,27 +87,27 @@ class ImagePullSettings:
 
 @dataclass(frozen=True)
 class PortAccess:
-    """Where the kubelet's port is served, and to whom; the defaults are the kubelet's, and let nobody in unasked."""
+    """Where the kubelet's port is served, and to whom. The defaults are the kubelet's: no client is anonymous."""
 
     address: str = ""
-    """An IP address for it and for `read_only`; "" = the node's own, and the loopback address for `read_only`."""
+    """The IP address of this port and of `read_only`; "" = the node's own, and the loopback address for `read_only`."""
     anonymous: bool = False
-    """Clients that show nothing are system:anonymous, and not refused."""
+    """Clients without credentials are system:anonymous, and not refused."""
     reviews_tokens: bool = True
-    """The API server is asked whose a token is."""
+    """Tokens of clients are checked by the API server (TokenReview)."""
     always_allow: bool = False
-    """Every client that is let in may do everything."""
+    """Every authenticated client may do everything."""
     read_only: int = 0
-    """The port at which anybody reads, without TLS; 0 = none."""
+    """A port at which every client may read, without TLS; 0 = none."""
 
     @property
     def needs_api_server(self) -> bool:
-        """Whether the API server alone decides who is let in."""
+        """Whether clients are authenticated or authorized by the API server."""
         return self.reviews_tokens or not self.always_allow
 
 
 CLOSED: Final = PortAccess()
-"""The defaults: the API server alone decides who is let in."""
+"""The defaults: the API server authenticates tokens and authorizes every request."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,9 @@ class NodeSettings:
     shutdown_grace: str
     """How long the machine's shutdown waits for pods from a priority on: ``0=20s,2000000000=10s``; "" = not at all."""
     server_tls_bootstrap: bool
-    """The cluster is asked for the certificate of that port (the kubelet's serverTLSBootstrap)."""
+    """The certificate of that port is requested from the cluster (the kubelet's serverTLSBootstrap)."""
     client_ca_file: Path | None
-    """Absolute; who may issue the certificates of clients at that port; None = as the kubeconfig says."""
+    """Absolute; the authorities of client certificates at that port; None = the kubeconfig's."""
     tls_cert_file: Path | None
     """Absolute; that port's certificate; None = the node makes one."""
     tls_private_key_file: Path | None
@@ -158,12 +158,12 @@ class NodeSettings:
     cluster_domain: str
     """The domain of a cluster's names, such as ``cluster.local``; "" = none is searched first."""
     register_with_taints: str
-    """Taints of a Node that is made: ``dedicated=edge:NoSchedule``."""
+    """Taints of the node's Node object when it is first registered: ``dedicated=edge:NoSchedule``."""
     pod_cgroups: bool
     """Give each pod a cgroup with limits, where possible (the kubelet's cgroupsPerQOS)."""
     single_process_oom_kill: bool
     """Have the kernel kill one process of a container that runs out of memory, not the whole container (the kubelet's
-    singleProcessOOMKill). Cgroups of version 1 know nothing else."""
+    singleProcessOOMKill). With cgroups of version 1 the kernel always does that."""
     pod_max_pids: int
     """How many processes and threads a pod may have (the kubelet's podPidsLimit); -1 = as many as all pods together."""
     allowed_unsafe_sysctls: tuple[str, ...]
@@ -189,11 +189,11 @@ class NodeSettings:
     adopt_cluster: bool = False
     """Serve on the Temporal cluster that is named, although another one has the node's pods; a flag only."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """The settings that are not defaults, by the names of their variables: the node keeps them for its next start."""
+    """The settings that are not defaults, as text by their variables' names: the node keeps them for its next start."""
 
     @property
     def serves_kubelet_port(self) -> bool:
-        """Whether the kubelet's port is served: in a cluster, or where it needs none."""
+        """Whether the kubelet's port is served: in a cluster, or if no client needs the API server's check."""
         return self.kubelet_port > 0 and (self.kubeconfig is not None or not self.port_access.needs_api_server)
 
 
@@ -207,8 +207,8 @@ def node_settings(
 ) -> NodeSettings:
     """Return the node's settings: the flag, else the variable in `environ`, else the last start's, else a default.
 
-    `flags` by their names in the table of settings; None, like a flag that is absent, leaves it to the environment.
-    Raises SettingsInvalid.
+    `flags` has flags by their names in the table of settings. One that is None or absent leaves the choice to the
+    environment. Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
     texts = {BY_NAME[name].variable: _as_text(given) for name, given in flags.items()}
@@ -301,14 +301,14 @@ def _log_dir(state: Path, given: Mapping[str, str], environ: Mapping[str, str]) 
 
 
 def _as_text(given: object) -> str | None:
-    """Return a flag as its variable would have it."""
+    """Return a flag's value as the text of its variable."""
     return str(given).lower() if isinstance(given, bool) else None if given is None else str(given)
 
 
 def _all_given(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the values that are set, by variable: a flag's, else the environment's, else that of the node's start.
+    """Return the values that are set, by variable: a flag's, else the environment's, else the kept one.
 
-    An empty flag has a meaning only for a setting that may be none: it is taken back.
+    An empty flag is ignored, except for a setting that may be none: its earlier value is removed.
     """
     given = beneath(read_kept_settings(state).variables, environ)
     return given | {
@@ -336,7 +336,7 @@ def _given(state: Path, given: Mapping[str, str]) -> dict[str, str]:
 def _default_log_dir(state: Path, environ: Mapping[str, str]) -> Path:
     """Return ``/var/log/pods`` for root's default state directory, else ``pods`` below the state directory.
 
-    With another state directory there may be several workers, which have pods of the same names.
+    Several workers with other state directories may have pods of the same names.
     """
     is_default = os.geteuid() == 0 and state == default_state_dir(environ)
     return Path("/var/log/pods") if is_default else state / "pods"

@@ -1,6 +1,7 @@
-"""The files in a node's state directory that say where its processes are.
+"""The files in a node's state directory that record its processes and their addresses.
 
-Each is for its owner only: the embedded runtime's, the Temporal server's, and the codec server's with its token.
+There is one for the embedded runtime, one for the Temporal server, and one for the codec server, with its token. Only
+their owner may read them.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ def forget_runtime(state_dir: Path) -> None:
 
 
 def recorded_server_pid(state_dir: Path) -> int | None:
-    """Return the process of the server that the directory has recorded last; None if it has none.
+    """Return the process id of the Temporal server that was recorded last; None if none was.
 
-    The server may have ended, and the number may be another process's by now. Blocks.
+    The server may have ended since, and another process may have the id. Blocks.
     """
     try:
         pid = json.loads((state_dir / SERVER_FILE).read_text())["process"]["pid"]
@@ -77,10 +78,10 @@ class CodecRecord:
     proxy: str
     """The signing proxy before the Temporal server: ``127.0.0.1:port``."""
     token: str
-    """What both ask for, as ``Authorization: Bearer <token>``; another one in each life of the worker."""
+    """The token that both require, as ``Authorization: Bearer <token>``. Each worker process makes a new one."""
     page: str = ""
-    """The endpoint for the Temporal UI, which a browser asks without that token: it decodes, and signs nothing. Anybody
-    who knows this address can read encrypted payloads."""
+    """The endpoint for the Temporal UI, whose browser sends no token. It decodes, signs nothing, and answers only
+    processes of the owner and of root. The address is a secret."""
 
 
 def write_codec_record(state_dir: Path, record: CodecRecord) -> None:

@@ -92,16 +92,16 @@ class Setting:
     flag: str
     """``--node-labels``."""
     default: str = ""
-    """In words, for the help; "" = it goes without saying."""
+    """In words, for the help; "" = the help names none."""
     metavar: str | None = None
     """What stands for the value in the help; None = the flag's name in capitals."""
     switch: str = ""
     """The value that the flag gives, since it takes none: "true" or "false"; "" = it takes a value."""
     choices: tuple[str, ...] | None = None
     may_be_none: bool = False
-    """An empty flag takes back what was set before: there is none any more."""
+    """Whether an empty value of the flag removes the value that was set before."""
     none: str = ""
-    """The flag that does the same; "" = there is none."""
+    """A flag that does the same, such as ``--no-manifests``; "" = there is no such flag."""
     none_help: str = ""
 
 
@@ -497,9 +497,9 @@ def _is_on(setting: Setting, text: str, usual: bool) -> bool:
 def as_arguments(texts: Mapping[str, str], otherwise: Mapping[str, str]) -> list[str]:
     """Return a worker's arguments for these values by variable.
 
-    `otherwise` has the values that the worker would find without arguments, in its environment and its kept file. A
-    setting that may be none, and has a value there alone, is taken back. Raises SettingsInvalid for a switch that is
-    neither true nor false.
+    `otherwise` has the values that the worker would find without arguments, in its environment and its kept file. If a
+    setting that may be none has a value only there, the arguments remove it. Raises SettingsInvalid for a switch that
+    is neither true nor false.
     """
     return [
         word

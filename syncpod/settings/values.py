@@ -31,7 +31,7 @@ def absolute_path(what: str, text: str | None, default: Path) -> Path:
 
 
 def host_and_port(name: str, text: str) -> str:
-    """Return ``host:port`` as a server listens at it, with the loopback address where only a port is given."""
+    """Return ``host:port`` for a listener, on the loopback address if only a port is given; "" for an empty text."""
     host, colon, port = text.strip().rpartition(":")
     if not text.strip():
         return ""

@@ -1,1 +1,1 @@
-"""The keys that command a node, and the programs that sign with them for clients that are not ours."""
+"""The keys that sign commands to a node, and servers that sign for Temporal's own tools, ``temporal`` and ``tctl``."""

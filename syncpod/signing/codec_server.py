@@ -1,15 +1,14 @@
 """Signs for ``temporal`` and ``tctl``: a codec server of Temporal's protocol, on the loopback address, with a token.
 
-Both tools send the payloads of a command to it (``POST /encode``), and those that they show (``POST /decode``, which
-decrypts encrypted ones; the rest is readable as it is). They send a namespace and no workflow id. A signature that held
-for any workflow could be copied from one history to another, so the server makes none. It reads the workflow from the
-command line of the process that has connected (``--workflow-id``, ``-w``, ``--workflow_id``, ``--wid``), or from the
-path before ``/encode``. If neither names one, the server refuses, and says what to do; a start is let through without a
-signature, so that its run says it.
+Both tools send it the payloads of a command (``POST /encode``), and the payloads that they display (``POST /decode``,
+which decrypts encrypted ones). A request has the namespace but no workflow id. A signature without a workflow id could
+be copied from one workflow to another, so the server reads the id from the command line of the connected process
+(``--workflow-id``, ``-w``, ``--workflow_id``, ``--wid``), or from the path before ``/encode``. Without an id, the
+command is refused with advice. Only the start of a workflow is passed, unsigned: its run fails with the same advice.
 
-The token gives its holder all that the key can sign; it lies beside the key, with the same mode.
+Whoever has the token can have everything signed. It lies beside the key, with the same mode.
 
-For the Temporal UI there is a page beside it (:mod:`syncpod.signing.decoding_page`).
+The Temporal UI has an endpoint of its own (:mod:`syncpod.signing.decoding_page`).
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ class CodecServer:
         command_of: Callable[[Address, Address], Sequence[str]] = peer_command,
         peer_of: PeerOf = find_peer,
     ) -> None:
-        """Sign with `keys`, also before the Temporal server at `address`.
+        """Sign with `keys`. The signing proxy passes calls on to the Temporal server at `address`.
 
-        `command_of` returns the command line of the process at the other end of a connection, `peer_of` whose it is.
+        `command_of` returns the command line of the process at the other end of a connection, `peer_of` its user.
         """
         self._state_dir, self._keys, self._command_of, self._peer_of = state_dir, keys, command_of, peer_of
         self._callers = Callers(peer_of)
@@ -88,7 +87,7 @@ class CodecServer:
         await serve_request(reader, writer, self._callers, answer)
 
     async def _answer(self, request: RequestHead, writer: asyncio.StreamWriter) -> Answer:
-        """Answer a request. Nothing but its head is read before the token or the page's path has been checked."""
+        """Answer a request. Its body is not read before the token or the page's path has been checked."""
         if self._page.is_for(request):
             return await self._page.answer(request, self._callers.is_owners(writer))
         said = request.headers.get("authorization", "")
@@ -122,16 +121,16 @@ class CodecServer:
 
 
 def _nameless(_payload: Payload) -> Payload:
-    """Return the first payload of a refused run, with the reason; the refused payload itself stays here.
+    """Return a payload that has the run fail with the advice of NO_WORKFLOW; the payload in the request is dropped.
 
-    `temporal` takes an error of a codec server for one that passes, asks again for ten seconds, and then says only that
-    its time is over. So the run is begun, and ends at once with the sentence, as any other that begins wrongly.
+    `temporal` retries an error of a codec server for ten seconds, and then reports only a timeout. So the run is
+    started, and fails at once.
     """
     return Payload(metadata={"encoding": b"json/plain", NAMELESS: b"true"}, data=b"{}")
 
 
 def begins_run(command: Sequence[str]) -> bool:
-    """Say whether a command of ``temporal`` starts a workflow, or makes a schedule that will."""
+    """Say whether a command of ``temporal`` starts a workflow, or makes or changes a schedule that starts one."""
     words = [word for word in command[1:] if not word.startswith("-")][:2]
     return words in (["workflow", "start"], ["workflow", "execute"], ["schedule", "create"], ["schedule", "update"])
 

@@ -1,7 +1,7 @@
-"""Decodes for the Temporal UI, whose browser has no token.
+"""Decodes payloads for the Temporal UI, whose browser sends no token.
 
-Under a secret path a page of any origin may decode, and do nothing else. The path alone is not enough: another user
-may have read it in a browser's or a tool's command line, so only the owner's browser and root's are answered.
+Under a secret path, a web page of any origin may decode payloads, and nothing else. Another user may read that path in
+the command line of a browser or a tool, so only processes of the owner and of root are answered.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _FOR_PAGES: Final = (
 
 
 class DecodingPage:
-    """The answer to a page that knows the path."""
+    """Answers requests under a secret path: the codec endpoint for web pages."""
 
     def __init__(self, keys: Keys) -> None:
-        """Decrypt with `keys`. The path is another one each time."""
+        """Decrypt with `keys`, under a new random path, `name`."""
         self._keys = keys
         self.name = secrets.token_urlsafe(32)
 
@@ -41,9 +41,9 @@ class DecodingPage:
         return hmac.compare_digest(request.before.encode("latin-1"), f"/{self.name}".encode())
 
     async def answer(self, request: RequestHead, is_owners: bool) -> Answer:
-        """Answer the browser's question whether it may ask, and then decode its payloads.
+        """Answer a browser's preflight request (OPTIONS), or decode the payloads in a request.
 
-        `is_owners` says whether the browser is that of the owner, or root's.
+        `is_owners` says whether the browser is a process of the owner or of root; any other is refused.
         """
         if not is_owners:
             return 403, b"only the user of this codec server, and root, may decode", ""
@@ -60,9 +60,9 @@ class DecodingPage:
 
 
 async def serve_page(keys: Keys, port: int, serving: Callable[[str], None], peer_of: PeerOf = find_peer) -> None:
-    """Decode for pages until cancelled, at a port of the loopback address, 0 = a free one. Raises OSError.
+    """Decode for web pages until cancelled, at a port of the loopback address, 0 = a free one. Raises OSError.
 
-    `serving` gets the endpoint, which is a secret. Only this process's user, and root, are answered there.
+    `serving` is called with the endpoint, which is a secret. Only processes of this user and of root are answered.
     """
     page, callers = DecodingPage(keys), Callers(peer_of)
 

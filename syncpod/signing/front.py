@@ -1,8 +1,8 @@
-"""A listener on the loopback before a server on a unix socket, which would take every connection of every user.
+"""A loopback listener in front of a gRPC server on a unix socket. It limits connections and traffic of other users.
 
-Each connection costs a descriptor, and its messages cost time of the process's only loop. A process that has none left
-answers nobody, so both are bounded here for strangers. A caller with the token is the owner, whom nothing bounds,
-unless the kernel does not name users: then commands of a person need the token.
+A connection costs a file descriptor, and each message costs time of the process's only event loop. So strangers, all
+users but the owner and root, may use only a share of both. A connection whose user the kernel does not name counts as a
+stranger's.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from syncpod.kernel.http2_frames import Counted, Frames, HeadersTooLarge
 from syncpod.kernel.listening import take_crowds
 
 CALLS_PER_SECOND: Final = 20
-"""Calls of all strangers on average, none of which is answered. With more, the connection is closed."""
+"""The average rate of calls of all strangers together, each of which is refused. A faster connection is closed."""
 CALLS_BURST: Final = 500
 FRAMES_PER_SECOND: Final = 200
-"""Small frames of all strangers on average. A call has about five."""
+"""The average rate of small HTTP/2 frames of all strangers together. A call has about five."""
 FRAMES_BURST: Final = 2_500
 PAUSE_SECONDS: Final = 5.0
-"""For so long no stranger is let in, once they have sent too much."""
+"""How long every stranger's connection is refused after one exceeded the limits."""
 _BLOCK: Final = 64 * 1024
 _STRANGERS: Final = "strangers"
 
 
 class Bounds:
-    """The traffic that all strangers together may send: a further account, or a new connection, gives them no more."""
+    """The limit of traffic of all strangers together: neither another account nor a new connection gives them more."""
 
     def __init__(self) -> None:
-        """Begin with all of both bursts."""
+        """Begin with both full bursts."""
         self._calls = Budget(CALLS_PER_SECOND, CALLS_BURST)
         self._frames = Budget(FRAMES_PER_SECOND, FRAMES_BURST)
         self._closed_until = 0.0
@@ -42,7 +42,7 @@ class Bounds:
         return asyncio.get_running_loop().time() >= self._closed_until
 
     def allow(self, counted: Counted) -> bool:
-        """Count the bytes that have come, and say whether they are not too many."""
+        """Count received calls and frames, and say whether they are within the limits."""
         now = asyncio.get_running_loop().time()
         has_calls = self._calls.spend(_STRANGERS, now, counted.calls)
         is_allowed = self._frames.spend(_STRANGERS, now, counted.frames) and has_calls
@@ -55,7 +55,7 @@ class Front:
     """Passes bytes between its own port and the socket, for as many connections as `Callers` has room for."""
 
     def __init__(self, socket: Callable[[], str], peer_of: PeerOf) -> None:
-        """`socket` returns the path at which the server behind listens."""
+        """`socket` returns the path at which the gRPC server listens."""
         self._socket, self._callers, self._bounds = socket, Callers(peer_of), Bounds()
         self._server: asyncio.Server | None = None
 
@@ -82,7 +82,7 @@ class Front:
         """Pass bytes both ways until one side ends."""
         try:
             behind_reader, behind_writer = await asyncio.open_unix_connection(self._socket())
-        except OSError:  # it ends just now
+        except OSError:  # the gRPC server has just ended
             return
         ways = [asyncio.ensure_future(_pass_in(reader, behind_writer, bounds))]
         ways += [asyncio.ensure_future(_pass_on(behind_reader, writer))]
@@ -96,7 +96,7 @@ class Front:
 
 
 async def _pass_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, bounds: Bounds | None) -> None:
-    """Pass on what a client sends until one side ends, or until it has large headers, or is beyond its bounds."""
+    """Pass on a client's bytes until one side ends, or until the client sends too large headers or too much."""
     frames = Frames()
     with suppress(OSError, HeadersTooLarge):
         while block := await reader.read(_BLOCK):

@@ -1,11 +1,11 @@
-"""The keys of a state directory: who can read them commands its node.
+"""The keys of a state directory. Whoever can read them can command its node.
 
-One file for each key, ``keys/<id>.key``, with 32 random bytes in hexadecimal, readable by its owner only. The file
-``keys/current`` names the one that signs (without it, the newest does); the others verify what was signed before.
-``keys/number`` has the highest number that a command was given.
+Each key has a file, ``keys/<id>.key``, with 32 random bytes in hexadecimal, readable by its owner only. The file
+``keys/current`` names the key that signs; without the file, the newest key does. The other keys verify earlier
+signatures. ``keys/number`` has the highest number of a command so far.
 
-A key is a secret from which each use takes what it needs: signatures take the key itself, and whatever else needs a key
-derives its own from it. All uses find keys by id in the same :class:`SigningKeys`.
+Signatures use a key itself; encryption uses keys that are derived from it. Both find keys by id in a
+:class:`SigningKeys`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _NUMBER: Final = "number"
 _BYTES: Final = 32
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 LOOK_SECONDS = 1.0
-"""How long it may take until a key that was removed counts no more; one that was added is found at once."""
+"""How long a removed key may still be accepted; an added key is found at once."""
 
 
 class SigningKeys:
-    """The keys that a state directory has, also those that it is given while this process runs.
+    """The keys of a state directory, read again when the directory changes.
 
-    A key that was added verifies at once, and from then on, or a second later, signs. A directory that can no longer be
-    read changes nothing: the known keys go on to sign and to verify.
+    An added key verifies at once. A change of the key that signs takes effect within a second. If the directory can no
+    longer be read, the keys that were read last go on to sign and to verify.
     """
 
     encrypts = False
@@ -57,13 +57,13 @@ class SigningKeys:
 
     @property
     def current(self) -> bytes:
-        """The one that signs."""
+        """The key that signs."""
         self._look()
         return self._current
 
     @property
     def by_id(self) -> Mapping[str, bytes]:
-        """All of them, by :func:`~syncpod.messages.signature.key_id`: those that verify."""
+        """All keys, by :func:`~syncpod.messages.signature.key_id`: any of them verifies."""
         return _ById(self)
 
     def known(self) -> Mapping[str, bytes]:
@@ -71,10 +71,10 @@ class SigningKeys:
         return self._keys
 
     def find(self, named: str) -> bytes | None:
-        """Return the key of this id, None if there is none; a file that has come or gone since is noticed."""
+        """Return the key of this id, None if there is none. A new file is found at once."""
         self._look()
         if named not in self._keys and _ID.fullmatch(named):
-            with contextlib.suppress(OSError):  # whoever sends payloads chooses the id: no more than one look for each
+            with contextlib.suppress(OSError):  # senders choose the id, so an unknown one costs only this one call
                 (self.directory / f"{named}{_SUFFIX}").lstat()
                 self._read_again()
         return self._keys.get(named)
@@ -86,12 +86,12 @@ class SigningKeys:
     def number(self) -> int:
         """Return the next number of a command: higher than all before, even if the clock is set back. Blocks briefly.
 
-        It is the time in microseconds, if the clock has not gone back. Raises OSError.
+        It is the time in microseconds unless the clock was set back. Raises OSError.
         """
         return next_number(self.directory / _NUMBER)
 
     def _look(self) -> None:
-        """Read the keys again if they have changed, with a look each second: this is asked for each payload."""
+        """Read the keys again if they have changed. Checks once a second, since this is called for each payload."""
         if (now := time.monotonic()) < self._next_look:
             return
         self._next_look = now + LOOK_SECONDS
@@ -108,7 +108,7 @@ class SigningKeys:
 
 
 class EncryptingKeys:
-    """The same keys, with which all payloads are encrypted too."""
+    """Keys with which payloads are encrypted too: those of `keys`, with `encrypts` set."""
 
     encrypts = True
 
@@ -117,12 +117,12 @@ class EncryptingKeys:
 
     @property
     def current(self) -> bytes:
-        """The one that signs and encrypts."""
+        """The key that signs and encrypts."""
         return self._keys.current
 
     @property
     def by_id(self) -> Mapping[str, bytes]:
-        """All of them: those that verify and decrypt."""
+        """All keys by id: any of them verifies and decrypts."""
         return self._keys.by_id
 
     def number(self) -> int:
@@ -131,7 +131,7 @@ class EncryptingKeys:
 
 
 class _ById(Mapping[str, bytes]):
-    """The keys of a directory as a mapping that finds new ones."""
+    """The keys of a directory as a mapping, whose look-up also finds a key that was added since."""
 
     def __init__(self, keys: SigningKeys) -> None:
         self._keys = keys
@@ -170,7 +170,7 @@ def create_signing_key(state_dir: Path) -> str:
     named = key_id(key)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if before is not None and not _named_current(directory):  # or the newest key would sign
+        if before is not None and not _named_current(directory):  # without a named key, the new one would sign
             replace_file(directory / _CURRENT, key_id(before.current) + "\n", durable=True)
         replace_file(directory / f"{named}{_SUFFIX}", key.hex() + "\n", durable=True)
     except OSError as error:
@@ -179,7 +179,7 @@ def create_signing_key(state_dir: Path) -> str:
 
 
 def use_signing_key(state_dir: Path, named: str) -> None:
-    """Have the key of this id sign from now on. It counts as made now, so that it is the newest.
+    """Have the key of this id sign from now on. Its file gets the present time, so that it is the newest.
 
     Raises SettingsInvalid.
     """
@@ -231,7 +231,7 @@ def _read_all(directory: Path) -> tuple[dict[str, bytes], bytes]:
 
 
 def _named_current(directory: Path) -> str:
-    """Return the id of the key that is to sign; "" if none is named. Raises OSError."""
+    """Return the id of the key that `keys/current` names; "" if there is no such file. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         return (directory / _CURRENT).read_text(errors="replace").strip()
     return ""

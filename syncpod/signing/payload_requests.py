@@ -1,4 +1,4 @@
-"""Requests of Temporal's codec protocol over HTTP: payloads as JSON, a connection for each request, in bounds."""
+"""Serves Temporal's codec protocol over HTTP: payloads as JSON, one request a connection, limited in size and time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 HOST: Final = "127.0.0.1"
 BODY_LIMIT: Final = 4 * 2**20
-"""Bytes of a request: a server takes 4 MiB in a call, and base64 needs a third more than JSON."""
+"""The most bytes of a request's body. In base64 that is 3 MiB of payloads; a server refuses a payload above 2 MiB."""
 HEAD_LIMIT: Final = 16 * 2**10
 PATIENCE_SECONDS: Final = 10.0
 
@@ -54,7 +54,7 @@ async def serve_request(
     callers: Callers,
     answer: Callable[[RequestHead], Awaitable[Answer]],
 ) -> None:
-    """Answer the one request of a connection, if there is room for it, and close the connection."""
+    """Answer the one request of a connection, if its user has not too many connections, and close the connection."""
     with callers.counted(writer) as has_room:
         try:
             if has_room:
@@ -70,7 +70,7 @@ async def serve_request(
 
 
 def answered(body: bytes, change: Callable[[Payload], Payload]) -> tuple[int, bytes]:
-    """Return the answer to a request with these payloads: each of them, changed."""
+    """Return the status and body of the answer to a request: each payload in `body`, changed by `change`."""
     try:
         changed = [_to_json(change(_from_json(payload))) for payload in json.loads(body).get("payloads", ())]
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, binascii.Error):

@@ -1,8 +1,8 @@
-"""Signs for clients that know no codec: a gRPC proxy before the Temporal server, on the loopback address, with a token.
+"""Signs for clients without a codec: a gRPC proxy before the Temporal server, on the loopback address, with a token.
 
-``tctl`` encodes what it sends by itself, and asks a codec server only to show payloads. So it is given the address of
-this proxy, which knows from each call for which workflow and as what to sign it, and passes all other calls on as they
-are. A call needs the token, in the ``authorization`` that a client sends with it; the proxy takes it off.
+``tctl`` uses a codec server only to display payloads, and not for those that it sends. So it connects to this proxy
+instead of the server. The proxy signs each command for the workflow that the call names, and passes all other calls on
+unchanged. Each call must have the token in its ``authorization``, which the proxy removes.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class SigningProxy:
     """The proxy of one node, before one Temporal server."""
 
     def __init__(self, state_dir: Path, address: str, keys: Keys, token: str, peer_of: PeerOf) -> None:
-        """Pass calls on to the server at `address`, without TLS, as a dev server has none.
+        """Pass calls on to the server at `address`, without TLS, which a dev server does not have.
 
-        `peer_of` returns whose a connection is.
+        `peer_of` returns the user of a connection.
         """
         self._channel = grpc.aio.insecure_channel(address, options=_LARGEST)
         self._signs = signers(keys)
@@ -55,7 +55,7 @@ class SigningProxy:
         self._server = grpc.aio.server(options=(*_LARGEST, *GRPC_OPTIONS))
         self._server.add_generic_rpc_handlers((_Calls(self._call, self._is_owner),))
         self._state_dir = state_dir
-        # A path of its own may be too long for a socket; this one is not.
+        # The directory's own path may be too long for a socket's address.
         self._directory = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._front = Front(self._socket, peer_of)
 
@@ -63,10 +63,10 @@ class SigningProxy:
         return f"/proc/self/fd/{self._directory}/{SOCKET_NAME}"
 
     def _bind(self) -> None:
-        """Have gRPC listen at the socket, in place of a killed worker's. Raises OSError and RuntimeError."""
+        """Have gRPC listen at the socket, after removing a killed worker's. Raises OSError and RuntimeError."""
         (self._state_dir / SOCKET_NAME).unlink(missing_ok=True)
         self._server.add_insecure_port(f"unix:{self._socket()}")
-        # gRPC leaves the mode to the umask. Until this line the directory keeps others out.
+        # gRPC creates the socket with the umask's mode. Until this line the directory's mode keeps others out.
         (self._state_dir / SOCKET_NAME).chmod(0o600)
 
     async def start(self) -> str:
@@ -90,7 +90,7 @@ class SigningProxy:
         return len(given) == 1 and hmac.compare_digest(_bytes(given[0]), self._bearer)
 
     async def _call(self, method: str, request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
-        """Answer one call as the server does, signed where it is a command."""
+        """Return the server's answer to one call. A command is signed before it is passed on."""
         metadata = tuple(context.invocation_metadata() or ())
         if (sign := self._signs.get(method)) is not None:
             try:
@@ -108,7 +108,7 @@ class SigningProxy:
 
 
 class _Calls(grpc.GenericRpcHandler):
-    """Takes every unary call of any name; no message of a stranger's call is read."""
+    """Accepts unary calls of any name. The message of a call without the token is not read."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class _Calls(grpc.GenericRpcHandler):
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # gRPC's name
         method = handler_call_details.method
         if not self._is_owner(handler_call_details):
-            return grpc.stream_unary_rpc_method_handler(_refuse)  # a unary one would wait for the message first
+            return grpc.stream_unary_rpc_method_handler(_refuse)  # a unary handler would first wait for the message
 
         async def answer(request: bytes, context: Any) -> bytes:
             return await self._answer(method, request, context)
@@ -133,7 +133,10 @@ async def _refuse(_requests: object, context: Any) -> None:
 
 
 def signers(keys: Keys) -> dict[str, Callable[[bytes], bytes]]:
-    """Return what signs a request that commands a workflow, by the name of its call; each raises ValueError."""
+    """Return functions by the name of a call that commands a workflow. Each returns the serialized request, signed.
+
+    Each raises ValueError for a request that cannot be parsed.
+    """
 
     def sign(place: PayloadPlace, purpose: str, payloads: Payloads) -> None:
         if not payloads.payloads:  # a command without a payload could not be signed
@@ -178,7 +181,7 @@ def signers(keys: Keys) -> dict[str, Callable[[bytes], bytes]]:
 def signed_payload(keys: Keys, place: PayloadPlace, payload: Payload, purpose: str) -> Payload:
     """Return a payload signed as a command with the next number, and encrypted if the keys encrypt.
 
-    One that is encrypted already is returned as it is. Raises OSError if there is no number.
+    A payload that is already encrypted is returned unchanged. Raises OSError if the number cannot be stored.
     """
     if is_encrypted(payload.metadata):
         return payload
@@ -189,7 +192,7 @@ def signed_payload(keys: Keys, place: PayloadPlace, payload: Payload, purpose: s
 
 
 def _or_invalid(signs: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
-    """Return the same, with ValueError for what protobuf cannot read."""
+    """Return the same function, which raises ValueError in place of protobuf's DecodeError."""
 
     def signed(said: bytes) -> bytes:
         try:

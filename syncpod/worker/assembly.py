@@ -96,9 +96,9 @@ async def prepared(
     kept: KeptSettings,
     awaited: AwaitedRuntime,
 ) -> tuple[Worker, Agent, WorkerRecord]:
-    """Assemble the node, with its lock held, and keep its settings; nothing runs yet.
+    """Return the node's worker, its agent and the worker's record, and keep the node's settings. Nothing runs yet.
 
-    Raises CannotServe, NoServer, RPCError, CriError.
+    The caller holds the node's lock. Raises CannotServe, NoServer, RPCError, CriError.
     """
     life, task_queue, address = lock.life, served.task_queue(settings.node), connection["target_host"]
     _tell_who_commands(settings, address)
@@ -160,7 +160,7 @@ def _tell_who_commands(settings: NodeSettings, address: str) -> None:
 
 
 def _keys(settings: NodeSettings) -> Keys | None:
-    """Return the keys with which the node's commands are signed, and its data in Temporal is perhaps encrypted."""
+    """Return the keys that sign commands and, if so set, encrypt data in Temporal; None = commands are not signed."""
     if not settings.signed:
         return None
     keys = make_signing_keys(settings.state_dir)
@@ -168,7 +168,10 @@ def _keys(settings: NodeSettings) -> Keys | None:
 
 
 def _known_objects(settings: NodeSettings) -> ObjectStore:
-    """Return the node's ConfigMaps and Secrets, with all values of Secrets hidden from then on. Blocks."""
+    """Return the store of the node's ConfigMaps and Secrets. The process hides its Secrets' values from now on. Blocks.
+
+    With `keep_secrets` the cluster's Secrets are first restored from disk; without it, such copies are removed.
+    """
     objects = ObjectStore(settings.state_dir, settings.memory_dir)
     objects.begin_knowing()
     if not settings.keep_secrets:
@@ -211,7 +214,10 @@ def _node(settings: NodeSettings, cri: CriClient, reader: PodReader, context: No
 
 
 async def _tidy(node: Node) -> None:
-    """Limit all pods together, and end what an earlier worker began: removals of pods, and records of pulls."""
+    """Limit the resources of all pods together, and clean up after earlier workers.
+
+    Empty cgroups and tombstones of pods are removed, and records of interrupted image pulls are completed.
+    """
     await limit_pods(node)
     await asyncio.to_thread(remove_empty_tiers, node.context)
     await asyncio.to_thread(prune_tombstones, node.context)
@@ -254,9 +260,9 @@ def _add_shutdown(settings: NodeSettings, agent: Agent) -> None:
 def _add_servers(
     settings: NodeSettings, agent: Agent, context: NodeContext, cri: CriClient, keys: Keys | None, address: str
 ) -> NodeReadings | None:
-    """Have the agent also serve metrics and a codec, where the settings ask for them.
+    """Have the agent also serve metrics and a codec, if the settings ask for them.
 
-    Returns the node's readings; None = it has none.
+    Returns the measurements for metrics; None = the node serves no metrics.
     """
     early_listening.keep(early_ports(settings, context.host.addresses))
     readings = None
@@ -273,7 +279,7 @@ def _add_servers(
 
 
 def early_ports(settings: NodeSettings, addresses: Sequence[str]) -> list[Place]:
-    """Return the addresses and ports of the metrics and the kubelet's ports, on a node with these addresses."""
+    """Return where a node with these addresses listens for metrics and the kubelet's clients: addresses with ports."""
     access, places = settings.port_access, []
     if settings.metrics_address:
         host, _, port = settings.metrics_address.rpartition(":")
@@ -286,7 +292,7 @@ def early_ports(settings: NodeSettings, addresses: Sequence[str]) -> list[Place]
 
 
 def has_readers(settings: NodeSettings) -> bool:
-    """Say whether somebody may read the node's metrics: at an address of their own, or at the kubelet's port."""
+    """Say whether metrics are served: at their own address, at the kubelet's port, or at its read-only port."""
     return bool(settings.metrics_address or settings.serves_kubelet_port or settings.port_access.read_only)
 
 

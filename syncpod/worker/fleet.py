@@ -1,4 +1,4 @@
-"""The process of a fleet's worker: it begins anew after the server was away, and ends on a signal."""
+"""The process of a fleet's worker. It makes a new Temporal worker after each outage of the server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CACHED_WORKFLOWS = 5000
 def make_worker(served: ServedByFleet, client: Client, access: FleetAccess, sealing: ObjectSealing) -> Worker:
     """Return a worker of a fleet, not yet running. `sealing` seals the fleet's objects for nodes.
 
-    `client` is who commands the fleet: the worker's steps do so with it.
+    The worker's steps command the fleet's workflows with `client`.
     """
     return Worker(
         verifying_client(client, access),
@@ -77,7 +77,7 @@ async def serve(
 ) -> None:
     """Serve the fleet until `stop` is set. Raises NoServer, OtherFleet; any other exception is a defect.
 
-    While the server is away its database may be restored from a backup. So nothing is kept in memory over that.
+    During an outage the server's database may be restored from a backup, so cached workflows are dropped.
     """
     client = await connect_to_fleet(connection, access, runtime=logged_runtime())
     await check_whose(client, access)

@@ -1,4 +1,4 @@
-"""The worker's log on stderr: an outage of the server or the collector is a line, and no secret is in it."""
+"""The worker's log on stderr. Filters hide Secrets, and reduce an outage of the server or collector to a few lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syncpod.temporal.hiding import HiddenInLog
 from syncpod.temporal.json_logs import JsonFormatter
 
 outage = ServerOutage()
-"""This process's log while the Temporal server is away."""
+"""The filter that limits the log while the Temporal server is away. Call `outage.over()` when the server answers."""
 _foreign_tasks = ForeignTasks("this node's")
 
 

@@ -34,9 +34,9 @@ from syncpod.worker.serving import CriOf, serve
 
 log = logging.getLogger("syncpod.worker")
 _LARGE_BLOCK_BYTES = 1024 * 1024
-"""The answer to an exec probe may have 16 MiB, and each such block would otherwise stay with the process."""
+"""Blocks of at least this size go back to the kernel when freed. An exec probe's answer may have 16 MiB."""
 _ARENAS = 2
-"""Only one of its Python threads runs at a time. The SDK's core has a few threads of its own beside them."""
+"""How many arenas libc may use. Only one Python thread runs at a time, beside a few threads of the SDK's core."""
 _THREADS = min(32, (os.cpu_count() or 1) + 4)
 """Threads of the event loop's pool: as many as asyncio would begin when they are needed."""
 PATIENCE_SECONDS = 20.0
@@ -77,11 +77,10 @@ def run(served: ServedByNode, arguments: Sequence[str] | None, cri_of: CriOf) ->
 def _spare_the_collector() -> None:
     """Collect garbage less often than Python does by default.
 
-    With thousands of cached pods, the default takes 40 % of the worker's CPU. Nearly everything here is freed by
-    reference count, a workflow that is evicted too (`syncpod/temporal/workflow_watch.py`); imported modules live as
-    long as the process. The rest, mostly cycles of the SDK around timers and steps, is collected while it is young: of
-    half a million objects made, at the latest. A collection of everything stops the worker for as long as it takes,
-    seconds with thousands of pods, so it comes rarely.
+    With thousands of cached pods, the default takes 40 % of the worker's CPU. Nearly all objects are freed by reference
+    count, even those of an evicted workflow (`syncpod/temporal/workflow_watch.py`). The rest, mostly cycles of the SDK
+    around timers and steps, is collected in the young generations: at the latest after half a million allocations. A
+    full collection stops the worker for seconds with thousands of pods, so it is rare. Imported modules are exempt.
     """
     gc.collect()
     gc.freeze()
@@ -110,7 +109,7 @@ async def _until_signalled(
 
 
 def _asked_to_stop(stop: asyncio.Event) -> None:
-    """Stop in order when asked once, at once when asked again: every step is safe to repeat."""
+    """Stop in order at the first signal, and at once at the second: every step is safe to repeat."""
     if stop.is_set():
         os._exit(130)
     log.info("stopping; the pods run on")
@@ -118,9 +117,9 @@ def _asked_to_stop(stop: asyncio.Event) -> None:
 
 
 def end_process(code: int) -> NoReturn:
-    """End this process with an exit code, after its last output.
+    """End this process with an exit code, after its last output, without the interpreter's shutdown.
 
-    A process that has run a Temporal worker aborts now and then while the interpreter shuts down.
+    In that shutdown, a process that has run a Temporal worker sometimes aborts.
     """
     logging.shutdown()
     sys.stdout.flush()

@@ -60,7 +60,7 @@ async def serve(
                     service="syncpod-worker", instance=lock.life.identity, scraped=has_readers(settings)
                 )
                 begin_at_zero()
-                last.callback(recording.flush)  # it may take a while: the node is free again before that
+                last.callback(recording.flush)  # takes up to seconds, so the node's lock is released first
                 preparing = prepared(served, settings, connection, endpoint, cri, lock, kept, awaited)
                 worker, agent, record = await _unless(stop, preparing)
                 with LoopWatchdog(settings.state_dir):
@@ -81,7 +81,7 @@ def _refusals(endpoint: str, address: str) -> Iterator[None]:
 
 
 async def _unless(stop: asyncio.Event, doing: Coroutine[Any, Any, _Result]) -> _Result:
-    """Return what `doing` returns. Raises _AskedToStop at `stop`: then it has been cancelled."""
+    """Return the result of `doing`. If `stop` is set first, cancel `doing` and raise _AskedToStop."""
     done, stopping = asyncio.create_task(doing), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({done, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -95,7 +95,7 @@ async def _unless(stop: asyncio.Event, doing: Coroutine[Any, Any, _Result]) -> _
 
 
 async def run(worker: Worker, agent: Agent, record: WorkerRecord, settings: NodeSettings, stop: asyncio.Event) -> None:
-    """Take over, serve, and end in order: first the steps, then the agent, which notes when they end.
+    """Take the node over, serve, and end in order: first the steps, then the agent, which records their ends.
 
     Raises the errors that `_refusals` converts.
     """

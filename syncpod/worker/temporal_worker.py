@@ -21,15 +21,15 @@ from syncpod.worker.served import ServedByNode
 from workflows.runner import workflow_runner
 
 GRACE = timedelta(seconds=5)
-"""How long steps may continue after SIGTERM. Then they let go at a safe point, and the next worker continues them."""
+"""How long steps may continue after SIGTERM. Then they stop at a safe point, and the next worker continues them."""
 WORKFLOW_TASKS_AT_ONCE = 24
-"""How many polls wait for workflow tasks. A task for which none waits is written to the server's database first. With
-more, more workflows would be replayed at once after a restart of the worker, and each task has ten seconds for that."""
+"""The number of polls for workflow tasks. The server writes a task to its database if no poll waits for it. But with
+more polls, a restarted worker would replay more workflows at once, and each task has only ten seconds for that."""
 _POLLS_FOR_ANY_WORKER = 4
 """The number of these polls that wait for tasks of workflows that this worker does not have in its cache."""
 EAGER_STARTS_AT_ONCE = STARTS_AT_ONCE
-"""Workflow tasks beside those: the first ones of pods, which the server hands over with the answer to their start. The
-others' places are held by polls that wait for tasks."""
+"""Slots for the first tasks of pods' workflows, which the server returns with its answer to their start. The waiting
+polls occupy all other slots."""
 UNLIMITED_PODS = 10_000
 """The number of pods assumed for a node without a limit."""
 SPARE_WORKFLOWS = 100
@@ -37,7 +37,7 @@ SPARE_WORKFLOWS = 100
 
 
 def make_worker(served: ServedByNode, client: Client, node: Node, agent: Agent, *, keys: Keys | None) -> Worker:
-    """Return the Temporal worker of a node, not yet running. With `keys`, it takes only what is signed."""
+    """Return the Temporal worker of a node, not yet running. With `keys`, it accepts only signed commands."""
     begun = None if keys is None else BegunRuns(node.context.state_dir, newest=keys.number()).refusal
     return Worker(
         client if keys is None else verifying(client, keys),
@@ -60,9 +60,9 @@ def make_worker(served: ServedByNode, client: Client, node: Node, agent: Agent, 
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=GRACE,
         max_cached_workflows=cached_workflows(node.context.capacity),
-        # Only one of them computes at a time. The others wait in the server's queue, which has a longer timeout.
+        # Only one workflow task computes at a time. Further tasks wait in the server's queue, with a longer timeout.
         max_concurrent_workflow_tasks=WORKFLOW_TASKS_AT_ONCE + EAGER_STARTS_AT_ONCE,
-        # A kill holds its slot for the whole grace; all pods of a node may be ending at once.
+        # A kill occupies its slot for the whole grace period, and all pods of a node may end at once.
         max_concurrent_activities=1000,
         workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(WORKFLOW_TASKS_AT_ONCE),
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(5),
@@ -71,9 +71,8 @@ def make_worker(served: ServedByNode, client: Client, node: Node, agent: Agent, 
 
 
 def cached_workflows(capacity: Mapping[str, int]) -> int:
-    """Return how many workflows stay in memory: all that a node of this capacity can have.
+    """Return the size of the cache of workflows: all that a node of this capacity can have.
 
-    A workflow that does not fit into the cache would be replayed from its start with each task. Unused places take no
-    memory.
+    A workflow that does not fit into the cache is replayed from its start for each task. Unused places take no memory.
     """
     return capacity.get("pods", UNLIMITED_PODS) + SPARE_WORKFLOWS

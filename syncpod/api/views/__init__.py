@@ -1,1 +1,1 @@
-"""Objects as rows of tables and as texts: rendered where the data is."""
+"""Renders objects of the API as rows of tables and as text for a terminal."""

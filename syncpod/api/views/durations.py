@@ -9,7 +9,7 @@ _NONE: Final = "<none>"
 
 
 def short_duration(span: timedelta) -> str:
-    """Write a span with at most two units, the second one only while it still matters: ``95s``, ``4m10s``, ``3d4h``.
+    """Write a duration with at most two units, and the second only for short durations: ``95s``, ``4m10s``, ``3d4h``.
 
     Mirrors apimachinery's pkg/util/duration, v1.36, HumanDuration.
     """

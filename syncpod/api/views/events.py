@@ -67,7 +67,7 @@ class PodEvent:
 
 
 def by_time(events: Sequence[PodEvent]) -> list[PodEvent]:
-    """Sort events, the newest last; those of one moment stay in their order."""
+    """Sort events, the newest last. Events of the same time stay in their order."""
     return sorted(events, key=lambda event: event.last)
 
 
@@ -128,7 +128,7 @@ def _stamp(at: datetime | None) -> str | None:
 def events_of(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> list[PodEvent]:
     """Return the events of a pod from the JSON of both. Raises KeyError, TypeError, ValueError for other JSON.
 
-    It does without the models, whose import takes longer than all the rest of a command.
+    It does not use the models, whose import takes longer than the rest of a command.
     """
     paths, metadata = field_paths(pod), pod["metadata"]
     return [
@@ -151,9 +151,9 @@ def events_of(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> li
 def gone_events(
     state_dir: Path, node: str, present: Sequence[PodEvent], namespace: str | None, now: datetime
 ) -> list[PodEvent]:
-    """Return the events of the last hour of pods that are gone from a node, without those that are `present`. Blocks.
+    """Return the last hour's events of pods that are gone from a node, from its journal. Blocks.
 
-    `namespace`: None = all. Without a journal there are none.
+    Events that are also in `present` are left out. `namespace` None = all. Without a journal the result is empty.
     """
     try:
         found = events_of_gone(state_dir, now - KEPT, namespace)

@@ -1,4 +1,4 @@
-"""Titles and values below each other, as ``describe`` prints them."""
+"""Lays out titles with values, and tables, for the width of a terminal, as ``describe`` prints them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ NONE: Final = "<none>"
 
 
 _NARROWEST: Final = 12
-"""No column of a table is cut to fewer characters than this, which every title has room in."""
+"""The fewest characters to which a column of a table is cut. Every title fits into it."""
 
 
 def pairs(titled: Iterable[tuple[str, Sequence[str]]], *, indent: int = 0, wide: int | None = None) -> Iterator[str]:
-    """Yield a line for each title and value: values in one column; with "" first, the rest below the title.
+    """Yield lines with each title and its values, all values in one column.
 
-    Values are wrapped if a line would have more than `wide` characters; None = there is room for any.
+    If the first value is "", the others are below the title. Values are wrapped if a line would have more than `wide`
+    characters; None = no limit.
     """
     listed = [(title, list(values)) for title, values in titled]
     width = max((len(title) for title, _ in listed), default=0) + 3
@@ -33,12 +34,12 @@ def pairs(titled: Iterable[tuple[str, Sequence[str]]], *, indent: int = 0, wide:
 
 
 def mapping(values: Mapping[str, str], sign: str = "=") -> list[str]:
-    """Return a line for each key and value, in order of key."""
+    """Return a line for each key and value, in order of key; ``<none>`` for an empty mapping."""
     return [f"{key}{sign}{value}" for key, value in sorted(values.items())] or [NONE]
 
 
 def wrapped(text: str, width: int | None) -> list[str]:
-    """Return the lines of a text of at most `width` characters each, None = one line. No word is broken."""
+    """Return a text in lines of at most `width` characters; None = in one line. No word is broken."""
     if width is None or len(text) <= width:
         return [text]
     return textwrap.wrap(text, max(width, _NARROWEST), break_long_words=False, break_on_hyphens=False) or [text]
@@ -47,12 +48,12 @@ def wrapped(text: str, width: int | None) -> list[str]:
 def table(
     rows: Sequence[Sequence[str]], *, wide: int | None, cut: Collection[int], below: Sequence[int] = ()
 ) -> list[str]:
-    """Return the rows in columns. If a line had more than `wide` characters, cells of the columns `cut` are cut.
+    """Return a table in lines of at most `wide` characters; None = no limit. The first row has the titles.
 
-    `wide` None = there is room for any. The widest of these columns is cut first. If that does not suffice, the columns
-    `below` leave the table, one after the other, until the rest fits. Their cells then stand whole below each row, each
-    behind its title, which is the column's first cell. Once there is such a line, a further column that may be cut
-    leaves the table too, rather than that cells are cut.
+    Cells of the columns `cut` are shortened, in the widest column first. If that does not suffice, the columns `below`
+    are removed from the table, one after the other, until the rest fits. Their cells are then printed whole in a line
+    below each row, each after its title. Once a column is below, the next one in `below` is removed too if it could
+    only fit shortened.
     """
     if wide is None or not rows:
         return columns(rows)
@@ -80,7 +81,7 @@ def table(
 
 
 def _below(row: Sequence[str], titles: Sequence[str], places: Sequence[int], wide: int) -> list[str]:
-    """Return the lines below a row for the cells that have left its table; none below the titles themselves."""
+    """Return the lines below a row with the cells of the removed columns; none below the row of titles."""
     if row is titles or not places:
         return []
     said = "; ".join(f"{titles[place].lower()}: {row[place]}" for place in places)
@@ -88,5 +89,5 @@ def _below(row: Sequence[str], titles: Sequence[str], places: Sequence[int], wid
 
 
 def clipped(text: str, limit: int) -> str:
-    """Return a text of at most `limit` characters, with a mark if some are left out."""
+    """Return a text of at most `limit` characters, with ``…`` at its end if it is shortened."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,7 +1,7 @@
 """The columns of ``get pods``, from a Pod's JSON; their status is `syncpod.lifecycle.printed_status`.
 
-They do without the models, which take longer to import than all the rest of ``get pods``. A field that is missing has
-its default. Mirrors pkg/printers/internalversion/printers.go, v1.36, printPod.
+This module does not use the models, whose import takes longer than the rest of ``get pods``. A missing field has its
+default. Mirrors pkg/printers/internalversion/printers.go, v1.36, printPod.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Summary:
     status: str
     restarts: int
     last_restart: datetime | None
-    """When the last container that ended did so."""
+    """When a container last ended and was restarted; None = not known."""
 
     def restarts_cell(self, now: datetime, mark: str = "") -> str:
         """Write the restarts as ``3 (10s ago)``, with a mark after the number."""
@@ -53,7 +53,7 @@ def summarize(pod: Mapping[str, Any]) -> Summary:
 
 
 def row(pod: Mapping[str, Any], now: datetime, *, wide: bool = False) -> tuple[str, ...]:
-    """Return the cells of a pod's line. One without a workflow shows what that told last, marked with ``?``."""
+    """Return the cells of a pod's line. A pod without a workflow has the last published state, marked with ``?``."""
     summary, metadata = summarize(pod), part_of(pod, "metadata")
     mark = "?" if summary.status == STATUS else ""
     cells = (
@@ -69,11 +69,11 @@ def row(pod: Mapping[str, Any], now: datetime, *, wide: bool = False) -> tuple[s
 def uncertain_row(
     pod: Mapping[str, Any], now: datetime, recorded: Recorded = NOTHING_RECORDED, *, wide: bool = False
 ) -> tuple[str, ...]:
-    """Return the cells of a pod that did not answer: what Temporal recorded last, marked with ``?``."""
+    """Return the cells of a pod whose workflow did not answer: the server's last record, marked with ``?``."""
     metadata = part_of(pod, "metadata")
     status = recorded.status or part_of(pod, "status").get("phase") or "Unknown"
     restarts = "?" if recorded.restarts is None else f"{recorded.restarts}?"
-    began = age(read_moment(metadata.get("creationTimestamp")), now)  # the run of its workflow: one of several
+    began = age(read_moment(metadata.get("creationTimestamp")), now)  # when the latest of its workflow's runs began
     lived = age(read_moment(recorded.created), now) if recorded.created else f"{began}?"
     cells = (metadata.get("name", ""), "?", f"{status}?", restarts, lived)
     if not wide:

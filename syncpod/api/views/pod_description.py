@@ -1,6 +1,6 @@
-"""The output of ``describe pod``: the pod as `kubectl describe` lays it out, then the work of its workflow.
+"""The output of ``describe pod``: the pod in the layout of `kubectl describe`, then the state of its workflow.
 
-Pure. Values of Secrets never appear here: a pod only refers to them.
+Pure. Values of Secrets never appear here: a pod only refers to Secrets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNKNOWN: Final = "<unknown>"
 
 @dataclass(frozen=True)
 class HoldLine:
-    """Something that a back-off holds."""
+    """A container or a step that waits for a back-off."""
 
     subject: str
     reason: str
@@ -37,14 +37,14 @@ class HoldLine:
 
 @dataclass(frozen=True)
 class Facts:
-    """The known facts of a pod's workflow besides the pod."""
+    """The facts about a pod's workflow that its Pod does not have."""
 
     workflow_id: str
     run_id: str
     ui: str
     """URL of its page; "" = not known."""
     events: tuple[EventRecord, ...] | None = ()
-    """None = not known: the pod did not answer."""
+    """None = not known: the workflow did not answer."""
     pending: tuple[PendingStep, ...] = ()
     holds: tuple[HoldLine, ...] = ()
 
@@ -65,7 +65,7 @@ def describe(pod: Pod, facts: Facts, now: datetime) -> list[str]:
 
 
 def describe_recorded(pod: Pod, facts: Facts, now: datetime) -> list[str]:
-    """Return the lines of a pod that did not answer: Temporal's last record, and no guesses."""
+    """Return the lines of a pod whose workflow did not answer: only the Temporal server's last record."""
     return [*pairs(_recorded(pod)), *_workflow(facts, now), *_events(None, now)]
 
 
@@ -73,7 +73,7 @@ def describe_recorded(pod: Pod, facts: Facts, now: datetime) -> list[str]:
 
 
 def _recorded(pod: Pod) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the lines about a pod that its search attributes give."""
+    """Yield the lines that can be made from a pod's search attributes."""
     meta = pod.metadata
     yield "Name", [meta.name]
     yield "Namespace", [meta.namespace]
@@ -213,7 +213,7 @@ def _restart_rules(container: Container) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _instances(status: ContainerStatus) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the state of the current instance and of the one before."""
+    """Yield the state of the current instance and of the previous one."""
     yield from _state("State", status.state)
     if status.last_state != ContainerState():
         yield from _state("Last State", status.last_state)

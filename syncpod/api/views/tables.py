@@ -1,4 +1,4 @@
-"""Tables of meta.k8s.io/v1, as kubectl asks for them: rows of cells, each with its object's metadata."""
+"""Tables of meta.k8s.io/v1, as kubectl requests them: rows of cells, each with its object's metadata."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syncpod.api.views.pod_columns import row, uncertain_row
 
 
 def column_definitions(names: Sequence[str], *, hidden: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return the definitions of these columns, of which only ``-o wide`` shows those that are `hidden`."""
+    """Return the definitions of these columns. kubectl shows the `hidden` ones only with ``-o wide``."""
     return [
         {
             "name": name if name == "IP" else name.title(),
@@ -25,7 +25,7 @@ def column_definitions(names: Sequence[str], *, hidden: Sequence[str] = ()) -> l
 
 
 def pod_row(pod: ListedPod, now: datetime, *, whole: bool = False) -> dict[str, Any]:
-    """Return a pod's row, with all columns; its object is the Pod's metadata, or the `whole` Pod."""
+    """Return a pod's row with all columns. Its object is the Pod's metadata; with `whole`, the Pod."""
     if pod.current:
         cells = row(pod.document, now, wide=True)
     else:

@@ -1,4 +1,4 @@
-"""Texts for a terminal: columns, and nothing that a terminal obeys."""
+"""Text for a terminal: columns, without control characters."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from itertools import zip_longest
 from typing import Final
 
 GAP: Final = "   "
-"""Between two columns: three blanks, as in kubectl."""
+"""The gap between two columns: three blanks, as in kubectl."""
 
 
 def printable(text: str) -> str:
-    """Return a text with control characters escaped, so that a terminal neither obeys nor hides them."""
+    """Return a text with control characters escaped, so that they are visible and have no effect on a terminal."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 class Columns:
-    """A table that is printed in parts: later rows keep the column widths of earlier ones, or widen them."""
+    """A table that is printed in parts: later rows have at least the column widths of earlier ones."""
 
     def __init__(self) -> None:
         self._widths: list[int] = []
@@ -26,7 +26,7 @@ class Columns:
     def align(self, rows: Sequence[Sequence[str]]) -> list[list[str]]:
         """Pad each column but the last to its widest cell so far.
 
-        Cells are :func:`printable`: a newline in a name or a message would pass for another row.
+        Cells are made :func:`printable`: otherwise a newline in a message would look like another row.
         """
         rows = [[printable(cell) for cell in row] for row in rows]
         widest = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
