@@ -1,4 +1,4 @@
-"""The names of all commands, and where each one is: what help and completion know without loading a command."""
+"""All commands, with their summaries and modules. Help and completion read this table without importing a command."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ COMMANDS: Final[dict[str, Entry]] = {
 
 
 def _row(where: str, summary: str) -> Entry:
-    """Return a command of a fleet: `where` has its module, without the beginning, and its function, unless a group."""
+    """Return the entry of a command of ``fleet``. `where` is ``module.function``, or ``module`` for a group.
+
+    The module's prefix ``fleet_`` is left out.
+    """
     module, _, function = where.partition(".")
     return Entry("Commands", summary, f"fleet_{module}", function)
 

@@ -30,7 +30,7 @@ _LAYOUT_AND_COLOURS: Final = re.compile(rf"([\n\t]|\033\[(?:{'|'.join(_CODES.val
 
 _RESET: Final = "\033[0m"
 SILENCE_SECONDS: Final = 3.0
-"""After so long, a command prints what it waits for."""
+"""Seconds after which a command prints what it waits for."""
 
 
 def say(text: str = "") -> None:
@@ -40,7 +40,7 @@ def say(text: str = "") -> None:
 
 
 def remark(text: str) -> None:
-    """Write lines to standard error, harmless as in :func:`say`: a note, a warning, an error."""
+    """Write lines to standard error, escaped as in :func:`say`: a note, a warning, an error."""
     sys.stdout.flush()
     sys.stderr.write(f"{harmless(text, sys.stderr)}\n")
     sys.stderr.flush()
@@ -59,11 +59,11 @@ def waiting(text: str) -> Iterator[None]:
 
 
 def harmless(text: str, stream: TextIO) -> str:
-    """Return lines with all characters escaped that a terminal obeys or hides, except tabs and our own colours.
+    """Escape all characters that a terminal obeys or hides, except newlines, tabs and our own colours.
 
-    Names, messages and reasons come from images, containers and runtimes: only what is read by programs (JSON, YAML)
-    and what a container writes itself (`logs`, `exec`, `attach`) reaches standard output by another way. A colour that
-    such a text has begun ends with its line.
+    Names, messages and reasons come from images, containers and runtimes, so all texts are escaped. Two kinds of output
+    are not: JSON and YAML for programs, and a container's own output (`logs`, `exec`, `attach`). A colour never lasts
+    longer than its line.
     """
     if not wants_colour(stream):
         return _escaped(text, _LAYOUT)
@@ -102,7 +102,7 @@ def terminal_width() -> int | None:
 
 
 def program() -> str:
-    """Return how to call this program from the working directory: by name if PATH leads to it, else by path."""
+    """Return the word that starts this program from the working directory: its name if it is on PATH, else its path."""
     ours = Path(sys.argv[0]) if Path(sys.argv[0]).name == "syncpod" else Path(sys.executable).with_name("syncpod")
     found = shutil.which("syncpod")
     if not ours.exists() or (found and Path(found).samefile(ours)):

@@ -1,8 +1,8 @@
-"""Deleting what a node alone or a fleet has: what is named, what is printed, and what is waited for.
+"""Deletes objects of a node alone or of a fleet: reads the request, prints the results, waits until all are gone.
 
-Mirrors kubectl's pkg/cmd/delete/delete.go, v1.36: there is one way at a time to say what to delete, one thing that
-cannot be deleted keeps none of the others, and the command returns when all is gone. The node or the fleet finds things
-and ends them.
+Mirrors kubectl's pkg/cmd/delete/delete.go, v1.36: a request names objects in exactly one way, one failed deletion does
+not stop the others, and the command returns when all objects are gone. An `Owner`, which is the node or the fleet,
+finds the objects and ends them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from syncpod.api.label_selector import Selector
 
 TELL_SECONDS: Final = 5.0
-"""After so long, a command that waits for the end of something prints what that waits for."""
+"""Seconds after which a command that waits for deletions first prints what these wait for."""
 _LONGEST_PAUSE_SECONDS: Final = 60.0
 _TOLD: Final = 10
-"""How many things are named."""
+"""The most objects that one report of the wait names."""
 _AT_ONCE: Final = 50
-"""The number of things that are ended, or asked for their waits, at a time: a node that ends them slowly is busy."""
+"""The most objects that are ended, or queried for what they wait for, at the same time: more could overload a node."""
 
 DELETION_IS_KEPT: Final = "the deletion is kept, and goes on once its worker runs (`syncpod up` there)"
-"""The fate of a deletion while the pod's node is away."""
+"""The part of a sentence about a deletion while the pod's node is away."""
 
 
 class NotThere(Failure):
@@ -54,7 +54,7 @@ class Thing(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """Things that are deleted without being named."""
+    """Objects to delete, chosen by kind, namespace, labels and fields in place of names."""
 
     kinds: Sequence[str]
     namespace: str | None
@@ -65,15 +65,15 @@ class Selection:
 
 @dataclass(frozen=True)
 class DeletionRequest:
-    """The things to delete: these, or all that are selected."""
+    """The objects to delete: `things`, or if there is a `selection`, all that match it."""
 
     things: Sequence[Thing] = ()
     selection: Selection | None = None
     is_bare: bool = False
-    """Whether they are several names without a kind: the first may be a kind that is misspelt."""
+    """Whether `things` are several names without a kind: the first word may be a misspelt kind."""
 
     def of(self, kinds: Sequence[str]) -> DeletionRequest:
-        """Return the part of it that is of these kinds."""
+        """Return the part of the request that is for these kinds."""
         chosen = self.selection
         if chosen is None:
             return DeletionRequest([each for each in self.things if each.kind in kinds], is_bare=self.is_bare)
@@ -84,7 +84,7 @@ class DeletionRequest:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds that it has something of."""
+        """The kinds of the requested objects, each once."""
         named = [each.kind for each in self.things] if self.selection is None else self.selection.kinds
         return list(dict.fromkeys(named))
 
@@ -101,10 +101,10 @@ def read_request(
     field_selector: str,
     everything: bool,
 ) -> DeletionRequest:
-    """Return what the words, the manifests or the flags of ``delete`` name.
+    """Return the request that the words, the manifests or the flags of ``delete`` make. Raises BadInput.
 
-    `things` are the names by kind that the words have; a kind without names means all of it. `files` reads the
-    manifests that are given, None = none are. `others` names commands for a flag that needs a kind. Raises BadInput.
+    `things` are the kinds and names that were read from `words`; a kind without names is for a selection. `files` reads
+    the manifests; None if none were given. `others` is the hint for a flag without a kind; it has ``{flag}`` in it.
     """
     conditions, of_pods = read_selector(selector), set(things) == {"Pod"}
     fields = read_field_selector(field_selector, of_pods=of_pods)
@@ -139,7 +139,7 @@ class Deleting:
     wait: bool = True
     """Whether to wait until all is gone."""
     patience: timedelta | None = None
-    """How long; None = as long as it takes."""
+    """How long to wait; None = as long as it takes."""
     ignore_not_found: bool = False
 
 
@@ -153,9 +153,9 @@ class Going:
     why: Callable[[], Awaitable[str]]
     """Returns in a few words what its end waits for; "" once it is gone. Raises Failure."""
     where: str = ""
-    """Its node, if there may be several of the name."""
+    """The object's node, if several nodes may have an object of this name; else ""."""
     said: str = ""
-    """The reason that is printed already: it is not printed twice."""
+    """The reason that was printed last; it is printed only when it changes."""
 
     def __str__(self) -> str:
         """Return it for a sentence: ``pod "web" on n1``."""
@@ -173,10 +173,10 @@ class DeletionResult:
 
 
 class Owner(Protocol):
-    """A node alone, or a fleet, with what can be deleted there."""
+    """A node alone, or a fleet: it finds its objects and ends them."""
 
     async def selected(self, selection: Selection) -> list[Thing]:
-        """Return what is selected. Raises Failure."""
+        """Return the objects that match the selection. Raises Failure."""
         ...
 
     async def look(self, thing: Thing) -> DeletionResult:
@@ -184,22 +184,22 @@ class Owner(Protocol):
         ...
 
     async def end(self, thing: Thing) -> DeletionResult:
-        """Delete it, and return before it is gone. Raises NotThere and Failure."""
+        """Request the deletion, and return before the object is gone. Raises NotThere and Failure."""
         ...
 
     async def begun(self, going: Sequence[Going]) -> Sequence[Going]:
-        """Note what keeps these from ending, and return those that may yet end. Raises Failure."""
+        """Print why some of these do not end now, and return those to wait for. Raises Failure."""
         ...
 
     async def until_in_vain(self, left: Callable[[], Sequence[Going]]) -> None:
-        """Return once nothing ends what is left, since no worker serves this node; it may wait for ever."""
+        """Return once nothing ends the remaining objects, since no worker serves this node. May never return."""
         ...
 
 
 async def delete(owner: Owner, request: DeletionRequest, how: Deleting) -> int:
-    """Delete things, all at once, and wait until they are gone; return how many there were.
+    """Delete objects concurrently, wait until they are gone, and return their number.
 
-    One that cannot be deleted keeps none of the others. Raises Failure for those, and on a timeout.
+    A failed deletion does not stop the others. Raises one Failure for all failed deletions and a timeout.
     """
     things = list(request.things) if request.selection is None else await owner.selected(request.selection)
     if request.is_bare and not how.ignore_not_found:
@@ -240,7 +240,7 @@ async def _require_all(owner: Owner, things: Sequence[Thing], kinds: str) -> Non
 async def _each(
     deed: Callable[[Thing], Awaitable[DeletionResult]], things: Sequence[Thing]
 ) -> list[tuple[Thing, DeletionResult | Failure]]:
-    """Do it with each of these; a failure of one does not stop the others."""
+    """Call `deed` for each of these, several at a time; a failure of one does not stop the others."""
     import asyncio
 
     some = asyncio.Semaphore(_AT_ONCE)
@@ -256,9 +256,10 @@ async def _each(
 
 
 async def until_gone(owner: Owner, going: Sequence[Going], patience: timedelta | None) -> None:
-    """Wait until all of these are gone, saying what lasts. Raises Failure with what each waits for that is left.
+    """Wait until all of these are gone; print meanwhile what they wait for.
 
-    It raises on a timeout, and when nothing ends what is left: that may never change.
+    Raises Failure on a timeout, and once nothing can end the remaining objects, which may never change. Its text has
+    what each remaining object waits for.
     """
     import asyncio
 
@@ -287,7 +288,7 @@ async def until_gone(owner: Owner, going: Sequence[Going], patience: timedelta |
 
 
 def _still_there(left: Sequence[tuple[Going, str]], *, in_vain: bool) -> str:
-    """Return that these are not gone, each with the reason, and what becomes of their deletions."""
+    """Return the message that these are not gone, with each reason, and what becomes of their deletions."""
     names = ", ".join(str(each) for each, _ in left)
     news = [f"{each}: {why}" for each, why in left if each.said != why]
     if in_vain:
@@ -310,7 +311,7 @@ async def _whys(going: Sequence[Going]) -> list[tuple[Going, str]]:
 
 
 async def _tell(left: Callable[[], Sequence[Going]]) -> None:
-    """Print again and again, ever more seldom, what the ends of things wait for, if that is new, until cancelled."""
+    """Print what the deletions wait for whenever it has changed, at growing intervals, until cancelled."""
     import asyncio
 
     pause = TELL_SECONDS
@@ -320,7 +321,7 @@ async def _tell(left: Callable[[], Sequence[Going]]) -> None:
         there = left()
         try:
             reasons = await _whys(there[:_TOLD])
-        except Failure:  # the wait itself asks the server too, and fails with the reason if that lasts
+        except Failure:  # `Going.gone` calls the server too, and raises if the failure lasts
             continue
         news = [(each, why) for each, why in reasons if why and why != each.said]
         for each, why in news:

@@ -1,7 +1,7 @@
 """Descriptions as ``describe`` prints them, whether a node or a fleet has the objects.
 
-Mirrors kubectl's pkg/cmd/describe/describe.go, v1.36: two empty lines stand between two objects, and one that does not
-exist keeps none of the others from being described.
+Mirrors kubectl's pkg/cmd/describe/describe.go, v1.36: two empty lines separate two objects, and a missing object does
+not stop the others from being described.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from syncpod.cli.failure import Failure
 
 
 class Descriptions:
-    """Prints one description after another, and at the end what is missing."""
+    """Prints one description after another, and reports the missing objects at the end."""
 
     def __init__(self) -> None:
         """Print nothing yet."""
         self.failures: list[Failure] = []
-        """Why something is not described: a Failure for each."""
+        """A Failure for each object that could not be described."""
         self._has_printed = False
 
     def begin(self) -> None:
@@ -35,12 +35,12 @@ class Descriptions:
         say("\n".join(printable(line.expandtabs()) for line in "\n".join(lines).split("\n")))
 
     def end(self, nothing: str) -> None:
-        """Print that there is nothing, if so. Raises Failure if something is not described, as one for all."""
+        """Raise one Failure for all objects that are not described; if nothing was printed, print `nothing`."""
         if told := [each for each in self.failures if str(each)]:
             from syncpod.cli.several import together
 
             raise together(told, done=self._has_printed)
-        if self.failures:  # a node has said why
+        if self.failures:  # without a text: the node's own command has printed the reason
             raise self.failures[0]
         if not self._has_printed and nothing:
             remark(nothing)

@@ -6,11 +6,11 @@ import os
 from typing import Final
 
 FAILED: Final = 1
-"""The command failed, or something does not exist."""
+"""Exit code: the command failed, or an object does not exist."""
 BAD_INPUT: Final = 2
-"""The input or the environment is wrong: a flag, a manifest, no server, no runtime."""
+"""Exit code: a flag, a manifest or the environment is wrong, or there is no server or no runtime."""
 INTERRUPTED: Final = 130
-"""Ctrl-C."""
+"""Exit code: Ctrl-C ended the command."""
 
 
 class Failure(Exception):
@@ -29,5 +29,5 @@ class BadInput(Failure):
 
 
 def why_of(error: OSError) -> str:
-    """Return why a call to the system failed, in the system's words, without the file."""
+    """Return the system's text for a failed system call, without the file's name."""
     return os.strerror(error.errno) if error.errno else str(error)

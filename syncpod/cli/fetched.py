@@ -26,13 +26,13 @@ class FetchedPod:
 
     pod: Pod
     wire: dict[str, Any]
-    """The Pod as the workflow sent it; {} if it did not answer, and this machine has no earlier answer."""
+    """The v1 Pod of the workflow's answer. Without an answer, the last one that this machine recorded, {} if none."""
     current: bool
     """Whether the workflow answered. If not, `pod` has only what Temporal recorded last: names, phase, readiness."""
     stuck: bool = False
-    """Whether it did not answer because its tasks fail, though its node may be there."""
+    """Whether it did not answer because its workflow tasks fail; its node may be well."""
     lives: bool = False
-    """If it did not answer: whether the worker of the pod's node is alive nevertheless."""
+    """If it did not answer: whether the worker of the pod's node is alive all the same."""
     recorded: Recorded = NOTHING_RECORDED
     """If it did not answer: its columns as they were recorded last."""
     run: str = ""
@@ -91,12 +91,12 @@ def _count(fetched_pods: Sequence[FetchedPod]) -> str:
 
 
 def away(node: str) -> str:
-    """Return that a node (or several, with commas) is away, and what helps."""
+    """Return the sentence that a node is away, and what helps. `node` may be several names, with commas."""
     return f"node {node or '?'} is away (is its worker running there? `syncpod up` or `syncpod worker` starts it)"
 
 
 def busy(node: str) -> str:
-    """Return that a node (or several, with commas) has not answered in time though its worker lives."""
+    """Return the sentence that a node's worker lives, but does not answer. `node` may be several names, with commas."""
     return f"node {node or '?'} is busy (its worker lives, but has not answered in time)"
 
 
@@ -118,15 +118,18 @@ class FetchedNode:
     current: bool
     """Whether the workflow answered."""
     heard: datetime | None
-    """The last sign of its worker; None if there was none, or if the worker has shut down."""
+    """When its worker last gave a sign of life; None if it never did, or if it has shut down."""
     lives: bool
-    """Whether that is recent enough for the worker to count as alive. It may be too busy to answer."""
+    """Whether `heard` is recent enough for the worker to count as alive. A live worker may be too busy to answer."""
     is_told: bool = False
     """If it did not answer: whether `view` has its status and events nevertheless, as this machine recorded them."""
 
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:
-        """The node's conditions; all are Unknown if its worker is dead, none is known if it is too busy to answer."""
+        """The node's conditions. If its worker is dead, each has the status Unknown, at least a Ready condition.
+
+        If the worker lives but does not answer, they are those that this machine recorded, else none.
+        """
         if self.lives:
             return self.view.conditions
         known = self.view.conditions or (NodeCondition(type="Ready"),)

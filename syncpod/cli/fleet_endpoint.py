@@ -1,4 +1,7 @@
-"""The way to a node's own endpoint: its streams directly, with a certificate that the fleet makes for one command."""
+"""Connects to a node's own endpoint, which streams a command's input and output directly.
+
+The client certificate is issued for one command, by the fleet's authority on this machine.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +41,13 @@ from syncpod.settings.values import SettingsInvalid
 from syncpod.streaming.multiplex import Multiplex, PeerGone
 
 _CONNECT_SECONDS: Final = 4.0
-"""How long it may take until the node has greeted us, where its polls are another way."""
+"""Seconds to wait for the node's greeting, if the request can otherwise go through the node's polls."""
 _ONLY_WAY_SECONDS: Final = 20.0
-"""The same, where there is no other way."""
+"""Seconds to wait for the node's greeting, if the request can only go through the endpoint."""
 
 
 class EndpointUnreachable(Exception):
-    """Nothing was run, since there is no way to the endpoint; the text says why, without a full stop."""
+    """The endpoint cannot be reached, so nothing was run. The text is the reason, without a full stop."""
 
 
 class Way:
@@ -62,10 +65,10 @@ class Way:
         sizes: AsyncIterator[tuple[int, int]] | None = None,
         term: str = "",
     ) -> int:
-        """Have the node run its own ``syncpod`` with these words; return its exit code.
+        """Run the node's own ``syncpod`` with these words; return its exit code.
 
-        With `sizes`, columns and rows of our terminal, now and on each change, the command has a terminal of the kind
-        `term`. Raises Failure if the node refuses, or the connection breaks.
+        `sizes` yields the columns and rows of our terminal, at the start and on each change. With it, the command has a
+        terminal of the kind `term`. Raises Failure if the node refuses, or the connection breaks.
         """
         if why := why_not_direct(tuple(words)):
             raise Failure(why)
@@ -84,9 +87,10 @@ class Way:
         return ended.code if 0 <= ended.code < 256 else 1
 
     async def forward(self, connected: Connected, forward: Forward) -> None:
-        """Pass a connection on to a port of a pod until it ends.
+        """Forward a connection to a port of a pod until the connection ends.
 
-        Raises Failure, ForwardingOver if no other can be forwarded to the pod either, and OSError if our end breaks.
+        Raises ForwardingOver if the pod is gone, so that no further connection can be forwarded to it; Failure for
+        another refusal; and OSError if our end breaks.
         """
 
         async def give() -> None:
@@ -109,7 +113,7 @@ class Way:
     async def _ask(
         self, begin: Begin, sending: list[Coroutine[Any, Any, None]], taking: list[Coroutine[Any, Any, None]]
     ) -> Ended:
-        """Return the node's answer, once all output is taken. Raises Failure, and the errors of our own ends."""
+        """Return the node's answer, once all output is written. Raises Failure, and the errors of our own streams."""
         senders = [asyncio.create_task(_until_gone(each)) for each in sending]
         takers = [asyncio.create_task(_until_gone(each)) for each in taking]
         answer = asyncio.create_task(self._answer(begin))
@@ -149,14 +153,14 @@ class Way:
 
 
 async def _until_gone(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work; if the node is gone meanwhile, the task that waits for its answer reports that."""
+    """Await the work. A lost connection is ignored: the task that waits for the node's answer reports it."""
     with contextlib.suppress(PeerGone):
         await work
 
 
 @asynccontextmanager
 async def to_endpoint(state_dir: str, node: FleetNodeView, what: str) -> AsyncIterator[Way]:
-    """Connect to a node's endpoint for something that does not go through polls. Raises Failure."""
+    """Connect to a node's endpoint for `what`, which cannot go through the node's polls. Raises Failure."""
     if not node.endpoint:
         raise Failure(
             f"{what} needs a node that listens, and {node.name} does not: "
@@ -171,9 +175,9 @@ async def to_endpoint(state_dir: str, node: FleetNodeView, what: str) -> AsyncIt
 
 @asynccontextmanager
 async def reached(state_dir: str, node: FleetNodeView, patience: float = _CONNECT_SECONDS) -> AsyncIterator[Way]:
-    """Connect to a node's endpoint: it is the node's, and it has let us in. Raises EndpointUnreachable.
+    """Connect to a node's endpoint, check its certificate, and wait for its greeting. Raises EndpointUnreachable.
 
-    `state_dir` is that of the fleet; "" = this user's. `patience` is in seconds.
+    `state_dir` is the fleet's state directory; "" = this user's. `patience` is in seconds.
     """
     fleet, context, hello = await asyncio.to_thread(_credentials, state_dir, node)
     writer: asyncio.StreamWriter | None = None
@@ -203,7 +207,7 @@ async def reached(state_dir: str, node: FleetNodeView, patience: float = _CONNEC
 
 
 def _credentials(state_dir: str, node: FleetNodeView) -> tuple[Fleet, ssl.SSLContext, str]:
-    """Return the fleet, our side of TLS, and the name to ask for. Blocks. Raises EndpointUnreachable."""
+    """Return the fleet, our TLS context, and the server name to send. Blocks. Raises EndpointUnreachable."""
     if not is_address(node.endpoint):
         raise EndpointUnreachable(
             f"node {node.name} says that it listens at {node.endpoint[:80]!r}, which is no address"
@@ -223,7 +227,7 @@ def _tls(fleet: Fleet) -> ssl.SSLContext:
     pair = fleet.issue_commander(now())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # the certificate names the node and no address; the name is checked below
+    context.check_hostname = False  # the certificate has no address; `_require_node` checks its name
     context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
     with memory_file(fleet.trusted_pem()) as path:
         context.load_verify_locations(cafile=path)
@@ -233,21 +237,24 @@ def _tls(fleet: Fleet) -> ssl.SSLContext:
 
 
 def _hello(fleet: Fleet, node: str) -> str:
-    """Return the name by which the node knows us before it has computed anything: that of its newest certificate."""
+    """Return the TLS server name to send: the one made of the serial number of the node's newest certificate.
+
+    With it, the node accepts us before it has computed a key or a signature (:func:`syncpod.gate.hello.hello_name`).
+    """
     valid = [each for each in fleet.issued() if each.node == node and not each.revoked]
     newest = max(valid, key=lambda each: each.issued, default=None)
     return hello_name(int(newest.serial, 16), fleet.server_name) if newest is not None else fleet.server_name
 
 
 def _require_node(fleet: Fleet, node: FleetNodeView, writer: asyncio.StreamWriter) -> None:
-    """Raise EndpointUnreachable unless the other end has shown a certificate of this node that the fleet knows."""
+    """Raise EndpointUnreachable unless the other end has shown a certificate that the fleet issued for this node."""
     shown = x509.load_der_x509_certificate(writer.get_extra_info("ssl_object").getpeercert(True))
     if node_of(shown, fleet.id) != node.name or not fleet.has_issued(f"{shown.serial_number:x}"):
         raise EndpointUnreachable(f"the listener at {node.endpoint} is not node {node.name}")
 
 
 async def _greeted(link: Multiplex, node: FleetNodeView) -> None:
-    """Wait until the node has let us in. Raises EndpointUnreachable."""
+    """Wait for the node's greeting, which it sends once it has accepted us. Raises EndpointUnreachable."""
     try:
         Hello.model_validate_json(await link.message())
     except (PeerGone, ValueError):

@@ -1,4 +1,4 @@
-"""Has a node run a command for its fleet: by the node's own endpoint or, piece by piece, through its polls."""
+"""Runs a command on a node of the fleet: through the node's own endpoint or, piece by piece, through its polls."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from syncpod.messages.remote_command import (
 
 _SAID_BYTES: Final = 16 * 2**20
 _AT_ONCE: Final = 16
-"""How many nodes are asked at the same time."""
+"""The most nodes that run a command for us at the same time."""
 _PIECE_SECONDS: Final = WAIT_SECONDS + 60
-"""How long to wait for the answer to one piece. A worker that is alive answers sooner."""
+"""Seconds to wait for the answer to one piece. A worker that is alive answers sooner."""
 _LIFE: Final = timedelta(seconds=_PIECE_SECONDS)
 _RPC: Final = timedelta(seconds=10)
 _GONE: Final = ("Unknown", "Joining")
 _AT_THE_POD: Final = frozenset({"logs", "exec", "attach", "cp", "port-forward", "debug"})
-"""Commands that need the pod itself. Others say what the fleet knows of it where its node is away."""
+"""Commands that need the pod's node. The others print the fleet's own records of the pod while its node is away."""
 
 
 class Silent(Failure):
-    """A node has taken no request in time, although its fleet does not count it as Unknown yet."""
+    """The node has taken no request in time, although the fleet does not count the node as Unknown yet."""
 
 
 def why_away(node: FleetNodeView) -> str:
-    """Return why a node cannot be asked now, in one sentence; "" if it can."""
+    """Return why a node cannot run a command now, in one sentence; "" if it can."""
     if node.presence not in _GONE:
         return ""
     if node.presence == "Joining":
@@ -58,9 +58,9 @@ def why_away(node: FleetNodeView) -> str:
 
 
 def _way_on(words: Sequence[str], typed: str = "") -> str:
-    """Return what can be done while a node is away, after a semicolon; "" for commands that say it themselves.
+    """Return what can be done while a node is away, after a semicolon; "" for commands that print it themselves.
 
-    `typed` is the command's name as a person knows it, if another one runs at the node.
+    `typed` is the command that the user typed, if the node runs another one for it.
     """
     command, name = typed or words[0], next((each for each in words[1:] if not each.startswith("-")), "POD")
     if command == "explain" and asks_for_the_past(words[1:]):
@@ -93,13 +93,11 @@ async def run_there(
     state_dir: str | None = None,
     typed: str = "",
 ) -> int:
-    """Have a node run its own ``syncpod`` with these words; return its exit code.
+    """Run a node's own ``syncpod`` with these words on the node; return its exit code.
 
-    `typed` is the name of the command that a person has typed, if it is another one.
-
-    `write` gets the output as it arrives. If this call ends early, for whatever reason, the node ends the command.
-    With a `state_dir` (that of the fleet, "" = this user's), the node's own endpoint is tried first.
-    Raises Failure if the node does not answer, or refuses.
+    `write` gets the output as it arrives. If this call fails or is cancelled, the node ends the command. With a
+    `state_dir` (the fleet's; "" = this user's), the node's own endpoint is tried first. `typed` is the command that the
+    user typed, if the node runs another one for it. Raises Failure if the node does not answer, or refuses.
     """
     if why := why_not(tuple(words)):
         raise Failure(why)
@@ -120,7 +118,7 @@ async def run_there(
 
 
 async def said_there(client: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
-    """Have a node run a short command; return its exit code, standard output and standard error. Raises Failure."""
+    """Run a short command on a node; return its exit code, standard output and standard error. Raises Failure."""
     said = {Output.STDOUT: bytearray(), Output.STDERR: bytearray()}
 
     async def keep(which: Output, data: bytes) -> None:
@@ -137,7 +135,7 @@ async def said_there(client: Client, node: FleetNodeView, words: Sequence[str]) 
 async def said_by_all(
     client: Client, nodes: Sequence[FleetNodeView], words: Sequence[str]
 ) -> list[tuple[FleetNodeView, tuple[int, str, str] | Failure]]:
-    """Have nodes run the same short command; return for each node the result of `said_there`, or its Failure."""
+    """Run the same short command on several nodes; return for each node the result of `said_there`, or its Failure."""
     few = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(node: FleetNodeView) -> tuple[int, str, str] | Failure:
@@ -151,7 +149,7 @@ async def said_by_all(
 
 
 async def print_there(client: Client, node: FleetNodeView, words: Sequence[str]) -> None:
-    """Have a node run a short command, and print its output, harmless as in :func:`~syncpod.cli.console.say`.
+    """Run a short command on a node, and print its output, escaped as in :func:`~syncpod.cli.console.say`.
 
     Raises Failure with the command's exit code if that is not 0.
     """
@@ -162,7 +160,7 @@ async def print_there(client: Client, node: FleetNodeView, words: Sequence[str])
 
 
 def print_said(out: str, err: str) -> None:
-    """Print what a command on a node has written, harmless as in :func:`~syncpod.cli.console.say`."""
+    """Print the output of a command on a node, escaped as in :func:`~syncpod.cli.console.say`."""
     for text, tell in ((err, remark), (out, say)):
         if text:
             tell(text.removesuffix("\n"))
@@ -179,7 +177,7 @@ class _RemoteCommand:
         self._number = 0
 
     async def run(self, stdin: AsyncIterator[bytes] | None, write: Write) -> int:
-        """Run it to its end."""
+        """Run the command to its end, and return its exit code. If this fails or is cancelled, the node ends it."""
         is_over = False
         try:
             if stdin is None:
@@ -194,7 +192,7 @@ class _RemoteCommand:
                 await self._end()
 
     async def _both(self, stdin: AsyncIterator[bytes], write: Write) -> int:
-        """Pass input on and take output, until the command has ended."""
+        """Send input and receive output, until the command has ended; return its exit code."""
         taking, giving = asyncio.create_task(self._take(write, begin=False)), asyncio.create_task(self._give(stdin))
         try:
             await asyncio.wait({taking, giving}, return_when=asyncio.FIRST_COMPLETED)
@@ -232,7 +230,7 @@ class _RemoteCommand:
                 at, data = at + taken, data[taken:]
 
     async def _ask(self, **asked: object) -> RemoteCommandPiece:
-        """Return one piece. Raises Failure."""
+        """Send one request for a piece, and return the piece. Raises Failure."""
         self._number += 1
         whole = self._asked.model_copy(update=asked)
         if whole.begin:
@@ -265,7 +263,7 @@ class _RemoteCommand:
         )
 
     async def _end(self) -> None:
-        """Have the node end the command, without waiting until it has."""
+        """Send the request to end the command, without waiting until it has ended."""
         with contextlib.suppress(RPCError):
             await self._start(self._asked.model_copy(update={"end": True, "words": ()}), "end")
 

@@ -1,8 +1,8 @@
 """``kubectl syncpod``: `explain`, `history` and `plan` of a cluster's pod, from wherever kubectl reaches the cluster.
 
-kubectl finds this program as ``kubectl-syncpod`` on the PATH. It asks kubectl for the pod's node, and has kubectl ask
-the node, at the kubelet's port, by way of the API server. So it needs nothing but kubectl's own kubeconfig, and the
-permission `get` of `nodes/proxy`.
+kubectl finds this program as ``kubectl-syncpod`` on the PATH. The program reads the pod's node with ``kubectl get``.
+Then it sends its request with ``kubectl get --raw``, through the API server's proxy, to the kubelet's port of the node.
+So it needs only kubectl's own kubeconfig, and the permission `get` on `nodes/proxy`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _read(command: str, rest: list[str]) -> tuple[list[str], list[str], dict[str
 
 
 def _flag(word: str) -> tuple[str, str | None]:
-    """Return the long name of a flag, and its value as far as it is in the same word."""
+    """Return the long name of a flag, and its value if the same word has it; else None."""
     if word.startswith("--"):
         name, is_given, value = word[2:].partition("=")
         return name, value if is_given else None
@@ -124,7 +124,7 @@ class _Kubectl:
         self._command = (program, *flags)
 
     def place(self, pod: str, namespace: str) -> tuple[str, str, str]:
-        """Return a pod's namespace, its node, and its UID, that of the static pod for a mirror. Raises Failure."""
+        """Return a pod's namespace, node and UID; for a mirror pod, the UID of its static pod. Raises Failure."""
         where = [f"--namespace={namespace}"] if namespace else []
         found = json.loads(self._said("get", "pod", *where, "--output=json", "--", pod))
         node = found["spec"].get("nodeName")
@@ -134,7 +134,10 @@ class _Kubectl:
         return found["metadata"]["namespace"], node, uid
 
     def ask(self, node: str, command: str, namespace: str, pod: str, flags: dict[str, str], uid: str) -> int:
-        """Print what a node says of a pod, and if that has another UID; return its exit code. Raises Failure."""
+        """Print a node's answer about a pod, with a note if its UID is another one; return the answer's exit code.
+
+        Raises Failure.
+        """
         path = f"/api/v1/nodes/{quote(node)}/proxy{PREFIX}/{command}/{quote(namespace)}/{quote(pod)}"
         try:
             text = self._said("get", "--raw", f"{path}?{urlencode(flags)}")

@@ -1,8 +1,8 @@
 """Lists of objects as ``get`` prints them, whether a node or a fleet has them.
 
-One way to print tables, names, documents and the changes that a watch shows; nodes and fleets find the rows. Mirrors
-kubectl's pkg/cmd/get/get.go, v1.36: an empty line between the tables of two kinds, and a watch without an object
-prints nothing.
+This module prints tables, names, documents and the changes of a watch; the caller finds the rows. Mirrors kubectl's
+pkg/cmd/get/get.go, v1.36: an empty line separates the tables of two kinds, and a watch that finds no object prints
+nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind", bound=str)
 _OUTPUTS: Final = ("wide", "json", "yaml", "name")
 _TIMES: Final = frozenset({"AGE", "SINCE"})
-"""Columns that change by themselves."""
+"""Columns that change with time alone, which a watch ignores."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Form:
     headers: bool
     labels: LabelColumns
     order: Path | None
-    """What to sort by; None = as they are found."""
+    """The field to sort by; None = the order in which the objects are found."""
     with_kind: bool
-    """Whether each name in a table has its kind, because there are several kinds."""
+    """Whether each name in a table is printed with its kind, because there are several kinds."""
     is_named: bool
-    """Whether objects are asked for by name."""
+    """Whether objects are requested by name."""
     single: bool
-    """Whether that is one name."""
+    """Whether exactly one name is requested."""
     watch: bool
 
     @property
@@ -62,12 +62,12 @@ class Form:
 
     @property
     def is_table(self) -> bool:
-        """Whether a table is asked for, and not names or documents."""
+        """Whether a table is printed, and not names or documents."""
         return self.output in ("", "wide")
 
     @property
     def of_documents(self) -> bool:
-        """Whether whole objects are asked for, and not tables or names."""
+        """Whether whole objects are printed, and not tables or names."""
         return is_of_documents(self.output)
 
     @property
@@ -77,7 +77,7 @@ class Form:
         return self.of_documents or chooses or bool(self.labels.header)
 
     def chosen(self, rows: Iterable[Row]) -> list[Row]:
-        """Return the rows whose objects have the labels and the fields that are asked for."""
+        """Return the rows whose objects match the label selector and the field selector."""
         fields = self.fields if self.fields.fields else None
         return [
             row
@@ -86,7 +86,7 @@ class Form:
         ]
 
     def head(self, columns: Sequence[str], wide: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of a table's columns, with the `wide` ones if these are asked for."""
+        """Return the names of a table's columns, for ``-o wide`` with the `wide` ones."""
         return (*columns, *(wide if self.wide else ()))
 
 
@@ -114,7 +114,7 @@ def read_form(
         raise BadInput("--watch works with one kind at a time")
     chosen_by = {"--field-selector": field_selector, "--selector": selector, "--all-namespaces": all_namespaces}
     number = sum(map(len, things.values()))
-    # As with kubectl, a name is of one namespace; a node is of none.
+    # As with kubectl, a name excludes --all-namespaces, since it is of one namespace; nodes have no namespace.
     flag = next((flag for flag, given in chosen_by.items() if given), "")
     if number and flag and (flag != "--all-namespaces" or set(things) != {"Node"}):
         raise BadInput(f"name what to list, or choose it with {flag}, not both")
@@ -168,12 +168,12 @@ class FoundObjects:
     missing: list[str] = field(default_factory=list)
     """A message for each name that is missing, or cannot be read."""
     notes: list[str] = field(default_factory=list)
-    """Said below the table."""
+    """Remarks printed below the table."""
     is_namespaced: bool = True
     nothing: str = ""
-    """Said if there is no object of this kind, and no other kind is asked for; "" = what kubectl says."""
+    """Printed if there is no object of this kind and no other kind is requested; "" = kubectl's sentence."""
     pause: float = 1.0
-    """Seconds until a watch looks again."""
+    """Seconds until a watch finds the objects again."""
 
 
 class ListingPrinter:
@@ -194,7 +194,7 @@ class ListingPrinter:
         self._drawing = ExitStack()
 
     def __enter__(self) -> Self:
-        """Return it; a table that is drawn again and again needs its end."""
+        """Return this printer; leaving the block ends a table that is redrawn in place."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -202,7 +202,7 @@ class ListingPrinter:
         self._drawing.__exit__(kind, error, at)
 
     def begin(self, found: FoundObjects) -> bool:
-        """Print what is found of a kind, or keep its documents for the end; return whether to show its changes."""
+        """Print the objects of one kind, or keep their documents for `end`; return whether a watch of them goes on."""
         form = self.form
         self.has_begun = True
         self.missing += found.missing
@@ -274,7 +274,7 @@ class ListingPrinter:
         return steady, self.form.labels.cells(row.labels)
 
     def _lines(self, found: FoundObjects, rows: Sequence[Row], table: Columns, *, headers: bool) -> list[str]:
-        """Return the table's lines, aligned with those that `table` has had before; or the objects' names."""
+        """Return the table's lines, aligned with the earlier lines of `table`; or the objects' names."""
         form = self.form
         if form.output == "name":
             return [f"{found.resource}/{row.name}" for row in rows]
@@ -290,7 +290,7 @@ class ListingPrinter:
 
 
 def show(listing: ListingPrinter, find: Callable[[], FoundObjects]) -> None:
-    """Print what is found of a kind; if it is watched, look again and again."""
+    """Print the objects of one kind that `find` returns; a watch calls `find` again and again."""
     found = find()
     goes_on = listing.begin(found)
     while goes_on:
@@ -300,7 +300,7 @@ def show(listing: ListingPrinter, find: Callable[[], FoundObjects]) -> None:
 
 
 async def show_async(listing: ListingPrinter, find: Callable[[], Awaitable[FoundObjects]]) -> None:
-    """Do as `show`, with a connection that is awaited."""
+    """Do the same as `show`, with a `find` that is awaited."""
     import asyncio
 
     found = await find()

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 _COMPARED_ELSEWHERE: Final = frozenset(("node", "runtime_endpoint", "signed", "encrypt"))
-"""Settings whose difference has a sentence of its own."""
+"""Settings that other checks compare, with an error text of their own."""
 _UNBOUNDED = "cpu=1M,memory=1Ei,ephemeral-storage=1Ei"
-"""The capacity of a machine on which nothing runs."""
+"""The capacity of a node with the simulated runtime, whose containers use no resources."""
 
 
 @dataclass(frozen=True)
@@ -62,26 +62,26 @@ class LocalNode:
 
 
 class Ports(NamedTuple):
-    """The request to our own server."""
+    """The options of our own server that the user has given."""
 
     server: int | None = None
     """Its port; None = any."""
     ui: int | None = None
-    """Its UI's; None = any."""
+    """The port of its UI; None = any."""
     has_ui: bool = False
-    """Whether it is to have a UI; otherwise it has one unless it is root's."""
+    """Whether a UI was requested. Without a request, it has a UI if the last server had one, or if it is not root's."""
     guard: bool = False
-    """Whether the kernel is to let only its owner connect to all its ports; otherwise it does if it did before."""
+    """Whether a kernel rule was requested by which only its owner can connect. A rule that was set before is kept."""
 
 
 _ANY_PORTS: Final = Ports()
 
 
 def start_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
-    """Return how to connect: to the configured server, else the node's, else our own, started if it does not run.
+    """Return the server to use: the configured one, else the node's, else our own, started if it does not run.
 
-    The node's server is the one that it was last started with, unless `up` runs that one itself. Raises Failure,
-    before anything is started, if a worker of the state directory uses another server.
+    The node's server is the one that its worker was last started with, if that is not our own. Raises Failure, before
+    anything is started, if a worker of the state directory uses another server.
     """
     from syncpod.temporal.plugin import NoServer, connection_settings
 
@@ -106,7 +106,10 @@ def start_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
 
 
 def _is_own(here: NodeSettings, own: ServerRecord | None, address: str) -> bool:
-    """Say whether an address is that of our own server, which runs, or did (`syncpod env` may have named it since)."""
+    """Return whether an address is that of our own server, or of our last one if nothing listens there now.
+
+    An environment from ``syncpod env`` may still have the last one's address.
+    """
     if own is not None:
         return own.address == address
     before = recorded_server(here.state_dir)
@@ -122,7 +125,10 @@ def _require_no_ports(ports: Ports, address: str) -> None:
 
 
 def _server_of_others(here: NodeSettings) -> tuple[str, str] | None:
-    """Return address and namespace of the server that the node was started with; None if that is our own, or none."""
+    """Return the address and namespace of the server that the node was last started with.
+
+    None if that was our own server, or if the node has never been started.
+    """
     before = recorded_worker(here.state_dir)
     if before is not None:
         return None if before.own_server else (before.address, before.namespace)
@@ -133,7 +139,7 @@ def _server_of_others(here: NodeSettings) -> tuple[str, str] | None:
 
 
 def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
-    """Return how to reach the server that a worker was started with, under any configuration now. Raises Failure."""
+    """Return the server that a worker was started with, whatever is configured now. Raises Failure."""
     from syncpod.temporal.plugin import NoServer, connection_settings
 
     end_all_unrecorded(here.state_dir)
@@ -166,7 +172,7 @@ def _start_own_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
 
 
 def _require_ports(server: ServerRecord, ports: Ports) -> None:
-    """Raise BadInput if our server runs already, at other ports than those that are asked for, or without a UI."""
+    """Raise BadInput if our running server has other ports than requested, or lacks a requested UI."""
     runs = f"the Temporal server runs already, at {server.address} "
     runs += f"with its UI at {server.ui}: " if server.ui else "without a UI: "
     runs += f"end it first with `{program()} down --keep-pods`"
@@ -178,9 +184,9 @@ def _require_ports(server: ServerRecord, ports: Ports) -> None:
 
 
 def start_node(here: NodeSettings, choice: Choice, server: Server) -> LocalNode:
-    """Return the worker on the chosen runtime, started if none runs.
+    """Return the runtime and the worker of this machine, each started if it does not run.
 
-    Raises Failure, also if it uses another runtime or server.
+    Raises Failure, also if the running worker has another runtime, server or other settings than requested.
     """
     config = server.config
     asyncio.run(session.connect(config))  # report a missing server here, not from the worker's log
@@ -211,9 +217,9 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> LocalNode:
 
 
 def _require_same_settings(here: NodeSettings, worker: WorkerRecord) -> None:
-    """Raise Failure for a setting that is asked for, and that the worker which runs was not started with.
+    """Raise Failure if the running worker was started with another value of a setting than requested.
 
-    `here` has the settings of the last start wherever nothing else is given.
+    Where nothing is requested, `here` has the value of the last start.
     """
     kept = kept_settings(here.state_dir).variables
     for setting in SETTINGS:
@@ -232,7 +238,7 @@ def _with(setting: Setting, text: str) -> str:
 
 
 def _require_workers(here: NodeSettings, address: str, namespace: str) -> None:
-    """Raise Failure if a worker runs that uses another server."""
+    """Raise Failure if the running worker uses another server."""
     worker = serving(here.state_dir)
     if worker is not None:
         _require_server(here, worker, address, namespace)
@@ -274,9 +280,9 @@ def _start_runtime(here: NodeSettings, choice: Choice) -> tuple[RuntimeRecord | 
 
 
 def as_before(here: NodeSettings, before: StartedWorker) -> NodeSettings:
-    """Return the settings with which `up` last started the worker, but for the sources of its pods.
+    """Return the settings with which `up` last started the worker, without its manifest directory and cluster.
 
-    They are for a worker that only deletes pods, so it must follow no directory of manifests and no cluster.
+    They are for a worker that only deletes pods, so it must take no pods from these sources.
     """
     return replace(
         here,

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from syncpod.translation.context import NodeContext
 
 LoggedPod: TypeAlias = "tuple[Pod, NodeContext | None]"
-"""A pod, and if its workflow does not answer, the node in whose files its logs are to be found."""
+"""A pod, and the node whose log directory has its logs; None if the pod's workflow answered."""
 
 
 def logged_pods(namespace: str, name: str, selector: str) -> list[LoggedPod]:
-    """Return the pod or the selected ones; one that does not answer comes with the node in whose files its logs are.
+    """Return the pod of this name, or without a name the pods that match the selector.
 
-    Raises Failure for a named pod that neither answers nor has a record on this machine; a selected one is left out,
-    with a note.
+    A pod whose workflow does not answer is this machine's record of it. If there is no record, raises Failure for a
+    named pod; a selected pod is left out, with a note. Also raises Failure if no pod has the name.
     """
     from syncpod.cli.machine.own_journal import missing
     from syncpod.cli.node_api import NodeApi
@@ -54,7 +54,7 @@ def logged_pods(namespace: str, name: str, selector: str) -> list[LoggedPod]:
 
 
 def _noted(document: Mapping[str, Any]) -> tuple[Pod, NodeContext]:
-    """Return this machine's record of a pod that does not answer, with a note. Raises Failure if there is none."""
+    """Print a note and return this machine's record of a pod that does not answer. Raises Failure without a record."""
     from syncpod.cli.machine.kept_logs import noted_pod
     from syncpod.cli.orphans.found_orphans import this_node
 

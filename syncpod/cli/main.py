@@ -13,7 +13,7 @@ import sys
 
 _IS_PROGRAM = __name__ == "__main__" or sys.argv[0].rpartition("/")[2] == "syncpod"
 if _IS_PROGRAM and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command itself begins: there is nothing to say
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command itself begins, Ctrl-C ends the process silently
 
 import contextlib
 import os
@@ -28,13 +28,13 @@ from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, Failure
 from syncpod.kernel.os_errors import error_within, is_of_the_machine, sentence_of
 
 _EXTRA: Final = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((\S+).*\)")
-"""The parser's message about words that a command does not take; the group is the first one."""
+"""The parser's message about words that a command does not take; the regex group is the first of these words."""
 
 
 def main() -> NoReturn:
     """Run the command that this process was started with, and end the process."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # as above, where this was imported by another program
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # not yet done if another program imported this module
     code = run(sys.argv[1:])
     with contextlib.suppress(OSError):
         sys.stdout.flush()
@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
         if not is_of_the_machine(error):
             raise
         return _fail(sentence_of(error), FAILED)
-    except BaseException as error:  # the SDK, which is no Python, ends its errors with the system's, or panics
+    except BaseException as error:  # the SDK's Rust core has the system's error in its text, or panics
         if (of_system := error_within(str(error))) is None:
             raise
         return _fail(sentence_of(of_system), FAILED)
@@ -92,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _of_fleet(arguments: Sequence[str]) -> Sequence[str]:
-    """Return the words of a command, with ``--fleet get`` as ``fleet get``: the same, about the whole fleet."""
+    """Return the words of a command line, with a leading ``--fleet`` replaced by ``fleet``."""
     return ["fleet", *arguments[1:]] if arguments and arguments[0] == "--fleet" else arguments
 
 
@@ -123,7 +123,7 @@ def _usage(error: Exception, words: Sequence[str]) -> str:
     # These words come from the parser that typer uses.
     message = re.sub(r"Input should be a valid integer\b.*", "must be a whole number", message)
     message = message.replace("Input should be", "must be")
-    # The parser does not say of which command it is that an option lacks its argument.
+    # If an option lacks its argument, the parser's error does not name the command.
     where = context.command_path if context is not None else f"syncpod {command}".rstrip()
     return f"{message}; see `{where} --help`"
 

@@ -1,7 +1,8 @@
-"""Cordoning and draining nodes, alone or of a fleet: what must not be ended, and what is printed.
+"""Cordons and drains nodes, alone or of a fleet: refuses pods that must not be ended, and prints the progress.
 
-Mirrors kubectl's pkg/cmd/drain/drain.go and pkg/drain/filters.go, v1.36: nothing is done if a node does not exist, no
-pod of a node is ended if one of them must not be, and a node that cannot be drained does not keep others from it.
+Mirrors kubectl's pkg/cmd/drain/drain.go and pkg/drain/filters.go, v1.36. If one of the nodes does not exist, nothing is
+done. If one pod of a node must not be ended, no pod of that node is. A node that cannot be drained does not stop the
+others.
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ class PodToDrain(Generic[_Own]):
     namespace: str
     name: str
     own: _Own
-    """The pod as its node or its fleet knows it."""
+    """The record of the pod that the node or the fleet needs to end it."""
     stays: Literal["", "static", "daemon"] = ""
     """Why it is not ended: it is a static pod, or one of a DaemonSet; "" = it is ended."""
     is_unmanaged: bool = False
-    """It has not ended, and nothing creates it again."""
+    """Whether it has not ended, and nothing would create it again."""
     has_data: bool = False
-    """It has not ended, and has an emptyDir."""
+    """Whether it has not ended, and has an emptyDir."""
 
 
 class Nodes(Protocol[_Own]):
-    """Nodes alone, or those of a fleet."""
+    """The nodes to maintain. Implemented for nodes alone and for the nodes of a fleet."""
 
     async def cordoned(self, names: Sequence[str]) -> set[str]:
         """Return those of these nodes that are cordoned. Raises Failure if one of them does not exist."""
@@ -62,16 +63,16 @@ class Nodes(Protocol[_Own]):
         ...
 
     async def pods(self, name: str) -> tuple[list[PodToDrain[_Own]], list[str]]:
-        """Return the pods of a node, and in a sentence each why it cannot be drained. Raises Failure."""
+        """Return the pods of a node, and further reasons why it cannot be drained, a sentence each. Raises Failure."""
         ...
 
     def evicted(self, name: str, pods: Sequence[PodToDrain[_Own]], how: Draining) -> AsyncIterator[PodToDrain[_Own]]:
-        """End these pods of a node, and yield each that has gone. Raises Failure, also on a timeout."""
+        """End these pods of a node, and yield each once it is gone. Raises Failure, also on a timeout."""
         ...
 
 
 async def set_schedulable(nodes: Nodes[_Own], names: Sequence[str], change: Change, mark: str = "") -> None:
-    """Cordon or uncordon nodes; with the `mark` of a dry run, only say which. Raises Failure."""
+    """Cordon or uncordon nodes; with the `mark` of a dry run, only print their names. Raises Failure."""
     cordoned = await nodes.cordoned(names)
     for name in names:
         if not mark:
@@ -80,9 +81,9 @@ async def set_schedulable(nodes: Nodes[_Own], names: Sequence[str], change: Chan
 
 
 async def drain(nodes: Nodes[_Own], names: Sequence[str], how: Draining) -> None:
-    """Cordon all of these nodes, and drain one after the other.
+    """Cordon all of these nodes, then drain them one after the other.
 
-    One that cannot be drained is reported at once, and the others are drained. Raises Failure at the end then.
+    A node that cannot be drained is reported at once, and the others are drained; Failure is raised at the end.
     """
     await set_schedulable(nodes, names, "cordon", how.mark)
     failed = []
@@ -99,7 +100,7 @@ async def drain(nodes: Nodes[_Own], names: Sequence[str], how: Draining) -> None
 
 
 async def _drain(nodes: Nodes[_Own], name: str, how: Draining) -> None:
-    """End the pods of one node, and wait until they are gone; in a dry run, only say which. Raises Failure."""
+    """End the pods of one node, and wait until they are gone; in a dry run, only print them. Raises Failure."""
     pods, reasons = await nodes.pods(name)
     _refuse(name, pods, reasons, how)
     if static := [each for each in pods if each.stays == "static"]:
@@ -118,7 +119,7 @@ async def _drain(nodes: Nodes[_Own], name: str, how: Draining) -> None:
 
 
 def _refuse(name: str, pods: Sequence[PodToDrain[_Own]], others: Sequence[str], how: Draining) -> None:
-    """Raise Failure for pods that must not be ended, before any is; `others` are reasons of the node's own."""
+    """Raise Failure if a pod must not be ended, before any pod is. `others` are the further reasons of `Nodes.pods`."""
     daemons = [each for each in pods if each.stays == "daemon" and not how.ignore_daemon_sets]
     unmanaged = [each for each in pods if each.is_unmanaged and not each.stays and not how.force]
     with_data = [each for each in pods if each.has_data and not each.stays and not how.delete_data]

@@ -17,7 +17,7 @@ from syncpod.cli.input.flags import require_dashes, taken_plainly, without_value
 from syncpod.cli.input.kubectl_words import refuse_word, running
 
 _VERBATIM = "\b"
-"""A line with it keeps the line breaks of the next paragraph."""
+"""A line with this character alone makes click keep the line breaks of the paragraph that follows."""
 _HEAD = f"{_VERBATIM}\nExamples:"
 
 
@@ -42,8 +42,8 @@ class Page(TyperCommand):
         return super().parse_args(ctx, without_values(self, args))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. Raises CommandInterrupted at Ctrl-C: typer would turn it into an exit code of 130."""
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `main` has set it
+        """Run the command. Raises CommandInterrupted at Ctrl-C, since typer would return 130 on a KeyboardInterrupt."""
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `main` has set it for the time before the command
             signal.signal(signal.SIGINT, signal.default_int_handler)
         before = running.set(ctx.info_name)
         try:
@@ -62,15 +62,15 @@ class Group(TyperGroup):
         return taken_plainly(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command. Raises BadInput for a word that names none, with what it is called here."""
+        """Find the command. Raises BadInput for a word that names none, and suggests the command that does its work."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             refuse_word(args[0], list(table_of(self)), ctx.command_path)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands by heading, with whole sentences, over several lines where they are long.
+        """List the commands by heading. Long summaries are wrapped; click would cut them.
 
-        click would cut them. Those of a table are listed without loading one.
+        The commands of a table are listed without importing their modules.
         """
         table = table_of(self)
         width = max(map(len, table))
@@ -86,14 +86,14 @@ class Group(TyperGroup):
 
 
 def table_of(group: Any) -> Mapping[str, Entry]:
-    """Return what help shows of a group's commands; without loading those that stand in a table."""
+    """Return the entries of a group's commands for its help, without importing the modules of a table's commands."""
     if (table := getattr(group.commands, "table", None)) is not None:
         return cast("Mapping[str, Entry]", table)
     return {name: Entry("Commands", _summary(one)) for name, one in group.commands.items() if not one.hidden}
 
 
 def _summary(command: Any) -> str:
-    """Return the first sentence of a command's help, whole."""
+    """Return the first sentence of a command's help, uncut."""
     summary: str = command.get_short_help_str(sys.maxsize)
     return summary
 

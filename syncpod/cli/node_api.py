@@ -1,8 +1,8 @@
-"""The node's API as commands use it: this machine's worker answers, or the same handlers in this process.
+"""The node's API as commands use it: this machine's worker answers, or else the same handlers in this process.
 
-The worker knows which pods are open, since it has a connection to the server. In this process the handlers get the
-pods from the server and the pods' workflows. That imports the Temporal SDK and the models first, which takes ten times
-as long as everything else that a short command does.
+The worker has a connection to the server and a list of the open pods. The handlers in this process read the pods from
+the server and from the pods' workflows. For that they first import the Temporal SDK and the models, which takes ten
+times as long as everything else in a short command.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 _Read = TypeVar("_Read")
 
 _NAMED: Final = 50
-"""At most so many pods are named in a request to a worker; of more, all are asked for."""
+"""The most pods that a request to a worker names. For more names, it requests all pods, and the answer is filtered."""
 
 
 class NodeApi:
-    """Answers of the node's API, for one command."""
+    """A client of the node's API, for one command."""
 
     def __init__(self) -> None:
-        """Connect to nobody yet."""
+        """Start without a connection."""
         self._session: Session | None = None
         self._here: Any = None
-        """The pods for the handlers in this process."""
+        """The source of pods for the handlers in this process; None until it is needed."""
 
     def __enter__(self) -> Self:
-        """Return it; it has to be closed."""
+        """Return this client; leaving the block closes its connection."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give up a connection to the server, if there is one."""
+        """Close the connection to the server, if there is one."""
         if self._session is not None:
             self._session.__exit__()
 
     @property
     def server(self) -> tuple[str, str]:
-        """The address and the namespace of the server whose pods have been read."""
+        """The address and the namespace of the Temporal server whose pods have been read."""
         own = own_server() if self._session is None else None
         return own or self._in_process().server
 
@@ -60,10 +60,10 @@ class NodeApi:
         accept: str = JSON,
         read: Callable[[Reply], _Read],
     ) -> _Read:
-        """Return what `read` makes of the answer. Raises Failure for an error, except 404, and for what it raises.
+        """Send a GET request, and return the result of `read` for the reply. Raises Failure for an error, except 404.
 
-        `read` raises KeyError, TypeError or ValueError for an answer that lacks something: a worker of another version
-        may give such a one.
+        A worker of another version may send an incomplete reply, for which `read` raises KeyError, TypeError or
+        ValueError. Then the handlers in this process answer the request. Other exceptions of `read` are passed on.
         """
         directory = state_of_own_worker()
         few = query if sum(name == "pod" for name, _ in query) <= _NAMED else [one for one in query if one[0] != "pod"]
@@ -76,7 +76,7 @@ class NodeApi:
         return read(_required(self._asked_here(path, query, accept)))
 
     def table(self, resource: str, namespace: str | None, names: Sequence[str], query: Mapping[str, str]) -> Reply:
-        """Return a Table of a resource in a namespace (None = all), with `names` of these pods alone."""
+        """Return a Table of a resource in a namespace (None = all). With `names`, it has only these objects."""
 
         def read(reply: Reply) -> Reply:
             if reply.document["kind"] != "Table":
@@ -96,9 +96,9 @@ class NodeApi:
         query: Sequence[tuple[str, str]] = (),
         read: Callable[[Reply, list[dict[str, Any]]], _Read],
     ) -> _Read:
-        """Return what `read` makes of the reports of pods (None = all namespaces), by namespace and name.
+        """Return the result of `read` for the reports of a namespace's pods (None = all namespaces).
 
-        With `names`, they are of these pods alone. Each has these parts, as far as they are known.
+        With `names`, only the reports of these pods. Each report has those of the `parts` that are known.
         """
 
         def read_reports(reply: Reply) -> _Read:
@@ -132,7 +132,7 @@ class NodeApi:
 
 
 def reached_pod(namespace: str, name: str) -> Pod:
-    """Return one pod, also one that runs here without a workflow. Raises Failure if there is none, or it is silent."""
+    """Return a pod, even if it is an orphan on this machine. Raises Failure if it does not exist or does not answer."""
 
     def read(reply: Reply) -> dict[str, Any] | None:
         found: dict[str, Any] | None = reply.document if reply.document["kind"] == "Pod" else None
@@ -150,12 +150,12 @@ def reached_pod(namespace: str, name: str) -> Pod:
 
 
 def _is_without(reply: Reply) -> bool:
-    """Say whether a worker answers that there is no such object, rather than no such path, as an older one may."""
+    """Return whether the reply is a 404 for an object. An older worker also sends 404 for a path that it lacks."""
     return reply.code == client.NOT_FOUND and bool(reply.document.get("details"))
 
 
 def _required(reply: Reply) -> Reply:
-    """Return an answer that is none of an error, or of one that there is no such object. Raises Failure."""
+    """Return the reply if its code is 200 or 404. Raises Failure with the reply's message for any other code."""
     if reply.code not in (200, client.NOT_FOUND):
         raise Failure(str(reply.document["message"]))
     return reply

@@ -1,4 +1,4 @@
-"""The pods of this machine's node that run without a workflow, and the notes of commands about them."""
+"""Orphans of this machine's node, which are pods that run without a workflow, and commands' notes about them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NAMED: Final = 5
 
 
 def note_orphans(pods: Iterable[Mapping[str, Any]]) -> None:
-    """Print `orphan_notes`."""
+    """Print the notes of `orphan_notes`."""
     for note in orphan_notes(pods):
         remark(note)
 
 
 def orphan_notes(pods: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a note about these printed pods, if one has no workflow; one note for several of one kind."""
+    """Return notes about the orphans among these printed pods: one note for static pods, one for all others."""
     found = [pod for pod in pods if why_orphaned(pod)]
     notes = []
     for of_directory in (False, True):
@@ -36,7 +36,7 @@ def orphan_notes(pods: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _several(pods: Sequence[Mapping[str, Any]], *, of_directory: bool) -> str:
-    """Return the sentence about several such pods, which are all, or none, of the node's directory."""
+    """Return the sentence about several orphans. `of_directory`: their manifests are in the node's directory."""
     names = sorted({str(pod["metadata"]["name"]) for pod in pods})
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     which = f"{len(pods)} pods run without a workflow ({', '.join(names[:_NAMED])}{more})"
@@ -50,7 +50,10 @@ def _several(pods: Sequence[Mapping[str, Any]], *, of_directory: bool) -> str:
 
 
 def way_for(command: str, pods: Sequence[Mapping[str, Any]]) -> str:
-    """Return the command, ``adopt`` or ``prune``, as it is typed for these printed pods: by name if they are few."""
+    """Return the command line of ``adopt``, ``prune`` or ``explain`` for these printed pods.
+
+    It names the pods if they are few and of one namespace; else it has ``--all``.
+    """
     keys = sorted({(str(pod["metadata"].get("namespace") or "default"), str(pod["metadata"]["name"])) for pod in pods})
     namespaces = {namespace for namespace, _ in keys}
     is_named = len(namespaces) == 1 and len(keys) <= _NAMED
@@ -60,7 +63,7 @@ def way_for(command: str, pods: Sequence[Mapping[str, Any]]) -> str:
 
 
 def without_workflow(pod: Mapping[str, Any]) -> str:
-    """Return the sentence about such a pod, as it is printed, that follows its name."""
+    """Return the rest of a sentence that begins with the name of this orphan, a printed pod."""
     if _is_of_directory(pod["metadata"]):
         return printable(
             "runs without a workflow: its manifest is in the node's directory, so the node gives it one again by "
@@ -73,7 +76,7 @@ def without_workflow(pod: Mapping[str, Any]) -> str:
 
 
 def _is_of_directory(metadata: Mapping[str, Any]) -> bool:
-    """Say whether the pod's manifest is, or was, in the node's directory; by the annotations of a static pod."""
+    """Return whether the pod is a static pod by its annotations: its manifest is, or was, in the node's directory."""
     from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
     from syncpod.pod.static import HASH_ANNOTATION
 
@@ -83,7 +86,7 @@ def _is_of_directory(metadata: Mapping[str, Any]) -> bool:
 
 
 def note_earlier(namespace: str, name: str) -> None:
-    """Print a note that such a pod has the name of one that is applied, what becomes of it, and what keeps it."""
+    """Print a note that an orphan has the name of a pod that is applied: its node ends the orphan, `adopt` keeps it."""
     way = way_for("adopt", [{"metadata": {"namespace": namespace, "name": name}}])
     remark(
         f"Note: an earlier pod {printable(name)} runs, and somebody has ended its workflow: its node ends it before it "
@@ -92,11 +95,11 @@ def note_earlier(namespace: str, name: str) -> None:
 
 
 def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return the pods of a namespace (None = all) that run without a workflow on this machine's node.
+    """Return the orphans of a namespace (None = all) on this machine's node; with `names`, only these. Blocks.
 
-    With `names`, only these. Its worker lists them now. If that has ended, the pods in its runtime are returned; the
-    caller knows which of these have workflows. [] if neither says it, or if commands are sent to another server than
-    the worker's, also where it answers at the same address. Blocks.
+    The node's worker lists them. If the worker has ended, all pods in its runtime are returned, and the caller must
+    leave out those that have workflows. Returns [] if neither source answers, or if this command uses another Temporal
+    server than the worker, even at the same address.
     """
     from syncpod.api import client
     from syncpod.cli.machine.pods_at_rest import pods_at_rest
@@ -122,12 +125,12 @@ def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[
 
 
 def orphan_of(namespace: str, name: str) -> dict[str, Any] | None:
-    """Return the pod of this name among them; None if it is none of them."""
+    """Return the orphan of this name on this machine's node; None if there is none."""
     return next(iter(orphans_here(namespace, [name])), None)
 
 
 async def note_if_earlier(namespace: str, name: str) -> bool:
-    """Print the note of `note_earlier` if a pod of this name runs here without a workflow, and say whether one does."""
+    """Print the note of `note_earlier` if an orphan of this name runs here; return whether one does."""
     import asyncio
 
     if await asyncio.to_thread(orphan_of, namespace or "default", name) is None:

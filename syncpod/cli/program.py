@@ -1,4 +1,4 @@
-"""The tree of commands. A command's module is imported when the command is chosen, or its own help is asked for."""
+"""The tree of commands. A command's module is imported only for the command itself or its own ``--help``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class CommandsByName(MutableMapping[str, Any]):
     """The commands of a table by name, in its order; each is made when it is first looked up."""
 
     def __init__(self, *path: str) -> None:
-        """They stand after the words of `path`."""
+        """Take the table at `path`, the words before its commands: () or ("fleet",)."""
         self._path, self.table = path, TABLES[path]
         self._made: dict[str, Any] = dict.fromkeys(self.table)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a command, with its examples. Raises KeyError."""
+        """Return a command with its examples; the first lookup imports its module. Raises KeyError."""
         if self._made[name] is None:
             path = *self._path, name
             command = self._made[name] = with_examples(_made(name, self.table[name]), path)
@@ -31,7 +31,7 @@ class CommandsByName(MutableMapping[str, Any]):
         return self._made[name]
 
     def __contains__(self, name: object) -> bool:
-        """Say whether there is such a command, without making it."""
+        """Return whether there is such a command, without importing its module."""
         return name in self._made
 
     def __iter__(self) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """``python -m syncpod.cli.remote_command``: a command that a node runs for its fleet.
 
-The same as ``syncpod``, except that it ends with the process that has started it, since nobody would read what it says,
-and that it has an ordinary priority: the worker's own is higher, and is for the node's work.
+It does the same as ``syncpod``, with two differences. It ends when the process that started it ends, since nobody would
+read its output. It runs at ordinary priority: the worker's own priority is higher, and is for the node's work.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from syncpod.kernel.process_priority import be_ordinary
 
 
 def begin(arguments: Sequence[str]) -> NoReturn:
-    """Run the command whose first word is the process id of who has started it."""
+    """Run a command: `arguments` are the process id of the parent that starts it, then the command's words."""
     be_ordinary()
     libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(arguments[0]):  # that died before this call
+    if os.getppid() != int(arguments[0]):  # the parent ended before prctl was called
         raise SystemExit(1)
     if os.isatty(0):
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that it is told when the terminal has another size
-    # Only now: to import the whole command takes a while, and must not outrank the node's work either.
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # for SIGWINCH when the terminal's size changes
+    # Imported only now: importing takes a while, and must run at ordinary priority too.
     from syncpod.cli.main import main
 
     sys.argv = ["syncpod", *arguments[1:]]

@@ -10,15 +10,15 @@ from syncpod.cli.failure import BAD_INPUT, FAILED, Failure
 
 
 def together(failures: Sequence[Failure], *, done: bool) -> Failure:
-    """Return one Failure with the lines of all. It is BAD_INPUT only if each is, and nothing else was `done`."""
+    """Return one Failure with the lines of all. Its code is BAD_INPUT if each has it and nothing was `done`."""
     is_bad_input = not done and all(failure.code == BAD_INPUT for failure in failures)
     return Failure("\n".join(map(str, failures)), BAD_INPUT if is_bad_input else FAILED)
 
 
 async def do_all(deeds: Sequence[Coroutine[Any, Any, None]], *, at_once: int) -> None:
-    """Await all deeds, `at_once` at a time; one that fails stops no other.
+    """Await all coroutines, at most `at_once` at a time; a failure of one does not stop the others.
 
-    When all have ended, raises one Failure for those that failed; any other exception is raised as it is.
+    When all have ended, raises one Failure for all Failures of theirs. Any other exception is raised unchanged.
     """
     slots = asyncio.Semaphore(at_once)
 
@@ -30,7 +30,7 @@ async def do_all(deeds: Sequence[Coroutine[Any, Any, None]], *, at_once: int) ->
         results = await asyncio.gather(*map(do, deeds), return_exceptions=True)
     finally:
         for deed in deeds:
-            deed.close()  # Ctrl-C may come before its turn
+            deed.close()  # after Ctrl-C some have not been awaited, and Python would warn
     failures = []
     for result in results:
         if isinstance(result, Failure):
