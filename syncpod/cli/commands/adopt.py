@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from syncpod.pod import Pod
 
 _AT_ONCE: Final = 8
-"""How many pods are adopted at a time. With many more, a node would answer later than this command waits."""
+"""The most pods that are adopted at the same time. With many more, a node's answers would come after our timeout."""
 
 
 def adopt(
@@ -44,8 +44,9 @@ def adopt(
     UID. Containers keep running, and none is restarted. Restart counts continue from what the runtime has;
     back-offs, events and history start afresh. A pod that has ended stays ended.
 
-    With -f, the pods of the manifests are adopted. One that its node has no record of, because its state directory was
-    lost, is adopted as its manifest says, if what runs was made from it; its labels in the runtime say the rest.
+    With -f, the pods of the manifests are adopted. If the node has no record of a pod, because its state directory was
+    lost, the pod is adopted from its manifest and its labels in the runtime, provided that its containers were made
+    from this manifest.
 
     With --force, the workflow of a named pod is terminated at the moment when the new one starts. Terminating it first
     would leave the pod an orphan: a node that takes only signed commands lets it run until `adopt` or `prune`, and any
@@ -89,9 +90,9 @@ def adopt(
 def _manifests(
     filename: list[str] | None, namespace: str, names: Sequence[str], *, everything: bool
 ) -> dict[tuple[str, str], Pod]:
-    """Return the pods of the manifests by namespace and name, which they may not be named by as well. Raises BadInput.
+    """Return the pods of the manifests by namespace and name. Raises BadInput if names or --all are given as well.
 
-    A note names everything else that the files have.
+    If the files have ConfigMaps or Secrets, a note says that these are ignored.
     """
     if not filename:
         return {}
@@ -115,7 +116,7 @@ class _How:
     force: bool
     has_attributes: bool
     everything: bool
-    """Whether all pods without a workflow are meant, and none in particular."""
+    """Whether all orphans are adopted, and none by name."""
     manifests: Mapping[tuple[str, str], Pod]
     """The manifests from which the pods were made, by namespace and name, if they were given."""
 
@@ -143,7 +144,7 @@ async def _adopt(client: Client, place: Here, orphan: FoundOrphan, how: _How) ->
         try:
             await start_for(client, place.node.name, record, has_attributes=how.has_attributes, replace=how.force)
         except HasWorkflow:
-            if how.everything:  # it has got one since the pods without were listed
+            if how.everything:  # it has got a workflow since the orphans were listed
                 return
             raise Failure(refusal_of_open(place, name)) from None
         await until_adopted(client, place, orphan)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from syncpod.pod import Admission, Pod
 
 _AT_ONCE: Final = 8
-"""How many pods are applied at a time. With many more, a node would answer later than this command waits."""
+"""The most pods that are applied at the same time. With many more, a node's answers would come after our timeout."""
 _TELL_SECONDS: Final = 2.0
-"""After this time a note says that a node has not answered yet."""
+"""Seconds after which a note says that a node has not answered yet."""
 
 
 def apply(
@@ -143,10 +143,10 @@ async def apply_all(
     served: Collection[str],
     patience: timedelta | None = None,
 ) -> list[Applied]:
-    """Apply pods, a few at a time, and print the results in order; one that fails stops no other.
+    """Apply pods, a few at a time, and print the results in order; a failure does not stop the others.
 
-    A worker has served the nodes `served`; if another node does not answer, the server is asked whether one has.
-    `patience` limits the wait for each answer, if it is shorter than the usual limit.
+    `served` are nodes that a worker is known to have served. If another node does not answer, the server is queried
+    for that. `patience` limits the wait for each answer, if it is shorter than the usual limit.
     """
     import asyncio
 
@@ -164,7 +164,7 @@ async def apply_all(
 
     there = await asyncio.to_thread(_running_alone, admissions)
     for key in (key for key, is_sure in there.items() if is_sure):
-        note_earlier(*key)  # before it is too late to interrupt this
+        note_earlier(*key)  # before anything is applied, so that Ctrl-C can still prevent it
     lacking = await image_warnings(settings().state_dir, node, [admission.pod for admission in admissions])
     applied: list[Applied] = []
     failures: list[Failure] = []
@@ -198,10 +198,10 @@ async def apply_all(
 
 
 def _running_alone(admissions: Iterable[Admission]) -> dict[tuple[str, str], bool]:
-    """Return which of these pods, by namespace and name, run on this machine's node without a workflow. Blocks.
+    """Return the orphans on this machine's node that have names of these pods, by namespace and name. Blocks.
 
-    The value says whether that is sure. If its worker has ended, it is not: these run there, and a caller that begins
-    a workflow of such a name knows that there was none.
+    The value is True if the node's worker lists the pod as an orphan. It is False if the worker has ended: then the pod
+    runs there, and is an orphan only if the apply finds no workflow of its name.
     """
     from syncpod.cli.machine.settings import settings
     from syncpod.settings.worker_record import serving
@@ -215,9 +215,9 @@ def _running_alone(admissions: Iterable[Admission]) -> dict[tuple[str, str], boo
 
 
 async def _missing_features(client: Client, applied: Applied, served: Collection[str]) -> list[str]:
-    """Return which fields of a new pod the runtime of its node does not support, and why; [] if that is not known.
+    """Return which fields of a new pod its node's runtime does not support, and why; [] if the node does not answer.
 
-    Such a pod waits for them to be removed. The node is asked only about fields that not every runtime supports.
+    Such a pod waits until these fields are removed. The node is queried only if a field needs support of the runtime.
     """
     from syncpod.cli.temporal.foresight import Foresight, NodeUnanswered
     from syncpod.cli.temporal.updates import PATIENCE_SECONDS

@@ -34,11 +34,11 @@ def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
 async def say_all(
     client: Client, manifests: Manifests, here: NodeSettings, node: str, mark: str, *, asks: bool
 ) -> None:
-    """Print what would happen to all objects, with the mark after each; a pod that would be refused stops no other.
+    """Print what would happen to each object, with the mark after each line. Raises Failure for refused pods.
 
-    It does if an apply refuses all of the manifests for it; then nothing would happen, and only the reasons are told.
-    With `asks`, the pods' workflows are asked what they would refuse, and nodes whether they are cordoned, and whether
-    they would run a new pod as things are, beside the pods before it. Raises Failure for those that would be refused.
+    A pod that would be refused does not stop the others, unless an apply would refuse all of the manifests because of
+    it: then only the reasons are raised. With `asks`, workflows are queried for what they would refuse, and nodes for
+    whether they are cordoned, and have room for each new pod beside the new pods before it.
     """
     from syncpod.cli.temporal.foresight import Foresight
 

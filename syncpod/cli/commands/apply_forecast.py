@@ -1,4 +1,4 @@
-"""The effect of applying a pod, computed without its workflow: the steps of a new one, the changes to another."""
+"""The effect of applying a pod, computed without its workflow: a new pod's steps, or the changes to an existing one."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ def attach_(
 ) -> None:
     """Show a running container's output, or type into it.
 
-    This connects to the container's own process, from now on; with --stdin, our input goes to it. It ends when the
-    container ends, or our input. Ctrl-C leaves the container running, unless it has our terminal (--stdin --tty): then
-    Ctrl-C goes to the container, like every other key.
+    This connects to the container's own process, from now on; with --stdin, our input goes to it. The command ends
+    when the container or our input ends. Ctrl-C leaves the container running, unless it has our terminal (--stdin
+    --tty): then Ctrl-C goes to the container, like every other key.
 
     \b
     Examples:
@@ -91,7 +91,7 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
 
 
 def _spec_of(pod: Pod, raw_id: str) -> ContainerSpec | EphemeralContainer:
-    """Return the container with an instance of this id. Raises Failure if there is none any more."""
+    """Return the spec of the container whose instance has this runtime id. Raises Failure if it has gone."""
     spec, status = pod.spec, pod.status
     statuses = (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses)
     name = next((each.name for each in statuses if each.container_id.endswith(f"//{raw_id}")), None)

@@ -1,4 +1,4 @@
-"""A container that a command has just asked for: waited for until it begins, and followed until it ends."""
+"""Waits until a container that a command has just requested begins, and follows it until it ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POLL_SECONDS: Final = 0.1
 _LOOKS_FOR_THE_END: Final = 20
 """The number of reads of a container's state after its streams have ended, before it counts as still running."""
 _UNDER_WAY: Final = ("", "ContainerCreating", "PodInitializing")
-"""Waiting reasons that end by themselves."""
+"""Waiting reasons of a container that will start without help."""
 
 
 async def until_begun(client: Client, pod: Pod, container: str) -> Pod:
@@ -54,9 +54,9 @@ async def until_begun(client: Client, pod: Pod, container: str) -> Pod:
 
 
 async def stay(pod: Pod, name: str) -> int:
-    """Follow a started container until it ends or detaches us; return its exit code.
+    """Follow a started container until it ends, or we are detached from it; return its exit code. Raises Failure.
 
-    If it reads no input, or has ended already, its log is followed, so that no output is missed. Raises Failure.
+    If it reads no input, or has ended already, its log is followed, so that no output is missed.
     """
     from syncpod.cli.machine.containers import current_instance, status_of
     from syncpod.cli.machine.runtime_client import runtime_of, unanswered
@@ -93,7 +93,7 @@ async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool)
 
 
 async def _follow(runtime: CriClient, container_id: str) -> None:
-    """Print a container's log until it has ended; one that never ran has none."""
+    """Print a container's log until the container has ended; nothing if it never ran, and so has no log."""
     from syncpod.cli.streams.command_streams import Output
     from syncpod.cri.errors import CriError
     from syncpod.node.log_reading import LogUnreadable, read_log
@@ -118,7 +118,7 @@ async def _follow(runtime: CriClient, container_id: str) -> None:
 
 
 async def _outcome(runtime: CriClient, pod: Pod, container: str, container_id: str) -> int:
-    """Return a container's exit code; 0 if it keeps running, since it detached us."""
+    """Return a container's exit code; 0 if it keeps running, since we were detached from it."""
     import asyncio
 
     for _ in range(_LOOKS_FOR_THE_END):

@@ -1,6 +1,6 @@
-"""Candidates for completion: commands, flags, their values, and names of what is on this node.
+"""Candidates for completion: commands, flags, their values, and the names of this node's objects.
 
-They follow from the commands' own flags, arguments and metavars, so a new command is completed without a change here.
+They are derived from the commands' own flags, arguments and metavars, so a new command needs no change here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syncpod.cli.machine import names_on_disk
 from syncpod.cli.manual import table_of
 
 FILES: Final = ":files"
-"""Instead of candidates: let the shell complete paths."""
+"""Returned in place of candidates: the shell is to complete paths."""
 
 _PATHS: Final = frozenset({"FILE|DIR|-", "FILE", "DIR", "PATH", "SOCKET", "[KEY=]FILE|DIR", "SRC", "DST"})
 _KINDS: Final = ("pods", "configmaps", "secrets")
@@ -58,7 +58,7 @@ class _Line:
 def candidates(program: Any, typed: Sequence[str]) -> list[str]:
     """Return the candidates for the last word of `typed`, the command line without the program's name.
 
-    Each begins with that word. `[":files"]` if a path belongs there; empty if nothing is known.
+    Each begins with that word. It is [FILES] if a path belongs there, and [] if there are no candidates.
     """
     words, beginning = _rejoined(typed)
     command = program
@@ -204,7 +204,7 @@ def _containers(line: _Line) -> list[str]:
 
 
 def _starting(beginning: str, words: Iterable[str]) -> list[str]:
-    """Return the words with this beginning; those with a slash only if one was typed, or there are no others."""
+    """Return the words with this beginning. Words with a slash are returned only if one was typed or no other fits."""
     found = [FILES if word == FILES else word for word in words if word == FILES or word.startswith(beginning)]
     plain = [word for word in found if "/" not in word or "/" in beginning]
     return plain or found

@@ -1,4 +1,4 @@
-"""``syncpod condition``: set a condition of a pod that its node does not know, such as a readiness gate."""
+"""``syncpod condition``: set a condition of a pod that its node does not set itself, such as a readiness gate."""
 
 from __future__ import annotations
 

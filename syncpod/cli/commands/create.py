@@ -63,8 +63,8 @@ def create(
 ) -> None:
     """Create what a manifest has, or a ConfigMap or Secret.
 
-    With -f, nothing is done if something of it exists already; `apply` changes what exists. ConfigMaps and Secrets are
-    for the pods of this machine. `--dry-run` is as with `apply`.
+    With -f, nothing is done if one of the objects exists already; `apply` changes existing ones. ConfigMaps and Secrets
+    are for the pods of this machine. `--dry-run` is as with `apply`.
     """
     mark = read_dry_run(dry_run)
     if context.invoked_subcommand is not None:

@@ -109,12 +109,12 @@ def debug(
 
 @dataclass(frozen=True)
 class _How:
-    """Where the container goes, and whether we attach."""
+    """Which pod gets the debug container, and whether we attach to the container."""
 
     attached: bool
     """Whether we attach until it ends."""
     copy_to: str
-    """Name of the copy of the pod that gets it; "" = the pod itself."""
+    """The name of the copy of the pod that gets the container; "" = the pod itself gets it."""
     share_processes: bool | None
     """Whether the containers of the copy share processes; None = the default, which is yes."""
     quiet: bool

@@ -1,4 +1,4 @@
-"""Building a debug container: its name, its profile, and problems named by flag."""
+"""Builds debug containers from the flags of ``syncpod debug``; problems are reported with the flag that caused them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _FLAGS: Final[Mapping[str, str]] = {
 def default_profile(pod: Pod) -> str:
     """Return the default profile: general, as in kubectl, or baseline if containers cannot have capabilities.
 
-    That is the embedded runtime without root, which refuses a container that asks for one.
+    The embedded runtime without root refuses a container that requests a capability.
     """
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     ids = [status.container_id or "" for status in statuses]
@@ -172,7 +172,7 @@ def _variable(given: str) -> dict[str, str]:
 
 
 def _refused(invalid: PodInvalid, container: str) -> BadInput:
-    """Return the refusal of a container at this path: a line for each problem, by its flag."""
+    """Return the error for an invalid container at this path: a line for each problem, with its flag."""
     return BadInput("\n".join(lines(_by_flag(each, container) for each in invalid.problems)))
 
 

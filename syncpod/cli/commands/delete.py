@@ -56,9 +56,10 @@ def delete(
     As with kubectl: `delete web`, `delete pod/web`, `delete cm settings`, `delete secret/keys`.
 
     Containers are stopped with the pod's grace period, and nothing of the pod is left on the node. A running container
-    keeps what it was given of a ConfigMap or Secret; one that starts later waits until the object exists again.
+    keeps the content of a deleted ConfigMap or Secret; a container that starts later waits until the object exists
+    again.
 
-    After five seconds it says on standard error what each pod waits for.
+    After five seconds the command prints on standard error what each pod waits for.
     """
     request = read_request(
         what or [],
@@ -93,7 +94,7 @@ def _in_manifests(filename: Sequence[str], namespace: str) -> list[Thing]:
 
 
 def _do_all(deeds: Sequence[Callable[[], int]]) -> int:
-    """Do each, and return the sum; one that fails, say because there is no server, does not stop the other."""
+    """Call each deed, and return the sum. A failure, for example without a server, does not stop the other deed."""
     number, failures = 0, []
     for deed in deeds:
         try:

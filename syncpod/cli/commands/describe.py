@@ -85,7 +85,7 @@ def _pods(names: Sequence[str], namespace: str, selector: str) -> tuple[list[lis
 
 
 def _pages(address: str, namespace: str) -> str:
-    """Return where the server's UI has the pages of workflows (our own server's, or the cloud's); "" = not known."""
+    """Return the address of the workflows' pages in the UI of our own server or of Temporal Cloud; "" = unknown."""
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import running_server
 

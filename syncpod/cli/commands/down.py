@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from syncpod.settings.node import NodeSettings
 
 _AT_ONCE: Final = 8
-"""How many pods without a workflow are ended at a time."""
+"""The most orphans that are ended at the same time."""
 _REMOVAL_SECONDS: Final = 10.0
-"""The time for the removal of the pods' remains."""
+"""Seconds to wait until the node has removed the files of the ended pods."""
 _LOOK_SECONDS: Final = 0.05
 
 
@@ -89,7 +89,7 @@ def down(
 
 
 def _say_what_is_left(directory: Path, others: Sequence[str], *, ended: bool, keep_pods: bool) -> None:
-    """Say what runs on, and that nothing was ended if so."""
+    """Print which processes keep running, and whether nothing was ended."""
     if not ended:
         word = "ended" if others else "to end"
         remark(f"Nothing {word}: nothing that `syncpod up` has started runs in {directory}")
@@ -106,7 +106,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     """Delete the pods that the worker of `up` serves or served, and wait for their end.
 
     The processes that this needs are started if they do not run: otherwise the pods would come back with the next `up`.
-    If `everything` is removed next, simulated pods that do not end are not waited for: they are files and workflows.
+    If `everything` is removed next, a failure to end simulated pods is only noted: they are just files and workflows.
     """
     from syncpod.cli import local_processes
     from syncpod.cli.machine import runtime_process
@@ -152,7 +152,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     except Failure as failure:
         raise Failure(f"{failure}\n{_how_to_go_on(directory)}", failure.code) from None
     finally:
-        # The worker that only deletes pods was started otherwise than the node's next one should be.
+        # The worker that only deletes pods was started with other settings than the node's next worker must have.
         if kept.node and kept_settings(directory) != kept:
             write_kept_settings(directory, kept)
 
@@ -193,7 +193,7 @@ def _end_orphans(config: ClientConnectConfig, here: NodeSettings) -> None:
 
 
 def _let_the_node_remove(directory: Path) -> None:
-    """Wait, a while at most, until the node has removed its pods' remains: they would look like orphans."""
+    """Wait until the node has removed its pods' files, _REMOVAL_SECONDS at most: they would look like orphans."""
     from syncpod.translation.paths import PODS
 
     deadline, pods = time.monotonic() + _REMOVAL_SECONDS, directory / PODS
@@ -205,7 +205,7 @@ def _let_the_node_remove(directory: Path) -> None:
 
 
 def _simulates(directory: Path) -> bool:
-    """Say whether the state directory's runtime only simulates: nothing runs on when it ends."""
+    """Return whether the state directory's runtime only simulates, so that no container outlives it."""
     from syncpod.settings.process_records import recorded_runtime
 
     own = recorded_runtime(directory)
@@ -213,7 +213,7 @@ def _simulates(directory: Path) -> bool:
 
 
 def _end_follower(directory: Path) -> str:
-    """End a worker that follows a source of pods: it would apply them again as soon as they end.
+    """End the worker if it takes pods from a directory or a cluster: it would start them again as soon as they end.
 
     Return the directory of manifests, or the cluster; "" if no worker was ended.
     """

@@ -89,7 +89,7 @@ def _text(document: dict[str, Any]) -> str:
 
 
 def _edited(text: str, command: str, name: str) -> Path:
-    """Return a file of our own with the text as the editor left it. Raises Failure if the editor fails."""
+    """Open the text in the editor, and return the file with the result. Raises Failure if the editor fails."""
     handle, path = tempfile.mkstemp(prefix=f"syncpod-edit-{name}-", suffix=".yaml")
     with os.fdopen(handle, "w") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""``syncpod env``: what ``temporal`` and ``tctl`` need to command this machine's node."""
+"""``syncpod env``: the environment with which ``temporal`` and ``tctl`` command this machine's node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_A_WORKER: Final = (
     "TEMPORAL_CODEC_ENDPOINT", "TEMPORAL_CODEC_AUTH", "TEMPORAL_CLI_AUTH", "TEMPORAL_CLI_CODEC_ENDPOINT",
     "TEMPORAL_CLI_CODEC_AUTH",
 )  # fmt: skip
-"""Variables that lead to a worker's codec server, and lead nowhere once it has ended."""
+"""Variables with the address and the token of a worker's codec server; useless once the worker has ended."""
 
 
 def env(
@@ -58,7 +58,7 @@ def env(
         bearer = f"Bearer {codec.token}"
         endpoint = f"{codec.endpoint}/{quote(workflow, safe='')}" if workflow else codec.endpoint
         lines |= {"TEMPORAL_CODEC_ENDPOINT": endpoint, "TEMPORAL_CODEC_AUTH": bearer}
-        # tctl asks no codec server when it sends something.
+        # tctl does not use the codec server for what it sends: it gets the address of a proxy that signs.
         lines |= {"TEMPORAL_CLI_ADDRESS": codec.proxy, "TEMPORAL_CLI_NAMESPACE": worker.namespace}
         lines["TEMPORAL_CLI_AUTH"] = bearer
         lines |= {"TEMPORAL_CLI_CODEC_ENDPOINT": codec.endpoint, "TEMPORAL_CLI_CODEC_AUTH": bearer}  # to show payloads

@@ -35,7 +35,7 @@ SortBy = Annotated[
 _OUTPUTS = ("wide", "json", "yaml", "name")
 _TYPES = ("Normal", "Warning")
 _MOST_ASKED = 5
-"""The server is asked about so many pods without a workflow how it ended."""
+"""The most orphans for which the server is queried how their workflows ended."""
 _WATCH_SECONDS = 1.0
 
 
@@ -91,7 +91,7 @@ def events(
 
 
 def _ends_of_workflows(orphans: Sequence[Mapping[str, Any]]) -> list[PodEvent]:
-    """Return an event of each pod's workflow that has ended without it; only of the first few, which are asked for."""
+    """Return an event about the end of each orphan's workflow, for the first _MOST_ASKED orphans."""
     from syncpod.cli.temporal.ended_workflows import end_of
 
     found = []
@@ -127,7 +127,7 @@ def _check(names: Sequence[str], output: str, *, all_namespaces: bool) -> None:
 def _print_once(
     printer: _Printer, found: Sequence[PodEvent], output: str, where: str, *, is_whole: bool = True
 ) -> None:
-    """Print events; if there is none, and each pod `is_whole`ly read, say so."""
+    """Print events. If there are none, and `is_whole` (all pods answered), print a remark about that."""
     if output in ("json", "yaml"):
         printer.print_whole(found)
     elif found:
@@ -176,18 +176,18 @@ class _Source:
         self._names = list(dict.fromkeys(names))
         self._types = types
         self._before: frozenset[tuple[str, str]] = frozenset()
-        """The pods of the last listing: those that have gone since are asked once more, for their last events."""
+        """The pods of the last listing. Pods that have gone since are read once more, for their last events."""
         self.silent: tuple[str, ...] = ()
-        """The names of the pods that did not answer."""
+        """The names of the pods that did not answer, and whose events are not known."""
         self.journaled: tuple[str, ...] = ()
-        """The names of those whose events are nevertheless known, from their node's journal on this machine."""
+        """The names of the pods that did not answer, but whose events are in their node's journal on this machine."""
         self._missing: tuple[str, ...] = ()
-        """The names that are none of a pod."""
+        """The names for which no pod was found."""
         self._why: tuple[str, ...] = ()
         """Why pods did not answer: which of their nodes are away, and which are busy."""
         self._noted: frozenset[str] = frozenset()
         self.orphans: Sequence[Mapping[str, Any]] = ()
-        """Those of the last listing that run without a workflow."""
+        """The pods of the last listing that run without a workflow."""
 
     def read(self, api: NodeApi) -> list[PodEvent]:
         """Return all events, the newest last. Raises Failure."""
@@ -207,7 +207,7 @@ class _Source:
     def _reports(
         self, api: NodeApi, namespace: str | None, names: Sequence[str] = ()
     ) -> list[tuple[tuple[str, str], list[PodEvent] | None]]:
-        """Return the events of each pod, by namespace and name; None of one that did not answer."""
+        """Return the events of each pod, with its namespace and name; None for a pod whose events are not known."""
 
         def read(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> list[tuple[tuple[str, str], Any]]:
             self._why = reply.warnings
@@ -226,7 +226,7 @@ class _Source:
         return api.reports(namespace, names, "pod", "events", query=query, read=read)
 
     def require(self, found: Sequence[PodEvent]) -> None:
-        """Raise Failure if a named pod does not exist, and nothing of an earlier one of its name was found either."""
+        """Raise Failure if a named pod does not exist, and no event of an earlier pod of its name was found."""
         for name in self._missing:
             if not any(event.pod == name for event in found):
                 raise Failure(no_such_pod(name, self.namespace or ""))
@@ -240,7 +240,7 @@ class _Source:
         return f"Note: {'; '.join(self._why)}; the events of {', '.join(self.journaled)} are those of its journal"
 
     def note_silent(self) -> None:
-        """Print a note about pods that did not answer, once for each as long as it does not."""
+        """Print a note about pods that have stopped answering since the last note."""
         if new := [name for name in self.silent if name not in self._noted]:
             remark(f"Note: {self.gap(new)}")
         self._noted = frozenset(self.silent)
@@ -259,17 +259,17 @@ class _Printer:
         self._printed: dict[tuple[str, ...], tuple[int, datetime]] = {}
 
     def print_whole(self, found: Sequence[PodEvent]) -> None:
-        """Print one document of all."""
+        """Print all events as one document."""
         found = self._sorted(found)
         from syncpod.cli.view.documents import print_documents
 
         print_documents([document(event) for event in found], self._output, single=False)
 
     def print(self, found: Sequence[PodEvent]) -> None:
-        """Print what has not been printed yet."""
+        """Print the events that are new, or have been repeated since they were printed."""
         found = self._sorted(found)
         news = [event for event in found if self._printed.get(event.key) != (event.record.count, event.last)]
-        # If a pod does not answer for a moment, keep track of its events that were printed.
+        # Earlier keys are kept: a pod that does not answer once must not have its events printed again.
         self._printed |= {event.key: (event.record.count, event.last) for event in found}
         if news:
             self._write(news)

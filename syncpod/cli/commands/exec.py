@@ -74,9 +74,10 @@ def has_terminal(*, stdin: bool) -> bool:
 
 
 async def lend(run: Callable[..., Awaitable[int]], *, stdin: bool, tty: bool) -> int:
-    """Return what `run` returns, given our output as `write`, our input as `stdin`, our terminal's `sizes`, or None.
+    """Call `run` with our streams, and return its exit code. Raises BadInput if our input is closed.
 
-    Meanwhile our terminal passes each key on. Raises BadInput if our input is closed.
+    `run` gets `write` for our output, and `stdin` and the terminal's `sizes`, which are None if not requested. With
+    `tty`, our terminal is in raw mode meanwhile: it passes on each key.
     """
     from syncpod.cli.streams import terminal
 

@@ -72,7 +72,7 @@ OfContainer = Annotated[
 
 _RPC: Final = timedelta(seconds=5)
 _FIELDS: Final = re.compile(r"(po|pods?|cm|configmaps?|secrets?|deploy(ment)?s?)(\.[A-Za-z.]+)?|nodes?\.[A-Za-z.]+")
-"""A kind, or fields of one, as in ``kubectl explain pod.spec``; a pod of such a name is pod/NAME."""
+"""A kind or its fields, as in ``kubectl explain pod.spec``. A pod with such a name must be given as pod/NAME."""
 
 
 def explain(
@@ -155,7 +155,7 @@ def _explain_start(
     restart: int | None,
     trace_log: str | None,
 ) -> None:
-    """Print one start of a container; with `trace_log`, which is "" for the worker's own log, also its calls."""
+    """Print one start of a container. With `trace_log` ("" = the worker's own log), also print its runtime calls."""
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import worker_log
 
@@ -185,12 +185,13 @@ def _explain_pod(
         from syncpod.cli.temporal.ended_workflows import end_of
 
         unserved, ended = alone, end_of(namespace, name)
-        last_sign = records.seen if ended is None else max(records.seen, ended.at)  # nobody has looked since
+        # Without a workflow, no worker has recorded anything since.
+        last_sign = records.seen if ended is None else max(records.seen, ended.at)
     doing = _doing(here.state_dir, records) if not (past or unserved) else {}
     explanation = explained(
         records, moment, past=past, since=begin, absences=absences, last_sign=last_sign, doing=doing
     )
-    if alone:  # nobody does what was due, and nobody ends it for its deadline
+    if alone:  # without a workflow, due steps are not done, and the deadline does not end the pod
         explanation = replace(explanation, waits=(), deadline=None, is_being_deleted=False)
     if ended is not None:
         explanation = replace(
@@ -213,7 +214,7 @@ def _settle_journal() -> None:
 
 
 def _doing(state_dir: Path, records: PodRunRecords) -> dict[tuple[str, str], str]:
-    """Return the worker's descriptions of the steps that the journal has as under way, by name and container."""
+    """Return the worker's descriptions of the pod's running steps, by step and container; {} if it does not answer."""
     if records.gone is not None or not records.present.get("underWay"):
         return {}
     from syncpod.api.client import steps_under_way
@@ -231,9 +232,9 @@ def _doing(state_dir: Path, records: PodRunRecords) -> dict[tuple[str, str], str
 def _lives(
     state_dir: Path, namespace: str, name: str, moment: datetime, uid: str
 ) -> tuple[list[PodRunRecords], PodRunRecords]:
-    """Return all lives of a name in the journal, and the life at a moment: of those with the uid, "" = of all.
+    """Return all lives of a pod's name in the journal, and the life at a moment. Raises Failure if there is none.
 
-    Raises Failure if there is none.
+    With a `uid` that is not "", the second is a life with this uid.
     """
     from syncpod.journal.explain import life_at
     from syncpod.journal.reading import NoJournal, lives_of
@@ -305,7 +306,7 @@ def read_moment(text: str, now: datetime) -> datetime:
             )
             return local if local <= now else local - timedelta(days=1)
         moment = datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):  # the latter for a year that is none elsewhere on earth
+    except (ValueError, OverflowError):  # OverflowError: the year is out of range in another time zone
         raise BadInput(f"--at: {text!r} is not a time: write 14:02, 14:02:30 or 2026-11-23T14:02:30Z") from None
     if moment > now:
         raise BadInput(f"--at: {text} is in the future")
@@ -313,7 +314,7 @@ def read_moment(text: str, now: datetime) -> datetime:
 
 
 def read_span(since: str | None) -> timedelta | None:
-    """Return how long before the end of what is shown it begins; None = the flag is not given. Raises BadInput."""
+    """Return the duration of --since; None if the flag is not given. Raises BadInput."""
     try:
         return None if since is None else read_duration(since)
     except ValueError as wrong:
@@ -321,7 +322,7 @@ def read_span(since: str | None) -> timedelta | None:
 
 
 def _beginning(since: timedelta | None, until: datetime) -> datetime | None:
-    """Return the time from which records are shown; None = from the beginning."""
+    """Return the time from which records are shown; None = from the first record."""
     try:
         return None if since is None else until - since
     except OverflowError:
@@ -346,9 +347,9 @@ def _unknown(lives: list[PodRunRecords], namespace: str, name: str, state_dir: P
 
 
 def _unserved(here: NodeSettings, records: PodRunRecords) -> tuple[str, datetime | None]:
-    """Return a sentence if no worker serves the node, and the last sign of life of the last one.
+    """Return a sentence if no worker serves the node, and the last worker's last sign of life; print a note too.
 
-    Returns "" and None if a worker serves it, or if the pod is gone.
+    Returns "" and None if a worker serves the node, or if the pod is gone.
     """
     from syncpod.cli.machine.own_journal import last_sign
 
@@ -362,9 +363,10 @@ def _unserved(here: NodeSettings, records: PodRunRecords) -> tuple[str, datetime
 
 
 def _without_workflow(state_dir: Path, records: PodRunRecords, unserved: str) -> str:
-    """Return a sentence if the pod runs without a workflow; "" if it has one, is gone, or nobody can say.
+    """Return a sentence if the pod runs without a workflow; "" if it has one, is gone, or that cannot be found out.
 
-    `unserved` as `_unserved` returns it. If it is not "", the Temporal server says it, provided that it answers.
+    `unserved` is the sentence of `_unserved`. If it is not "", no worker serves the node: then the Temporal server
+    must answer that the pod has no workflow.
     """
     life = records.life
     if unserved and _is_noted_as_over(state_dir, life) and _has_none(life):
@@ -378,7 +380,7 @@ def _without_workflow(state_dir: Path, records: PodRunRecords, unserved: str) ->
 
 
 def _is_noted_as_over(state_dir: Path, life: PodLife) -> bool:
-    """Say whether the node has noted that a pod's life is over, so that its next worker ends what runs of it."""
+    """Return whether the node has recorded that a pod's life is over: its next worker ends the running containers."""
     if read_worker_record(state_dir) is None:
         return False
     from syncpod.node.tombstones import tombstone_in
@@ -387,7 +389,7 @@ def _is_noted_as_over(state_dir: Path, life: PodLife) -> bool:
 
 
 def _has_none(life: PodLife) -> bool:
-    """Say whether the Temporal server has no open workflow for a pod; a server that does not answer says nothing."""
+    """Return whether the Temporal server has no open workflow for a pod; False if the server does not answer."""
     from temporalio.service import RPCError, RPCStatusCode
 
     from syncpod.cli.temporal import session
@@ -408,7 +410,7 @@ def _has_none(life: PodLife) -> bool:
 
 
 def _logs_in(log_dir: Path, life: PodLife) -> HasLog:
-    """Return a function that says whether an instance's log file exists."""
+    """Return a function of container and restart number: whether the log file of that instance exists."""
     pod = log_dir / f"{life.namespace}_{life.name}_{life.uid}"
 
     def has_log(container: str, restart: int) -> bool:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 _A_DAY: Final = timedelta(days=1)
 _MOST: Final = 15
-"""How many pods are shown."""
+"""The most pods that are shown."""
 
 
 def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> None:
     """Print the pods of this machine's node whose containers ended most often lately.
 
-    `names` are the words that named the node; none = it was not named. Raises Failure, also for another node, and
+    `names` are the nodes that were named; empty = this machine's node. Raises Failure, also for another node, and
     BadInput.
     """
     from syncpod.api.client import settle_journal
@@ -57,7 +57,7 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
 
 
 def _orphans() -> list[str]:
-    """Return the UIDs of this machine's pods that run without a workflow; [] if the Temporal server does not say it."""
+    """Return the UIDs of this machine's orphans; [] if the Temporal server does not answer."""
     from syncpod.cli.orphan_notes import orphans_here
 
     if not orphans_here(None):
@@ -91,7 +91,7 @@ def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:
 
 
 def _served(here: NodeSettings) -> str:
-    """Return by whom the node is served."""
+    """Return the sentence about the worker that serves the node, or that none does."""
     from syncpod.cli.machine.own_journal import last_sign
 
     worker = serving(here.state_dir)

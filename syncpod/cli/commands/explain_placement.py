@@ -1,4 +1,4 @@
-"""``syncpod explain --placement``, also of a fleet: why a pod is on its node, or on none."""
+"""``syncpod explain --placement`` and ``syncpod fleet explain --placement``: why a pod is on its node, or on none."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def explain_placement(
     what: Sequence[str] | None, namespace: str, output: str, others: Sequence[str], state_dir: str = ""
 ) -> None:
-    """Print of each node whether a pod, or the next pod of a workload, may be there. Raises BadInput, Failure.
+    """Print for each node whether a pod, or the next pod of a workload, may be placed on it. Raises BadInput, Failure.
 
-    `others` are further flags that were given: none of them goes with this.
+    `others` are the other flags that were given; none of them is allowed with --placement.
     """
     from syncpod.cli.temporal import fleet, fleet_placement
     from syncpod.cli.temporal.fleet_pods import kind_and_name

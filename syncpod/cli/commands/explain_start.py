@@ -31,8 +31,8 @@ def explain_start(
 ) -> None:
     """Print where the time of a start went. Raises Failure if the journal has no such start.
 
-    `absences` are the times without a worker. With `traced`, print the traces of that start from this worker's log
-    instead. Raises Failure if it has none.
+    `absences` are the times without a worker. `traced` is a worker's log: with it, the traces of the start are printed
+    from that log instead. Raises Failure if the log has none.
     """
     from syncpod.cli.view.start_timeline import document, heading, lines
     from syncpod.journal.start import start_of

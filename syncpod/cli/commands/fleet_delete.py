@@ -57,8 +57,8 @@ def delete(
     Name them as with kubectl: `deployment web`, `daemonset logs`, `pod web`, or `deployment/web secret/keys`, or with
     the manifests that were applied. Names alone are of pods: if one of several is unknown, none is deleted.
 
-    A workload is gone once its last pod is, and a ConfigMap or Secret once its nodes know of it. After five
-    seconds the command says on standard error what it waits for. The deletion goes on even if the command ends.
+    A workload is gone once its last pod is, and a ConfigMap or Secret once its nodes have received its deletion. After
+    five seconds the command prints on standard error what it waits for. The deletion goes on even if the command ends.
 
     A node that cannot be reached ends its pods when it is back. Until then they count as ending. With `--force` they
     count as gone at once, which is meant for nodes that never come back. If such a node is in fact still running, so
@@ -102,7 +102,7 @@ def _named(words: list[str]) -> dict[str, list[str]]:
 
 
 def _check(request: DeletionRequest, node: str, *, force: bool) -> None:
-    """Raise BadInput if a flag is not for what is to be deleted."""
+    """Raise BadInput if --force or --node is given with a kind that is not Pod."""
     for kind in request.kinds:
         if force and kind != "Pod":
             raise BadInput(f"--force: is for pods, not for a {kind}")

@@ -72,7 +72,10 @@ async def _lines(client: Client, kind: str, name: str, namespace: str) -> list[s
 
 
 async def describe_pod(client: Client, descriptions: Descriptions, name: str, namespace: str, node: str) -> None:
-    """Print the description of a pod by its node, or by the fleet where the node cannot be asked. Raises Failure."""
+    """Print the description of a pod by its node, or the fleet's own records if the node does not answer or have it.
+
+    Raises Failure.
+    """
     from syncpod.cli.fleet_remote_commands import Silent, print_said, said_there
     from syncpod.cli.temporal.fleet_pods import OnNoNode, find_pod
     from syncpod.cli.temporal.fleet_unheard import unheard

@@ -72,7 +72,7 @@ def _reach(
     stdin: bool,
     tty: bool,
 ) -> None:
-    """Have the pod's node run `exec` or `attach`, with our input and terminal if they are asked for."""
+    """Run `exec` or `attach` on the pod's node, with our input and terminal if requested; exit with its exit code."""
     from syncpod.cli.streams import terminal
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name
@@ -82,7 +82,7 @@ def _reach(
     flags = [f"--namespace={namespace}", *([f"--container={container}"] if container else [])]
     flags += [flag for flag, is_given in (("--stdin", stdin), ("--tty", tty)) if is_given]
     if stdin:
-        terminal.our_input()  # before a node is asked
+        terminal.our_input()  # raises if our input is closed, before a node is called
 
     async def work(client: Client) -> int:
         found = await find_pod(client, [pod], namespace, node)

@@ -59,7 +59,7 @@ def explain(
         given += [flag for flag, value in others.items() if value]
         explain_placement(what, namespace, output, given, state_dir)
         return
-    # One that is given without a value goes to the node too, which says what would be right.
+    # A numbered flag with an empty value is sent too: the node's error says what is valid.
     flags = [f"{flag}={text}" for flag, text in (("--output", output), ("--container", container)) if text]
     flags += [f"{flag}={value}" for flag, value in numbered.items() if value is not None]
     flags += ["--start"] if start else []
@@ -91,7 +91,7 @@ async def _explain_node(client: Client, name: str, flags: Sequence[str]) -> None
 
 
 async def _explain_pod(client: Client, words: Sequence[str], namespace: str, node: str, flags: Sequence[str]) -> None:
-    """Print the explanation by the pod's node, or else by each node that had such a pod. Raises Failure."""
+    """Print the explanation of the pod's node, or of each node that had such a pod. Raises Failure."""
     from syncpod.cli.fleet_remote_commands import Silent, asks_for_the_past, print_there
     from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.temporal.fleet_pods import NotInFleet, OnNoNode, find_pod, kind_and_name
@@ -129,7 +129,7 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
 
 
 def _say_what_is_known(pod: UnheardPod, *, is_json: bool) -> None:
-    """Print the fleet's knowledge of a pod whose node is Unknown."""
+    """Print the fleet's own records of a pod whose node does not answer."""
     from syncpod.cli.view.unheard_pod import explained, explained_document
 
     now = datetime.now(UTC)
@@ -137,7 +137,7 @@ def _say_what_is_known(pod: UnheardPod, *, is_json: bool) -> None:
 
 
 def _say_what_is_known_of_node(node: FleetNodeView, silent: str = "", *, is_json: bool) -> None:
-    """Print the fleet's knowledge of a node that is Unknown, or has not answered (`silent`)."""
+    """Print the fleet's own records of a node that is Unknown, or that did not answer for the reason `silent`."""
     from syncpod.cli.view.unheard_pod import explained_node, explained_node_document
 
     now = datetime.now(UTC)
@@ -148,10 +148,10 @@ def _say_what_is_known_of_node(node: FleetNodeView, silent: str = "", *, is_json
 async def _explain_failed(
     client: Client, words: Sequence[str], namespace: str, node: str, flags: Sequence[str]
 ) -> bool:
-    """Explain the pod for which a workload's newest template was rolled back; return whether there is one.
+    """Explain the pod whose failure rolled back a workload's newest template; return whether it was explained.
 
-    It has mostly been withdrawn since. If its node cannot be asked, or has forgotten it, a Note says so. Raises
-    Failure.
+    The pod has usually been removed since. If its node does not answer, or has no record of it, a note is printed, and
+    the result is False. Raises Failure.
     """
     from syncpod.cli.fleet_remote_commands import print_said, said_there
     from syncpod.cli.temporal import fleet, fleet_workloads
@@ -180,7 +180,7 @@ async def _explain_failed(
 
 
 def _say_why_untaken(node: FleetNodeView, pod: PlacedPod, *, is_json: bool) -> None:
-    """Print why a node does not have a pod that is placed on it: its journal knows nothing of it."""
+    """Print why a node has not taken a pod that is placed on it; the node's journal has nothing about the pod."""
     from syncpod.cli.view.untaken_pod import explained, explained_document
 
     now = datetime.now(UTC)
@@ -211,7 +211,7 @@ def _say_why_none(workload: WorkloadView, *, is_json: bool) -> None:
 
 
 async def _ask_all(client: Client, nodes: Sequence[FleetNodeView], words: list[str], missing: Failure) -> None:
-    """Print the explanation by each node whose journal has the pod, and name nodes that could not be asked.
+    """Print the explanation of each node whose journal has the pod, and a note for each node that did not answer.
 
     Raises Failure if no journal has the pod.
     """

@@ -37,7 +37,7 @@ Sealing = Annotated[
 def list_(state_dir: StateDir = "") -> None:
     """List the fleet's keys by their ids: those that sign and encrypt, and then those that seal, each the oldest first.
 
-    One key signs the fleet's commands and encrypts its histories; it and the others of its kind verify and decrypt. One
+    One key signs the fleet's commands and encrypts its histories; all keys of this kind verify and decrypt. One sealing
     key seals; all sealing keys open.
     """
     from syncpod.messages.signature import key_id
@@ -94,11 +94,11 @@ def use(
 ) -> None:
     """Use a key from now on, named by its id.
 
-    The fleet's worker starts to use it within a second or two, without a restart. Earlier keys still open what needs
-    them. All workflows of the fleet continue as new, so that soon they need only this key: then `syncpod fleet key
-    remove` removes the others. If it is a sealing key, the fleet sends it to all nodes, and seals all ConfigMaps and
-    Secrets anew. If this command was interrupted, repeat it. Afterwards copy `keys/current`, or `sealing/current`, to
-    the fleet's other machines: until then they use the earlier key.
+    The fleet's worker starts to use it within a second or two, without a restart. Older data is still read with the
+    earlier keys. All workflows of the fleet continue as new, so that soon they need only this key: then `syncpod fleet
+    key remove` removes the others. A sealing key is sent to all nodes, and all ConfigMaps and Secrets are sealed anew.
+    If this command was interrupted, repeat it. Afterwards copy `keys/current`, or `sealing/current`, to the fleet's
+    other machines: until then they use the earlier key.
     """
     keys, named = _of(state_dir), key.removeprefix("key/")
     if fleet_sealing_key.has(state_dir, named):
@@ -120,7 +120,10 @@ def _create(keys: SigningKeys) -> str:
 
 
 def _use(keys: SigningKeys, after: str, state_dir: str) -> None:
-    """Sign and encrypt with a key, and have all workflows need only that one. May be repeated. Raises Failure."""
+    """Sign and encrypt with a key, and let all workflows continue as new, so that they need only this key.
+
+    May be repeated. Raises Failure.
+    """
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.key_uses import renew_workflows
     from syncpod.messages.fleet import FLEET_QUEUE
@@ -141,7 +144,7 @@ def _use(keys: SigningKeys, after: str, state_dir: str) -> None:
     async def work(client: Client) -> None:
         import asyncio
 
-        # A workflow that continued as new before its worker has looked would begin with the earlier key again.
+        # A worker that has not read the new key yet would start the continued runs with the earlier key.
         await asyncio.sleep(2 * LOOK_SECONDS)
         await renew_workflows(client, FLEET_QUEUE)
 
@@ -210,7 +213,7 @@ def _by_age(keys: SigningKeys) -> list[str]:
 
 
 def _superseded(keys: SigningKeys, named: str) -> datetime:
-    """Return when nothing was encrypted with a key any more."""
+    """Return the time from which nothing was encrypted with a key any more."""
     from syncpod.signing.keys import LOOK_SECONDS
 
     later = [each for each in map(keys.made_at, keys.by_id) if each > keys.made_at(named)]

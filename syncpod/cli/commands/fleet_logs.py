@@ -100,9 +100,9 @@ def _pod_and_container(words: Sequence[str], container: str) -> tuple[list[str],
 def _flags(
     given: Mapping[str, str | int | None], numbers: Mapping[str, tuple[int, int]], switches: Mapping[str, bool]
 ) -> list[str]:
-    """Return the flags for the command on the node; of a number, without those that have their default.
+    """Return the flags for the command on the node. Numbers that have their default are left out.
 
-    One that is given without a value goes to the node too, which says what would be right.
+    A flag with an empty value is sent too: the node's error says what is valid.
     """
     return [
         *(f"{flag}={value}" for flag, value in given.items() if value is not None),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.5
 _CUT_OFF_SECONDS = 1.0
-"""The gate closes the connections of a revoked certificate within this time. Until then the node could rejoin."""
+"""Seconds within which the gate closes the connections of a revoked certificate. Until then the node could rejoin."""
 _HEARD = ("Ready", "NotReady")
 
 Force = Annotated[
@@ -45,7 +45,7 @@ def remove(nodes: NodeNames, force: Force = False, timeout: Timeout = "0", state
     single Pods are replaced on other nodes, and pods with a `spec.nodeName` are lost.
     A node that can be reached ends its pods first, as a kubelet does after `kubectl delete node`. A node that cannot be
     reached ends its pods when it is back, if its certificate is still valid then: until then they run beside their
-    replacements, if the node is running. `syncpod fleet revoke` keeps it from ever hearing of that.
+    replacements, if the node is running. After `syncpod fleet revoke`, it cannot connect, and so never ends them.
     """
     from syncpod.cli.machine.fleet_home import open_here
     from syncpod.cli.temporal import fleet
@@ -75,7 +75,7 @@ async def _remove(client: Client, authority: Fleet, name: str, how: _How) -> Non
     from syncpod.cli.temporal import fleet
 
     node = await fleet.view(client, name)
-    if node.removed:  # an earlier command has done this, and its workflow is just ending
+    if node.removed:  # by an earlier command; the node's workflow is just ending
         _dismiss(authority, name)
         return
     node = await _cordoned(client, node, how)
@@ -89,7 +89,7 @@ async def _remove(client: Client, authority: Fleet, name: str, how: _How) -> Non
 
 
 async def _cordoned(client: Client, node: FleetNodeView, how: _How) -> FleetNodeView:
-    """Let no new pod come to a node, and return the node as it is then. Raises Failure if it is still in use."""
+    """Cordon a node, and return its state after that. Raises Failure, and undoes the cordon, if it is still in use."""
     from syncpod.cli.temporal import fleet
 
     if not how.force:
@@ -120,7 +120,7 @@ def _refuse(node: FleetNodeView) -> None:
 
 
 async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> FleetNodeView:
-    """Have the node end its pods, and wait for that as long as it can be reached; return the node as it is then.
+    """Order the node to end its pods, and wait for that while the node can be reached; return its state after that.
 
     Raises Failure on a timeout.
     """
@@ -172,7 +172,10 @@ def _revoke(authority: Fleet, name: str) -> list[str]:
 
 
 def _dismiss(authority: Fleet, name: str) -> list[str]:
-    """Have a node that is away learn of its removal when it is back; return the serials that announce it."""
+    """Mark the certificates of a node that is away as dismissed, and return their serials.
+
+    With them, the node can only receive the news of its removal when it is back.
+    """
     dismissed = authority.dismiss(name)
     for serial in dismissed:
         say(f"certificate/{serial} of node/{name} is only good to tell it so when it is back")

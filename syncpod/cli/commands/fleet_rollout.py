@@ -75,9 +75,9 @@ def undo(
 ) -> None:
     """Go back to an earlier revision. Its template is rolled out as any other, and becomes the newest revision.
 
-    Without `--to-revision` that is the last one before the newest, without those that were rolled back.
-    After a bad template the fleet has rolled back to the last good one by itself. `undo` makes that template the
-    workload's own again.
+    Without `--to-revision`, it is the last revision before the newest that was not rolled back. After a bad template,
+    the fleet itself has already gone back to the last good one; `undo` then makes that template the workload's own
+    again.
     """
     from syncpod.cli.temporal import fleet, fleet_workloads
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from syncpod.gate.sealing_key_files import SealingKeyFiles
 
 _ANSWER_SECONDS: Final = 10.0
-"""How long `use` waits until the nodes that are present have taken the key."""
+"""Seconds that `use` waits until the nodes that are present have taken the key."""
 
 
 def directory(state_dir: str) -> Path:
@@ -30,7 +30,7 @@ def directory(state_dir: str) -> Path:
 
 
 def listed(state_dir: str) -> list[tuple[str, datetime, str]]:
-    """Return each key with its age and its use, the oldest first. Blocks. Raises BadInput."""
+    """Return each key's id, the time when it was made, and its use, the oldest first. Blocks. Raises BadInput."""
     files = _files(state_dir)
     with _readable():
         found = list(files.read())
@@ -42,7 +42,7 @@ def listed(state_dir: str) -> list[tuple[str, datetime, str]]:
 
 
 def has(state_dir: str, named: str) -> bool:
-    """Say whether there is a sealing key of this id. Blocks. Raises BadInput."""
+    """Return whether there is a sealing key of this id. Blocks. Raises BadInput."""
     with _readable():
         return named in _files(state_dir).read()
 
@@ -54,7 +54,10 @@ def create(state_dir: str) -> str:
 
 
 def use(state_dir: str, after: str) -> None:
-    """Seal with a key, tell the nodes, and seal the fleet's objects anew. May be repeated. Raises Failure, BadInput."""
+    """Seal with a key from now on: send it to the nodes, and seal the fleet's objects anew.
+
+    May be repeated. Raises Failure, BadInput.
+    """
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.sealing_keys import use_everywhere, without_it
     from syncpod.gate.sealing_keys import LOOK_SECONDS
@@ -71,7 +74,7 @@ def use(state_dir: str, after: str) -> None:
     async def work(client: Client) -> list[str]:
         import asyncio
 
-        # A worker that has not looked yet would tell nodes of the earlier key.
+        # A worker that has not read the new key yet would send nodes the earlier one.
         await asyncio.sleep(2 * LOOK_SECONDS)
         await use_everywhere(client, sealing)
         return await without_it(client, after, _ANSWER_SECONDS)
@@ -81,7 +84,7 @@ def use(state_dir: str, after: str) -> None:
 
 
 def remove(state_dir: str, named: str, *, force: bool) -> None:
-    """Remove a key that nothing needs. Raises Failure, which says what needs it, and BadInput."""
+    """Remove a key that nothing needs. Raises Failure if something needs it, and BadInput for the key that seals."""
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.key_uses import ended_before
     from syncpod.cli.temporal.sealing_keys import what_needs
@@ -113,7 +116,7 @@ def remove(state_dir: str, named: str, *, force: bool) -> None:
 
 
 def _require_unneeded(named: str, current: str, needs: Needs, ended: int, *, force: bool) -> None:
-    """Raise Failure, which says what to do, for whatever needs a key; with `force` not for nodes and closed runs."""
+    """Raise Failure, with what to do, if a key is needed; with `force`, nodes and closed runs do not count."""
     anew = f"`{program()} fleet key use {current}`"
     if needs.nodes and not force:
         raise Failure(
@@ -160,7 +163,7 @@ def _files(state_dir: str) -> SealingKeyFiles:
 
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
-    """Raise BadInput if the keys cannot be read or written."""
+    """Raise BadInput in place of the block's errors in reading or writing the keys."""
     try:
         yield
     except SettingsInvalid as wrong:

@@ -81,15 +81,16 @@ for _names, _command in ((POD_WORDS, pod), (NODE_WORDS, node)):
 
 
 _Pods: TypeAlias = set[tuple[str, str]]
-"""Each by namespace and name."""
+"""The namespace and the name of each pod."""
 
 
 def _rows(
     words: list[str], cells: int, nodes: Sequence[str], state_dir: str
 ) -> tuple[list[list[str]], list[str], _Pods]:
-    """Return the lines of all nodes, with the node's name appended to each, and a sentence for each silent node.
+    """Run a command on these nodes ([] = all), and return its rows, errors, and the fleet's pods on these nodes.
 
-    The third are the fleet's pods on these nodes.
+    A row has so many `cells`, and the node's name appended. There is one error for each node that did not answer, or on
+    which the command failed.
     """
     from syncpod.cli.temporal import fleet
 
@@ -115,7 +116,7 @@ def _rows(
 
 
 def _missing(names: Sequence[str], rows: Sequence[Sequence[str]], placed: _Pods, namespace: str | None) -> list[str]:
-    """Return a sentence for each pod that no row is of; `namespace` None = all."""
+    """Return a sentence for each named pod without a row; `namespace` None = any."""
     shown = {(row[0], row[1]) for row in rows}
 
     def has(pods: _Pods, name: str) -> bool:

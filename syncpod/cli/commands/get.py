@@ -95,7 +95,7 @@ def get(
 
 
 def _of_manifests(filename: Sequence[str], what: list[str] | None, namespace: str) -> tuple[list[str], str]:
-    """Return the words that name what is in manifests, and its namespace. Raises BadInput if `what` names something."""
+    """Return the words that name the objects of manifests, and their namespace. Raises BadInput if `what` has names."""
     if what:
         raise BadInput("name what to list, or give its manifest with -f, not both")
     pods, objects = named_in(filename, namespace)
@@ -107,7 +107,7 @@ def _of_manifests(filename: Sequence[str], what: list[str] | None, namespace: st
 
 
 def _show_pods(listing: ListingPrinter, names: Sequence[str], selectors: Mapping[str, str]) -> None:
-    """Print pods; `selectors` as the node's API takes them."""
+    """Print pods; `selectors` are query parameters of the node's API."""
     from syncpod.cli.node_api import NodeApi
 
     with NodeApi() as api:
@@ -115,8 +115,8 @@ def _show_pods(listing: ListingPrinter, names: Sequence[str], selectors: Mapping
 
 
 def _pods(api: NodeApi, names: Sequence[str], selectors: Mapping[str, str], form: Form) -> FoundObjects:
-    """Return the pods, and what is to be said of those that have not answered, or have no workflow. Raises Failure."""
-    # Names alone would not show the mark of a pod of which only what was recorded last is known.
+    """Return the pods, with notes about those that did not answer or have no workflow. Raises Failure."""
+    # Without whole objects, some rows may be the server's last records. A table marks them, a list of names cannot.
     whole = not form.is_table or form.order is not None
     reply = api.table("pods", form.namespace, names, {**selectors, "includeObject": "Object" if whole else ""})
     rows = rows_of(reply.document)
@@ -124,13 +124,13 @@ def _pods(api: NodeApi, names: Sequence[str], selectors: Mapping[str, str], form
     notes = orphan_notes(one.document for one in rows)
     if marked := [one.name for one in rows if not one.current or (form.is_table and why_orphaned(one.document))]:
         notes.append(marked_note(reply.warnings, marked))
-    if picks_fields(form.output):  # from which nobody could tell that there is no more than their names
+    if picks_fields(form.output):  # missing fields would look like empty ones
         missing += [f'pod "{one.name}" {why_recorded(one.document)}' for one in rows if _is_bare(one)]
     return FoundObjects("pod", form.head(HEADER, WIDE), rows, missing, notes)
 
 
 def _is_bare(pod: Row) -> bool:
-    """Say whether nothing is known of a pod but what the server recorded."""
+    """Return whether only the server's record of a pod is known, which has no spec."""
     return bool(why_recorded(pod.document)) and not pod.document["spec"].get("containers")
 
 

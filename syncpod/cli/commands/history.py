@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from syncpod.journal.records import HistoryEntry
 
     _Told = tuple[list[dict[str, Any]], Sequence[HistoryEntry], bool, Mapping[str, Any] | None]
-    """The history as JSON, its records, whether Temporal's events are all there is, and the pod if there is one."""
+    """The history as JSON, its records, whether it has only Temporal's events, and the pod; None = the pod is gone."""
 
 
 def history(
@@ -36,8 +36,8 @@ def history(
 ) -> None:
     """Show each decision, step, signal and exit of a pod.
 
-    A step stands where it began, before what it has caused. Pods that have ended are shown too. When Temporal has
-    forgotten them, it is what this machine's journal has of their last life.
+    A step is listed at the time when it began, before its effects. Pods that have ended are shown too. Once Temporal
+    has removed a pod's history, the last life of the pod is shown from this machine's journal.
     """
     name = pod_name(what or [])
     if output not in ("", "json"):
@@ -74,7 +74,7 @@ def history(
 
 
 def _end_of_workflow(namespace: str, name: str) -> list[HistoryEntry]:
-    """Return the line about the end of the workflow of a pod that has none any more; [] if the server does not say."""
+    """Return the entry about the end of an orphan's workflow; [] if the server does not have it."""
     from syncpod.cli.temporal.ended_workflows import end_of
     from syncpod.journal.records import HistoryEntry
 
@@ -92,9 +92,9 @@ def _written(records: Sequence[HistoryEntry]) -> tuple[list[dict[str, Any]], Seq
 
 
 def _read(told: Sequence[Mapping[str, Any]]) -> list[HistoryEntry]:
-    """Return the records without their models, whose import takes longer than all the rest of the command.
+    """Return the entries, read without the message models, whose import takes longer than the rest of the command.
 
-    Raises KeyError, TypeError, ValueError for those of a worker of another version that lack something.
+    Raises KeyError, TypeError, ValueError for incomplete entries, which a worker of another version may send.
     """
     from syncpod.journal.records import HistoryEntry
 
@@ -111,7 +111,7 @@ def _read(told: Sequence[Mapping[str, Any]]) -> list[HistoryEntry]:
 
 
 def _journaled(server: tuple[str, str], namespace: str, name: str) -> list[HistoryEntry] | None:
-    """Return what this machine's journal has of the last life of a pod, with a note; None if it has nothing."""
+    """Return the last life of a pod from this machine's journal, and print a note; None if the journal has nothing."""
     from syncpod.cli.machine.own_journal import last_life
     from syncpod.cli.view.explanation import Clock, lifetime
     from syncpod.journal.records import SENDER

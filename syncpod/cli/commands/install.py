@@ -82,7 +82,7 @@ def uninstall(state_dir: StateDir = "") -> None:
 
 
 def show(directory: Path, units: Mapping[str, str]) -> None:
-    """Print units, each with its path, and the names of the variables that they would be given: some are secret."""
+    """Print units with their paths, and the names of the variables that they get; the values may be secret."""
     from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE, given_to_units
 
     for name, text in sorted(units.items()):
@@ -93,7 +93,10 @@ def show(directory: Path, units: Mapping[str, str]) -> None:
 
 
 def write(directory: Path, units: Mapping[str, str]) -> list[str]:
-    """Write units and their environment; return the names of those that are other than before. Raises Failure."""
+    """Write units and their environment; return the names of the units that changed. Raises Failure.
+
+    If the environment has changed, all units have.
+    """
     from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE, given_to_units
 
     before, file = systemd.installed(directory), directory / ENVIRONMENT_FILE
@@ -110,7 +113,7 @@ def write(directory: Path, units: Mapping[str, str]) -> list[str]:
 def remove(directory: Path, names: Iterable[str]) -> list[str]:
     """Stop and remove units of a state directory; return their names. Raises Failure.
 
-    The Temporal server's record stays, by which the next `up` finds the ports that it had.
+    The Temporal server's record stays: from it, the next `up` takes the server's ports.
     """
     from syncpod.cli.machine.state_directory import recorded_server, write_server
     from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE
@@ -125,7 +128,7 @@ def remove(directory: Path, names: Iterable[str]) -> list[str]:
 
 
 def tell_of_login() -> None:
-    """Have a user's units begin at boot, and say so where that is not possible."""
+    """Let a user's units start at boot, and print a note if that is not possible."""
     if not systemd.is_system() and (why := systemd.linger()):
         remark(
             "Note: your units begin when you log in, and end with your last session: "

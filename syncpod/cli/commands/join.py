@@ -43,7 +43,7 @@ def join(
 
     FILE is an invitation from `syncpod fleet invite`, and `-` is standard input. A running worker notices within
     seconds; after that the file can be removed. The node keeps running its own pods. It runs the fleet's pods even
-    while the fleet cannot be reached. Pods that another fleet has given it before end: the new fleet's list has others.
+    while the fleet cannot be reached. Pods of an earlier fleet end, since the new fleet's list does not have them.
 
     With --listen, the node also accepts TLS connections from the fleet's machine, and from no other, for `fleet exec
     -it`, `attach` and `port-forward`. Give an address that the fleet's machine can reach; 0.0.0.0 stands for all of
@@ -85,9 +85,9 @@ def join(
 
 
 def _before(state_dir: Path, *, replaced: bool) -> Invitation | None:
-    """Return the invitation that the node has. One that cannot be read is none if another replaces it.
+    """Return the invitation that the node has; None if it has none. Raises SettingsInvalid, OSError.
 
-    Raises SettingsInvalid, OSError.
+    If the invitation cannot be read, but is `replaced` by another one, a note is printed, and the result is None.
     """
     from syncpod.settings.membership import read_membership
 
@@ -122,7 +122,7 @@ def _here(state_dir: str) -> NodeSettings:
 
 
 def _say_joined(state_dir: Path, invited: Invitation) -> None:
-    """Say that the node has joined, and name the pods of an earlier fleet: the new one's list does not have them."""
+    """Print that the node has joined, and which pods of an earlier fleet end, since the new fleet's list lacks them."""
     from syncpod.cli.machine.names_on_disk import pods_of_fleet
 
     fleet = invited.fleet
@@ -153,8 +153,8 @@ def _read(source: str) -> Invitation:
 
 
 def _require_usable(source: str, invited: Invitation) -> None:
-    """Raise BadInput for an invitation that the fleet's gate would not accept: the node keeps the one that it has."""
-    if not source:  # the membership that the node has
+    """Raise BadInput for an invitation that the fleet's gate would not accept; the node then keeps its earlier one."""
+    if not source:  # `invited` is the one that the node has already
         return
     from syncpod.gate.authority import now
     from syncpod.gate.invitation_check import require_fitting, require_not_expired
@@ -167,9 +167,9 @@ def _require_usable(source: str, invited: Invitation) -> None:
 
 
 def _where(listen: str, before: str) -> str:
-    """Return where the node is to listen, ``host:port``, "" = nowhere; `before` if no flag is given.
+    """Return the address at which the node is to listen, ``host:port``; "" = nowhere, `before` without the flag.
 
-    Raises BadInput for what is no address, or none of this machine's.
+    Raises BadInput for an invalid address, or one at which this machine cannot listen.
     """
     from syncpod.gate.handshakes import listen as try_to_listen
 
@@ -179,7 +179,7 @@ def _where(listen: str, before: str) -> str:
         return ""
     host, port = parse_listen(f"127.0.0.1:{listen}" if listen.isdecimal() else listen)
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    if str(port) != before.rpartition(":")[2]:  # else it is the node that listens there
+    if str(port) != before.rpartition(":")[2]:  # at the same port, the node itself may be listening
         try:
             try_to_listen(host, port).close()
         except OSError as error:

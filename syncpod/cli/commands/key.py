@@ -28,7 +28,7 @@ app = typer.Typer(cls=Group, help="Show and change the keys of this machine's no
 def list_(state_dir: StateDir = "") -> None:
     """List the keys of the state directory by their ids, the oldest first.
 
-    One signs; all of them verify.
+    One key signs; all of them verify.
     """
     from syncpod.messages.signature import key_id
 
@@ -46,9 +46,9 @@ def list_(state_dir: StateDir = "") -> None:
 def rotate(state_dir: StateDir = "") -> None:
     """Make a new key, which signs from now on.
 
-    The worker takes it up by itself. The earlier keys go on to verify what histories have. The node's workflows
-    continue as new, so that they come to need the new key alone: then `syncpod key remove` takes the others away. Copy
-    the new key to where else the node is commanded from.
+    The worker starts to use it by itself. The earlier keys still verify the signatures in histories. The node's
+    workflows continue as new, so that soon they need only the new key: then `syncpod key remove` removes the others.
+    Copy the new key to every other machine from which you command the node.
     """
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.key_uses import renew_workflows
@@ -78,7 +78,7 @@ def remove(
 ) -> None:
     """Remove a key, named by its id, that no open workflow of the node needs.
 
-    Commands that it has signed are refused from then on. A copy of it commands nothing any more.
+    Commands that it has signed are refused from then on, so a copy of it is useless.
     """
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.key_uses import workflows_with_key

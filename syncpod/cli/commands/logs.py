@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from syncpod.translation.context import NodeContext
 
 SELECTED_TAIL = 10
-"""Lines of each container when pods are chosen by label, as kubectl has it."""
+"""The default of --tail when pods are chosen by label: lines of each container, as with kubectl."""
 
 
 AllContainers = Annotated[bool, typer.Option("--all-containers", help="Print the logs of all containers.")]
@@ -187,7 +187,7 @@ def _require_few(followed: int, most: int) -> None:
 
 
 def _require_alone(restart: int, name: str, *, follow: bool, previous: bool, all_containers: bool) -> None:
-    """Raise BadInput for flags that mean something else than one instance that ended."""
+    """Raise BadInput for flags that exclude --restart, which means one instance that ended."""
     if restart < 0:
         raise BadInput("--restart: must be 0 or more: the number that `syncpod explain` gives")
     if not name or follow or previous or all_containers:
@@ -195,9 +195,9 @@ def _require_alone(restart: int, name: str, *, follow: bool, previous: bool, all
 
 
 def _print_restart(namespace: str, name: str, container: str, restart: int, uid: str, manner: LogManner) -> None:
-    """Print the log of one instance, or the end of it that the journal has. Raises Failure and BadInput.
+    """Print the log of one instance, or the end of the log that the journal has. Raises Failure and BadInput.
 
-    If it is not of the pod that there is now, a note says of which life it is.
+    If the instance is not of the pod that exists now, a note names the life of the pod.
     """
     import asyncio
 
@@ -236,7 +236,7 @@ def _print_restart(namespace: str, name: str, container: str, restart: int, uid:
 
 
 def _noted_pod(life: PodLife) -> Pod | None:
-    """Return the pod of a life from this node's record of it; None if it has none. Blocks. Raises BadInput."""
+    """Return the pod of a life from this node's records; None if there is no record. Blocks. Raises BadInput."""
     from syncpod.cli.machine.kept_logs import noted_pod
     from syncpod.cli.orphans.found_orphans import this_node
 

@@ -24,11 +24,11 @@ _ORPHANS: Final = ("POD", "UID", "RUNNING", "WHY", "FATE")
 def node() -> None:
     """Show this machine's node: worker, conditions, housekeeping.
 
-    It also lists what runs without a workflow, and what is left of deleted pods if the node cannot remove it.
+    It also lists pods that run without a workflow, and remains of deleted pods that the node cannot remove.
     The conditions are as in `kubectl describe node`. A pod without a workflow is killed only if the Temporal server's
     own records show that it should not run. Otherwise it keeps running, and is listed here with the reason: `syncpod
-    adopt` starts a workflow for it, `syncpod prune` ends it. Where the kernel would kill worker, server or embedded
-    runtime before Guaranteed pods, since oom_score_adj may not be lowered, their values are shown.
+    adopt` starts a workflow for it, `syncpod prune` ends it. If the oom_score_adj of worker, server or embedded runtime
+    may not be lowered here, the kernel would kill them before Guaranteed pods: then their values are shown.
     """
     from syncpod.api.client import refresh_report
     from syncpod.cli.machine.settings import settings
@@ -63,7 +63,7 @@ def _unknown() -> NodeCondition:
 
 
 def _unspared(state_dir: Path, worker: int | None) -> list[str]:
-    """Return what the kernel may kill before Guaranteed pods, with the value of each, where memory runs out."""
+    """Return our processes that the kernel would kill before Guaranteed pods, each with its oom_score_adj."""
     from syncpod.cli.machine.state_directory import running_server
     from syncpod.settings.process_records import running_runtime
 
@@ -92,19 +92,19 @@ def _worker(worker: WorkerRecord, *, serves: bool, unspared: Sequence[str]) -> l
 
 
 def _orphan(orphan: Orphan) -> tuple[str, ...]:
-    """Return the cells of what runs without a workflow, as the worker reports it."""
+    """Return the table cells of an orphan that the worker reports."""
     fate = f"left: {orphan.left}" if orphan.left else "being killed"
     return _called(orphan), orphan.uid or orphan.id, str(orphan.running), orphan.why, fate
 
 
 def _orphans_now() -> list[str]:
-    """Return the lines about what runs without a workflow, by the runtime and the Temporal server: no worker looks."""
+    """Return the lines about orphans, from the runtime and the Temporal server, since no worker reports them."""
     from syncpod.cli.orphans.found_orphans import without_workflow_here
     from syncpod.cli.temporal import session
 
     try:
         orphans, nameless = session.run(without_workflow_here)
-    except Failure as failure:  # neither may be there; the rest of the description is no worse for it
+    except Failure as failure:  # runtime or server may be down; the other parts are printed all the same
         return ["", f"Orphans: <unknown>, {failure}"]
     pods = [(f"{one.pod.namespace}/{one.pod.name}", one.pod.uid, str(one.pod.running), one.why) for one in orphans]
     things = [(f"<unidentified {one.kind}>", one.id, str(one.running), "it names no pod") for one in nameless]
@@ -112,7 +112,7 @@ def _orphans_now() -> list[str]:
 
 
 def _report(report: NodeReport, orphans: Sequence[str], now: datetime) -> list[str]:
-    """Return the report's lines, with an empty line before each part; `orphans` are those of that part."""
+    """Return the report's lines, with an empty line before each part; `orphans` are the lines of the orphans' part."""
     said = (*report.conditions, *((report.ready,) if report.ready is not None else ()))
     conditions = [(each.type, each.status, _ago(each.since, now), each.reason, each.message) for each in said]
     remains = [(f"{each.namespace}/{each.name}", each.uid, each.why) for each in report.remains]

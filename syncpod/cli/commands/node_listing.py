@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def find_nodes(client: Client, names: Sequence[str], listing: ListingPrinter) -> FoundObjects:
-    """Return the named nodes, or all; which nodes are missing from a list of all is noted when a listing begins."""
+    """Return the named nodes, or all. At the start of a listing of all, notes name nodes whose workflows have ended."""
     from syncpod.cli.listing import FoundObjects
     from syncpod.cli.view.node_table import HEADER, WIDE, document, row
     from syncpod.cli.view.rows import Row
@@ -48,7 +48,7 @@ def describe_nodes(names: Sequence[str]) -> None:
                 remark(note)
         nodes = {one.name for one in found}
         pods = await list_pods(client, None, Selector(()), nodes=nodes) if found else []
-        if found:  # what runs on this machine's node without a workflow is there too
+        if found:  # orphans of this machine's node are listed too
             orphans = [one for one in await orphan_pods(client, None) if one.pod.spec.node_name in nodes]
             pods = sorted((*pods, *orphans), key=lambda one: one.key)
         now = datetime.now(UTC)
@@ -65,7 +65,7 @@ def describe_nodes(names: Sequence[str]) -> None:
 
 
 def _stall_of(node: str) -> LoopStall | None:
-    """Return the newest stall of a node's worker, if it has its state on this machine."""
+    """Return the newest stall of a worker's event loop; None without one, or if the node is not this machine's."""
     from syncpod.cli.machine.settings import settings
     from syncpod.node.loop_stalls import read_loop_stall
 
@@ -79,7 +79,7 @@ def _node_of(fetched: FetchedPod) -> str:
 
 
 async def _notes_of_absent(client: Client, found: Sequence[FetchedNode]) -> list[str]:
-    """Return which nodes are missing from a list of all, since their workflows have ended."""
+    """Return notes about the nodes that are missing from a list of all, since their workflows have ended."""
     from syncpod.cli.temporal.nodes import notes_of_ended
 
     return [f"Note: {note}" for note in await notes_of_ended(client, [one.name for one in found])]

@@ -91,7 +91,7 @@ def _called(plan: dict[str, Any]) -> str:
 
 
 def _withheld(plans: list[dict[str, Any]], stopping: list[str]) -> list[dict[str, Any]]:
-    """Return these plans of one apply that is refused as a whole, since it is refused for the `stopping` objects."""
+    """Return the plans of an apply that the `stopping` objects make refused as a whole: nothing would be done."""
     nothing = {"change": "none", "steps": [], "holds": [], "withheld": ", ".join(stopping)}
     return [plan if plan.get("error") else {**plan, **nothing} for plan in plans]
 
@@ -112,7 +112,7 @@ def _plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
 
 
 def _plans_of_existing(namespace: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what is about to be done for pods. Raises Failure for one that is missing, orphaned, or silent."""
+    """Return what is about to be done for pods. Raises Failure if one is missing, is an orphan, or does not answer."""
     from syncpod.cli.node_api import NodeApi
 
     def read(_: Reply, reports: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Mapping[str, Any], Any]]:
@@ -143,15 +143,15 @@ class Planned(NamedTuple):
 
     plan: dict[str, Any]
     refusal: Failure | None = None
-    """The failure if it would be refused."""
+    """The failure if the pod would be refused; else None."""
     stops_all: bool = False
-    """Whether an apply looks for this before it does anything, so that nothing of the manifests would be applied."""
+    """Whether an apply checks for this refusal before it does anything, so that no manifest would be applied."""
 
 
 async def plan_of_manifest(client: Client, admission: Admission, node: str, foresight: Foresight) -> Planned:
     """Return what applying a pod would do, and the failure if it would be refused.
 
-    The pod would go to `node` unless it names one. `foresight` is one for all pods that are applied together.
+    The pod would go to `node` unless it names one. All pods that are applied together share a `foresight`.
     """
     from syncpod.cli.temporal.ephemeral_containers import without_known
     from syncpod.cli.temporal.pod_apply import Cordoned, refuse_cordoned, refuse_unmatched
@@ -180,14 +180,14 @@ async def plan_of_manifest(client: Client, admission: Admission, node: str, fore
 
 
 def _refused(name: str, refused: Failure) -> tuple[dict[str, Any], Failure]:
-    """Return the plan of a pod that is refused before anything is asked of it, and the failure."""
+    """Return the plan and the failure of a pod that is refused before its workflow or node is queried."""
     error = str(refused).removeprefix(f"pod {name}: ")
     planned = {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}
     return planned, Failure(f"pod {name}: {error}", refused.code)
 
 
 async def _turned_away(foresight: Foresight, pod: Pod, node: str) -> list[str]:
-    """Return each reason why a new pod's node would not run it; [] if it would. This warns if the node does not say."""
+    """Return each reason why a new pod's node would not run it; [] if it would. Warns if the node does not answer."""
     from syncpod.cli.temporal.foresight import NodeUnanswered
 
     try:
@@ -198,7 +198,7 @@ async def _turned_away(foresight: Foresight, pod: Pod, node: str) -> list[str]:
 
 
 async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
-    """Return what applying a pod would do; if it has a workflow, by asking it."""
+    """Return what applying a pod would do. If the pod has a workflow, its workflow is queried."""
     from syncpod.cli.commands.apply_forecast import (
         changed_images,
         differs,

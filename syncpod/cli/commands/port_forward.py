@@ -63,7 +63,7 @@ def port_forward(
 
 
 def required(ports: list[str] | None, address: list[str] | None, command: str) -> tuple[list[str], list[str]]:
-    """Return the words of ports, and the addresses to listen at. Raises BadInput if there are none of either."""
+    """Return the words of ports, and the addresses to listen at. Raises BadInput without a port or an address."""
     if not ports:
         raise BadInput(f"name a port: syncpod {command} 8080:80")
     addresses = [part for entry in address or ["localhost"] for part in entry.split(",") if part]

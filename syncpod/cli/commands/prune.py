@@ -1,4 +1,4 @@
-"""``syncpod prune``: kill and remove what runs without a workflow."""
+"""``syncpod prune``: kill and remove orphans, which run without a workflow."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from syncpod.node.inventory import Nameless
 
 _AT_ONCE: Final = 50
-"""How many pods are pruned at a time. Each may take its grace period, so fewer would take long on a full node. Each has
-its own connection to the runtime, so more would be too many connections."""
+"""The most pods that are pruned at the same time. Each may take its grace period, so fewer would take long on a full
+node. Each has its own connection to the runtime, so more would be too many connections."""
 
 
 def prune(

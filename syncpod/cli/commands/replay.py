@@ -72,7 +72,7 @@ def _is_run_id(text: str) -> bool:
 
 
 def _workflows(words: list[str], namespace: str) -> dict[str, Failure]:
-    """Return the ids of the named workflows, each with the failure that it is not there. Raises BadInput."""
+    """Return the ids of the named workflows, each with the failure to report if it does not exist. Raises BadInput."""
     from syncpod.cli.temporal.pods import not_found
     from syncpod.messages.identity import pod_workflow_id
     from syncpod.messages.node import node_workflow_id
@@ -88,7 +88,7 @@ def _workflows(words: list[str], namespace: str) -> dict[str, Failure]:
 
 
 def _of_file(filename: str) -> list[Replayed]:
-    """Return the run of a file, replayed. Raises BadInput."""
+    """Replay the run of a file, and return the result. Raises BadInput."""
     import asyncio
 
     from syncpod.cli.machine.settings import settings
@@ -111,7 +111,10 @@ def _of_file(filename: str) -> list[Replayed]:
 def _of_workflows(
     workflows: dict[str, Failure], run_id: str, all_runs: bool, failures: list[Failure]
 ) -> list[Replayed]:
-    """Return the runs of workflows, replayed, and add why some cannot be to `failures`. Raises BadInput."""
+    """Replay runs of workflows, and return the results. Raises BadInput.
+
+    For a workflow that cannot be replayed, the reason is added to `failures`.
+    """
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.temporal import session
     from syncpod.replay.history import NoHistory
@@ -142,7 +145,7 @@ def _of_workflows(
 
     try:
         return session.run(work)
-    except Failure as failure:  # 1 would mean that something differs
+    except Failure as failure:  # exit code 1 would mean that a decision differs
         raise BadInput(str(failure)) from None
 
 
@@ -164,7 +167,7 @@ def _run_before(history: WorkflowHistory) -> str:
 
 
 def _line(run: Replayed) -> str:
-    """Return what a replay has shown."""
+    """Return the result of a replay as a sentence."""
     if run.difference is not None:
         return f"{run.workflow_id}: run {run.run_id} differs at {run.difference.sentence()}"
     if not run.recorded_by:
@@ -174,7 +177,7 @@ def _line(run: Replayed) -> str:
 
 
 def _document(run: Replayed) -> dict[str, Any]:
-    """Return the same as JSON."""
+    """Return the result of a replay as a JSON object."""
     found = run.difference
     return {
         "workflowId": run.workflow_id,

@@ -113,7 +113,7 @@ async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
     try:
         found = await ask_pod(client, workflow_id, "plan", as_document(asked), "resize", result_type=dict)
     except WorkflowQueryFailedError as failed:
-        # The run cannot be replayed, so its workflow does not answer.
+        # The query fails if the workflow's run cannot be replayed.
         why = failed.message.strip().splitlines() or ["it does not say why"]
         raise Failure(f'the plan of pod "{meta.name}" failed on its node: {why[0]}') from None
     if found.get("error"):

@@ -58,7 +58,7 @@ async def _retry(
     pod = (await require_pod(client, namespace, name)).pod
     held = await _held(client, namespace, name)
     if not held:
-        await pod_to_signal(client, namespace, name)  # says so of a pod that ends or has ended
+        await pod_to_signal(client, namespace, name)  # raises Failure if the pod is ending or has ended
     subjects = [subject for subject in held if container in ("", subject)]
     if not subjects:
         raise _nothing_waits(pod, container, held)

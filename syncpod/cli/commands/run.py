@@ -88,13 +88,15 @@ def run(
     """  # noqa: D301
     if not words or not image:
         raise BadInput("name the pod and its image: syncpod run NAME --image IMAGE")
-    restart = restart or ("Never" if remove else "Always")  # kubectl runs it again before the pod is deleted
+    # Difference: with --rm, kubectl's default is Always too, so the container would run again before it is deleted.
+    restart = restart or ("Never" if remove else "Always")
     _check(restart, dry_run, output)
     is_attached = stdin if attach is None else attach
     _check_streams(stdin=stdin, tty=tty, is_attached=is_attached, remove=remove, wait=wait)
     tty = tty and (not is_attached or has_terminal(stdin=stdin))
     name, *rest = words
-    streams = {"stdin": stdin, "tty": tty, "stdinOnce": stdin and is_attached and not tty}  # a terminal may come again
+    # A terminal has no stdinOnce, since it may attach again.
+    streams = {"stdin": stdin, "tty": tty, "stdinOnce": stdin and is_attached and not tty}
     container = {
         "command" if command else "args": rest,
         "env": [_variable(each) for each in env or ()],
@@ -113,7 +115,7 @@ def run(
 
 
 def _new(admission: Admission) -> Manifests:
-    """Return a pod as a manifest that can be applied. Raises Failure if there is one of its name."""
+    """Return the manifests with this one pod. Raises Failure if a pod of its name exists."""
     manifests = Manifests([admission], [])
     if existing := existing_pods(manifests):
         raise Failure("\n".join(existing))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import subprocess
 
 _SETTLED_SECONDS: Final = 30.0
-"""How long after it serves a server has probably done all that it does once, and its worker has connected to it."""
+"""Seconds until a started server's worker has probably connected; then memory that only the start needed is freed."""
 
 
 def server(
@@ -42,7 +42,7 @@ def server(
     directory = here.state_dir
     if guard:
         port_guard.require_possible()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # one that is not serving yet is ended too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM also ends a server that does not serve yet
     record, child = dev_server.start(directory, port=port, ui_port=ui_port, ui=ui, detached=False)
     if child is None:
         raise Failure(
@@ -55,7 +55,7 @@ def server(
         say(f"Temporal server at {record.address}, UI {page}, state {directory}, log {server_log(directory)}")
         notify_ready()
         code = asyncio.run(_ended(child, partial(dev_server.give_back_start_pages, record)))
-    except BaseException:  # also a signal that comes before the loop takes them
+    except BaseException:  # also the KeyboardInterrupt of a signal that comes before the loop handles signals
         child.terminate()
         child.wait()
         forget_server(directory)
@@ -68,8 +68,8 @@ def server(
 async def _ended(child: subprocess.Popen[bytes], settled: Callable[[], None]) -> int:
     """Return the child's exit code; end it on SIGINT and SIGTERM. Calls `settled` once it has served for a while.
 
-    A signal wakes the loop whichever thread the kernel gives it to. A main thread within waitpid, or just before it,
-    would miss it.
+    Another thread waits for the child, since a main thread blocked in waitpid could miss a signal. The event loop is
+    woken by each signal, whichever thread the kernel delivers it to.
     """
     import asyncio
 

@@ -34,7 +34,7 @@ Watch = Annotated[
 ]
 _FIRST_SECONDS: Final = 1.0
 _WATCH_SECONDS: Final = 2.0
-"""From one look at the runtime to the next, with --watch."""
+"""Seconds from one measurement to the next, with --watch."""
 _NOTHING: Final = "No container is measured yet"
 _Answer = TypeVar("_Answer")
 
@@ -86,11 +86,11 @@ class _Chosen:
     conditions: Conditions
 
     def has(self, each: TopContainer) -> bool:
-        """Return whether a container belongs to such a pod."""
+        """Return whether a container belongs to a chosen pod."""
         return self.may_have(each.namespace, each.pod) and self.conditions.matches(each.labels)
 
     def may_have(self, namespace: str, name: str) -> bool:
-        """Return whether a pod whose labels are not known may be one."""
+        """Return whether a pod of unknown labels may be chosen, by its namespace and name."""
         return self.namespace in (None, namespace) and (not self.names or name in self.names)
 
 
@@ -168,7 +168,7 @@ class Table:
     headers: bool = True
 
     def lines(self, found: Sequence[TopContainer], room: int | None = None) -> list[str]:
-        """Return the table's lines; of more rows than there is room for, the busiest, and how many are left out."""
+        """Return the table's lines. If there are more rows than `room`, the busiest, and the number of the others."""
         from syncpod.cli.machine.usage import total
 
         rows = self._rows(found)
@@ -210,7 +210,10 @@ _ORDERS: Final[dict[str, Callable[[TopUsage], int]]] = {
 
 @contextmanager
 def _drawing() -> Iterator[tuple[Callable[[list[str]], None], Callable[[], int | None]]]:
-    """Yield what draws a table, in place of the one before on a terminal, else after it; and how many rows fit."""
+    """Yield a function that draws a table, and one that returns how many rows fit (None = any number).
+
+    On a terminal, each table replaces the one before; elsewhere it is printed below.
+    """
     from syncpod.cli.view.live_table import LiveLines, can_redraw
 
     if not can_redraw():
@@ -253,14 +256,14 @@ def _node() -> str:
 
 
 def _measured() -> TopMeasured:
-    """Ask this machine's runtime. Raises Failure."""
+    """Return a measurement of this machine's containers, which takes a second. Raises Failure."""
     from syncpod.cli.machine.usage import measure
 
     return _asked(measure)
 
 
 def _asked(ask: Callable[[CriRuntime, str], Awaitable[_Answer]]) -> _Answer:
-    """Return what is asked of this machine's runtime, about its node. Raises Failure."""
+    """Return the result of `ask`, called with this machine's runtime and its node's name. Raises Failure."""
     import asyncio
 
     from syncpod.cli.machine.runtime_choice import endpoint_of

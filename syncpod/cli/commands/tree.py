@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from syncpod.messages.running_steps import PendingStep
 
 _ASKED_OF_STEPS: Final = 50
-"""For how many pods, at most, the command asks the server which steps it is trying."""
+"""The most pods whose pending steps are read from the server."""
 
 """A first word that means pods; a node of that name is `node/pod`."""
 
@@ -53,7 +53,7 @@ def tree(
 
 
 def _names(words: Sequence[str]) -> list[str]:
-    """Return the nodes that are named. Raises BadInput, for a pod with the command that is about one."""
+    """Return the named nodes. Raises BadInput; if a pod is named, its text has the command for a pod."""
     if words and words[0].partition("/")[0] in POD_WORDS:
         name = words[0].partition("/")[2] or "".join(words[1:2]) or "POD"
         raise BadInput(f"{words[0]!r}: {_of_a_pod(name)}")
@@ -61,12 +61,12 @@ def _names(words: Sequence[str]) -> list[str]:
 
 
 def _of_a_pod(name: str) -> str:
-    """Return what the command takes, and which one says what the pod of this name waits for."""
+    """Return the hint that this command takes nodes, and that `explain` shows what a pod waits for."""
     return f"name nodes, as NAME or node/NAME; `syncpod explain {name}` says what a pod waits for"
 
 
 def _of_a_fleet() -> str:
-    """Return where the pods of its other nodes are looked at if this machine's node is part of a fleet; "" if not."""
+    """Return the hint at the command for the fleet's other nodes; "" if this machine's node is part of no fleet."""
     from syncpod.cli.machine.settings import settings
     from syncpod.settings.membership import read_membership
 
@@ -89,7 +89,7 @@ def _print(branches: Sequence[Branch], output: str) -> None:
 def _branches(names: Collection[str]) -> list[Branch]:
     """Return the tree. Raises Failure for nodes that do not exist.
 
-    The server is asked for the steps alone that it is trying for pods that are not at rest.
+    The pending steps are read only for pods that are not at rest.
     """
     from syncpod.cli.node_api import NodeApi
     from syncpod.cli.view.pod_tree import is_explained, is_settled
@@ -127,7 +127,7 @@ def _node_of(branch: Branch) -> str:
 
 
 def _doing(pods: Sequence[ListedPod]) -> dict[tuple[str, str], dict[str, tuple[str, str]]]:
-    """Return by pod and container what this machine's worker is doing for it: a step's name, and what it does now."""
+    """Return the steps that this machine's worker executes now, by pod and container: the name and the activity."""
     from syncpod.api.client import steps_under_way
     from syncpod.cli.machine.settings import settings
 
@@ -154,7 +154,7 @@ def _missing(names: Collection[str]) -> list[str]:
 
 
 def _steps_of(api: NodeApi, pods: Sequence[ListedPod]) -> dict[tuple[str, str], tuple[PendingStep, ...]]:
-    """Return the steps that the server is trying for these pods, by namespace and name; of so many pods at most."""
+    """Return the pending steps of these pods, by namespace and name, for _ASKED_OF_STEPS pods at most."""
     from syncpod.messages.running_steps import PendingStep
 
     def read(_: Reply, reports: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[PendingStep, ...]]:

@@ -248,7 +248,7 @@ def up(
 
 @contextlib.contextmanager
 def _nothing_started() -> Iterator[None]:
-    """Print at Ctrl-C that nothing was started, and exit."""
+    """On Ctrl-C in the block, print that nothing was started, and exit."""
     try:
         yield
     except KeyboardInterrupt:
@@ -257,7 +257,7 @@ def _nothing_started() -> Iterator[None]:
 
 
 def _path_setting(path: str, *, none: bool) -> str | None:
-    """Return the setting that a path becomes: "" takes back what was set before, None leaves it."""
+    """Return a path's setting: the absolute path, "" with `none` (unset it), or None without a path (keep it)."""
     return "" if none else str(Path(path).absolute()) if path else None
 
 
@@ -350,7 +350,7 @@ async def _bring_up(
         pods = await without_known(client, manifests.pods)
         nodes = await refuse_cordoned(client, [admission.pod for admission in pods], node)
         await refuse_unenforced(client, [admission.pod for admission in pods], node, nodes)
-    except BadInput as wrong:  # not BadInput: by now processes have been started
+    except BadInput as wrong:  # not BadInput, since processes have been started
         raise Failure(str(wrong)) from None
     keep(manifests, here)
     applied = await apply_all(client, pods, node, nodes)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def cluster_of(bootstrap: str, kubeconfig: str, node: str, state_dir: str) -> str:
-    """Return the kubeconfig of the cluster that the node joins; the given one if it joins by no other.
+    """Return the kubeconfig to use. With `bootstrap`, the node joins its cluster first, unless it has done so before.
 
     Raises BadInput and Failure.
     """
@@ -58,7 +58,7 @@ def checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool, 
 
 
 def _is_signed(here: NodeSettings) -> bool:
-    """Say whether the node is to take only signed commands: unless the environment, or its last start, says no."""
+    """Return whether the node takes only signed commands: if it is set, or for a new node without SYNCPOD_SIGNED."""
     from syncpod.cli.machine.settings import kept_settings
 
     return here.signed or not (kept_settings(here.state_dir).node or os.environ.get(SIGNED))
@@ -83,7 +83,7 @@ def _require_kubernetes(here: NodeSettings) -> None:
 def _require_directory(manifests: Path) -> None:
     """Raise BadInput if the directory of manifests does not exist, or if another account may write to it.
 
-    A worker would only log that it does not exist, and wait for it.
+    The worker itself would only log that the directory is missing, and wait for it.
     """
     try:
         is_directory = stat.S_ISDIR(manifests.stat().st_mode)

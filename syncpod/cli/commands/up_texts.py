@@ -58,7 +58,7 @@ def not_ready_page(ui: str, namespace: str) -> str:
 
 
 def not_followed(directory: str) -> str:
-    """Return the note that the worker does not follow the manifests of the one before it."""
+    """Return the note that the worker does not follow the manifest directory of the worker before it."""
     us = shlex.quote(program())
     return (
         f"Note: {directory} is no longer followed: its pods stay as they are, whatever happens to their files; "
@@ -67,7 +67,7 @@ def not_followed(directory: str) -> str:
 
 
 def tell_what_next(here: NodeSettings, server: local_processes.Server, admissions: list[Admission]) -> None:
-    """Print commands that make sense next, and what ends everything."""
+    """Print useful next commands, and the commands that end everything."""
     say()
     for line in exports(here, server):
         say(line)
@@ -85,7 +85,10 @@ def tell_what_next(here: NodeSettings, server: local_processes.Server, admission
 
 
 def _example() -> str:
-    """Return the path of the example pod as a person here would type it; of an installed program, a name to put in."""
+    """Return the path of the example pod, relative if it is below the working directory.
+
+    An installed program has no examples: then it is the placeholder ``FILE``.
+    """
     example = Path(syncpod.__file__).resolve().parents[1] / "examples" / "pod.yaml"
     if not example.is_file():
         return "FILE"

@@ -12,7 +12,7 @@ def version() -> None:
 
 
 def _installed(part: str) -> str:
-    """Return the version of a package; a checkout that nobody has installed has none."""
+    """Return the version of a package, which a source checkout that is not installed lacks."""
     from importlib import metadata
 
     try:

@@ -145,7 +145,7 @@ async def _wait(
 
 
 async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadline: float | None) -> FetchedPod | None:
-    """Return the pod as it was when it met the goal; None if it was to be deleted and did not exist."""
+    """Wait until a pod meets the goal; return the pod as it was then. None = it was to be deleted and did not exist."""
     import asyncio
 
     from syncpod.cli.input.goals import Created, Deleted
@@ -183,7 +183,7 @@ async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadli
 
 
 def _timed_out(name: str, fetched: FetchedPod | None) -> Failure:
-    """Return kubectl's message, and the pod's state."""
+    """Return the Failure with kubectl's message and the pod's state."""
     from syncpod.cli.temporal.pod_waits import state_of
 
     return Failure(f"timed out waiting for the condition on pods/{name}: {state_of(fetched)}")
