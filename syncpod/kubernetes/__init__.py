@@ -1,1 +1,1 @@
-"""A Kubernetes cluster as a node sees it: its API server's client, watches, and the documents that a node writes."""
+"""A node's side of a Kubernetes cluster: the API server's client, watches, and the documents that the node writes."""

@@ -1,8 +1,8 @@
-"""The meaning of an API server's Pod for the node that it is bound to. Values in, values out.
+"""Makes the pod that a node runs from a Pod that the API server has bound to the node. Values in, values out.
 
-Mirrors pkg/kubelet/config/apiserver.go and kubelet.go, v1.36, syncLoopIteration, filterOutInactivePods. A pod of the
-cluster is the same for the node until its labels, annotations, spec or generation change: other changes, the node's own
-status writes among them, give the same document, and so no signal.
+Mirrors pkg/kubelet/config/apiserver.go and kubelet.go, v1.36, syncLoopIteration, filterOutInactivePods. The document
+for the pod's workflow changes only with the Pod's labels, annotations, spec or generation. Other changes, such as the
+node's own status writes, give the same document, and so no signal.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class BoundPod:
     name: str
     uid: str
     phase: str
-    """As the API server has it; "" = none yet."""
+    """The phase that the API server has; "" = none yet."""
     document: Mapping[str, Any] | None
     """The pod for its workflow, a v1 Pod with all defaults; None if the node cannot take it.
 
     It has the cluster's generation, and the ephemeral containers that the cluster has added to the pod.
     """
     refusal: PodRefusal | None
-    """Why the node cannot take it; None if it can."""
+    """Why the node cannot take the pod; None if it can."""
     warnings: tuple[str, ...]
     """The fields that the node leaves out, a sentence for each."""
     refs: frozenset[ObjectRef]
@@ -58,7 +58,7 @@ class BoundPod:
     needs: tuple[Need, ...]
     """The objects that the cluster makes for this pod alone."""
     grace: int | None
-    """Seconds that it has left to end, as its deletion says; None = it is not deleted."""
+    """The grace period of the pod's deletion, in seconds; None = it is not deleted."""
 
     @property
     def is_finished(self) -> bool:
@@ -71,7 +71,7 @@ class BoundPod:
         return str(mapping((self.document or {}).get("spec")).get("runtimeClassName") or "")
 
     def document_with(self, handler: str | None) -> dict[str, Any] | None:
-        """Return the document with the runtime's handler in the place of the class; None without either."""
+        """Return the document with the runtime's `handler` in place of the RuntimeClass; None if either is None."""
         if self.document is None or handler is None:
             return None
         if not self.runtime_class:
@@ -85,9 +85,9 @@ class BoundPod:
 
 
 def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundPod | None:
-    """Return what a Pod of the API server means here; None if it lacks a name or a UID.
+    """Return the pod for a Pod of the API server; None if it lacks a namespace, a name or a UID.
 
-    `known` is what an earlier version meant that does not differ in what makes the document (`concern`): it is kept.
+    `known` is the result for an earlier version of the Pod with the same `concern`: its document is reused.
     """
     metadata = mapping(given.get("metadata"))
     namespace, name, uid = (str(metadata.get(each) or "") for each in ("namespace", "name", "uid"))
@@ -115,7 +115,7 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
 
 
 def concern(given: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the parts of a Pod that make its document."""
+    """Return the parts of a Pod on which its document depends."""
     metadata = mapping(given.get("metadata"))
     kept = ("uid", "labels", "annotations", "generation")
     return *(metadata.get(name) for name in kept), given.get("spec")
@@ -136,7 +136,7 @@ def _document(given: Mapping[str, Any]) -> _Made:
     spec = _for_linux(mapping(given.get("spec")), ignored)
     ephemeral = spec.pop("ephemeralContainers", None)
     kept = {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)}
-    # Before it is admitted: a pod of the cluster is admitted and given objects as such.
+    # Marked before it is admitted: admission, and the search for its objects, depend on the pod's source.
     marked = {**mapping(kept.get("annotations")), SOURCE_ANNOTATION: KUBERNETES_SOURCE, HASH_ANNOTATION: kept["uid"]}
     bare = {
         "apiVersion": "v1",
@@ -145,7 +145,7 @@ def _document(given: Mapping[str, Any]) -> _Made:
         "spec": spec,
     }
     try:
-        # A server may be newer than this node: fields that it alone knows are no reason to refuse a pod.
+        # The server may be newer than this node: a field that only the server knows is no reason to refuse a pod.
         pod: Pod = parse_pod(bare, strict=False)
         if (wrong_os := os_refusal(pod)) is not None:
             return _Made(refusal=PodRefusal(*wrong_os))

@@ -1,12 +1,12 @@
-"""The certificates that a node has from its cluster, in its state directory: of 0600, in a directory of 0700.
+"""The files of a node's certificates from its cluster, in its state directory: mode 0600, in a directory of mode 0700.
 
 ::
 
     kubernetes/kubelet.conf          a kubeconfig with the node's identity; kubectl takes it too
     kubernetes/ca.crt                the authorities of the server's certificate
     kubernetes/client-current.pem    the node's certificate and key
-    kubernetes/serving-current.pem   those with which the node serves the kubelet's port, if the cluster has signed them
-    kubernetes/*-next.key            the key of a request that is not answered yet: a restart goes on with it
+    kubernetes/serving-current.pem   certificate and key of the kubelet's port, if the cluster has issued a certificate
+    kubernetes/*-next.key            the key of a request that is not answered yet: a restart continues the request
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class CertificateFile:
             return key
 
     def keep(self, certificate: bytes, key: bytes) -> None:
-        """Have this be the certificate from now on: the request is over."""
+        """Replace the certificate and its key, and remove the key of the request, which is over."""
         replace_file(self.path, certificate.rstrip() + b"\n" + key, durable=True)
         self.give_up()
 
     def give_up(self) -> None:
-        """Forget the key of a request that was refused."""
+        """Remove the key of a request that was refused."""
         with contextlib.suppress(FileNotFoundError):
             self._next.unlink()
 
@@ -80,7 +80,10 @@ def kubeconfig_path(state_dir: Path) -> Path:
 
 
 def write_kubeconfig(state_dir: Path, path: Path, bootstrap: Kubeconfig, authorities: bytes) -> None:
-    """Write the node's kubeconfig, for the server of the one that it has joined by. Blocks. Raises OSError."""
+    """Write the node's kubeconfig to `path`. Blocks. Raises OSError.
+
+    `bootstrap` is the kubeconfig that the node has joined with; `authorities` are those of its server, in PEM, or b"".
+    """
     directory = state_dir / DIRECTORY
     file, trusted = (
         name if path.parent == directory else str(directory / name)

@@ -1,7 +1,7 @@
-"""Asks a cluster for a certificate, and waits until somebody has approved it and it is issued.
+"""Requests a certificate from a cluster, and waits until the request is approved and the certificate issued.
 
-Mirrors client-go's util/certificate/csr (v0.36), RequestCertificate, WaitForCertificate. A request that was interrupted
-is gone on with: its key is on disk, and its name follows from the key.
+Mirrors client-go's util/certificate/csr (v0.36), RequestCertificate, WaitForCertificate. An interrupted request is
+continued: its key is on disk, and its name follows from the key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 
 REQUESTS: Final = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 LOOK_SECONDS: Final = (0.5, 10.0)
-"""The first wait for an answer, and the longest; each is half as long again as the one before."""
+"""The first pause between two reads of a request, and the longest, in seconds. Each is 1.5 times the one before."""
 
 
 class CertificateRefused(Exception):
@@ -30,16 +30,16 @@ class CertificateRefused(Exception):
 
 
 def _nobody(_name: str) -> None:
-    """Tell nobody of a request."""
+    """Ignore the name of a request."""
 
 
 async def obtain(
     client: ApiClient, wanted: WantedCertificate, file: CertificateFile, *, asked: Callable[[str], None] = _nobody
 ) -> None:
-    """Have `file` have a new certificate from the cluster. Waits without a limit until the request is answered.
+    """Request a certificate from the cluster and write it to `file`. Waits without a limit for the answer.
 
-    `asked` is told the name of the request, which somebody may have to approve. Raises CertificateRefused, after which
-    the next request has another key; ClusterError, Unreachable and OSError, after which the next one is the same.
+    `asked` is called with the name of the request, which somebody may have to approve. Raises CertificateRefused, after
+    which the next call uses another key; ClusterError, Unreachable and OSError, after which it continues this request.
     """
     key = await asyncio.to_thread(file.key_of_request)
     try:
@@ -67,7 +67,10 @@ async def obtain(
 
 
 async def _answer(client: ApiClient, name: str) -> tuple[bytes, str]:
-    """Return the certificate, and why there is none. Raises ClusterError; a server that is away is waited for."""
+    """Return the certificate, b"" if it was refused; and why, "" if not. Raises ClusterError.
+
+    While the server is away, this waits.
+    """
     seconds, longest = LOOK_SECONDS
     while True:
         try:

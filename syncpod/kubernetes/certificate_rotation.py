@@ -1,7 +1,7 @@
-"""Replaces the node's certificates before they end: the one that it has joined with, and the one that it serves with.
+"""Replaces a node's certificates before they expire: its client certificate, and that of the kubelet's port.
 
-Mirrors client-go's util/certificate/certificate_manager.go (v0.36): the next one is asked for at 70 to 90 % of the life
-of each, by chance, so that the nodes of a cluster do not all come at once.
+Mirrors client-go's util/certificate/certificate_manager.go (v0.36): each is replaced at a random time between 70 and
+90 % of its life, so that the nodes of a cluster do not all send requests at once.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from syncpod.kubernetes.reflector import Backoff
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 60.0
-"""How often it is looked whether another certificate is wanted, since the node's addresses may change."""
+"""The longest pause between two checks whether another certificate is wanted: the node's addresses may change."""
 ANSWER_SECONDS: Final = 900.0
-"""How long a request may take to be approved; then it is asked for again (certificateWaitTimeout)."""
+"""How long a request may take to be approved; then there is another try (certificateWaitTimeout)."""
 _CHANCE: Final = SystemRandom().random
 
 
@@ -42,16 +42,16 @@ class Rotation:
         replaced: Callable[[], Awaitable[None]],
         chance: Callable[[], float] = _CHANCE,
     ) -> None:
-        """Ask by `client` for what `wanted` returns; `replaced` is called when `file` has another certificate.
+        """Request the certificate that `wanted` describes; call `replaced` when `file` has a new one.
 
-        `chance` returns a number from 0 to 1.
+        `chance` returns a random number from 0 to 1.
         """
         self._client, self._file, self._wanted, self._replaced = client, file, wanted, replaced
         self._chance = chance()
         self._draw = chance
 
     async def run(self) -> None:
-        """Keep the certificate good until cancelled."""
+        """Keep the certificate valid until cancelled."""
         backoff, logged = Backoff(time.monotonic, SystemRandom().random), ""
         while True:
             wanted = await self._wanted()
@@ -75,12 +75,12 @@ class Rotation:
         log.info("certificate request %s waits for its approval", name)
 
     async def _seconds_left(self, wanted: WantedCertificate) -> float:
-        """Return after how many seconds a new certificate is to be asked for; 0 or less = now."""
+        """Return the seconds until a new certificate is due; 0 or less = now."""
         pair = await asyncio.to_thread(self._file.read)
         if (wanted.names or wanted.addresses) and not is_for(pair, wanted.names, wanted.addresses):
             return 0.0
         try:
             due = rotation_due(pair, self._chance)
-        except ValueError:  # there is none, or it is damaged
+        except ValueError:  # there is no certificate, or it is damaged
             return 0.0
         return (due - datetime.now(UTC)).total_seconds()

@@ -1,4 +1,4 @@
-"""Certificates that a node asks its cluster for: keys, requests, when to ask for the next one. Values in, values out.
+"""Certificates that a node requests from its cluster: keys, requests, and when to replace one. Values in, values out.
 
 Mirrors client-go's util/certificate (v0.36), certificate_manager.go and csr/csr.go, and the kubelet's
 pkg/kubelet/certificate. Keys are ECDSA P-256, as there.
@@ -44,7 +44,7 @@ _CURVES: Final[Mapping[str, ec.EllipticCurve]] = {
     "ECDSAP521": ec.SECP521R1(),
 }
 EARLIEST_ROTATION, LATEST_ROTATION = 0.7, 0.9
-"""The part of a certificate's life after which the next one is asked for, by chance between these."""
+"""The fraction of its life after which a certificate is replaced: a random number between these two."""
 
 
 class CertificateInvalid(ValueError):
@@ -88,9 +88,9 @@ def key_and_request(key_type: str) -> tuple[str, bytes]:
 
 
 def request_document(wanted: WantedCertificate, key: bytes) -> dict[str, Any]:
-    """Return the CertificateSigningRequest for a key in PEM. Its name follows from what it asks for.
+    """Return the CertificateSigningRequest for a key in PEM. Raises ValueError if `key` is no ECDSA key.
 
-    So a node that asks again with the same key asks for the same. Raises ValueError for what is no key.
+    The name is a hash of the public key and of the wanted certificate. So a repeated request has the same name.
     """
     private = _private(key)
     subject = x509.Name(
@@ -162,7 +162,7 @@ def life_of(pair: bytes) -> tuple[datetime, datetime]:
 
 
 def rotation_due(pair: bytes, chance: float) -> datetime:
-    """Return when to ask for the next certificate; `chance` is from 0 to 1. Raises ValueError."""
+    """Return when to replace the first certificate of a PEM; `chance` is from 0 to 1. Raises ValueError."""
     begins, ends = life_of(pair)
     return begins + (ends - begins) * (EARLIEST_ROTATION + (LATEST_ROTATION - EARLIEST_ROTATION) * chance)
 

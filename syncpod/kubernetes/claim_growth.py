@@ -1,8 +1,8 @@
-"""A claim whose volume has grown: what its node has left to do, and what the claim's status says of it meanwhile.
+"""The node's part when the volume of a claim has grown, and the patches of the claim's status. Values in, values out.
 
-Values in, values out. Mirrors pkg/volume/util/operationexecutor/node_expander.go, operation_generator.go
-(nodeExpandVolume) and pkg/volume/util/resize_util.go, v1.36. The volume's controller has grown it before; then the
-claim's status has `NodeResizePending`, and the node grows the file system.
+Mirrors pkg/volume/util/operationexecutor/node_expander.go, operation_generator.go (nodeExpandVolume) and
+pkg/volume/util/resize_util.go, v1.36. First the volume's controller grows the volume, and sets `NodeResizePending` in
+the claim's status; then the node grows the file system.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syncpod.pod.quantity import parse_quantity
 
 STORAGE: Final = "storage"
 NOT_REQUIRED: Final = "volume.kubernetes.io/node-expansion-not-required"
-"""The annotation of a claim that no node has anything to do for."""
+"""The annotation of a claim for which nodes have nothing to do."""
 _PENDING: Final = ("NodeResizePending", "NodeResizeInProgress")
 _CONDITIONS: Final = ("Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError")
 """The conditions of a claim that are about its growing."""
@@ -30,13 +30,13 @@ class Growth:
 
     step: Literal["grow", "wait", "done"]
     size: str
-    """The size that it is to have, as the cluster writes it."""
+    """The new size, as the cluster writes it."""
     is_in_claim: bool = False
-    """The claim's status has that size already, from another node: it is not written."""
+    """Another node has written the new size to the claim's status already, so this node does not write it."""
     has_states: bool = False
     """The cluster's resizer and the node both keep the state of the growth in the claim (allocatedResourceStatuses)."""
     is_too_late: bool = False
-    """The claim wants another size by now: growing that fails once more is given up."""
+    """The claim requests another size since: if growing fails once more, the node gives it up."""
 
     @property
     def bytes(self) -> int:
@@ -58,9 +58,9 @@ def claim_size(claim: Mapping[str, Any]) -> int:
 
 
 def due_growth(claim: Mapping[str, Any], volume: Mapping[str, Any], size: int, *, has_failed: bool) -> Growth | None:
-    """Return what to do for a volume that this node knows with a size in bytes; None: it has not grown.
+    """Return a node's work for a volume whose size on the node is `size` bytes; None if it has not grown.
 
-    `has_failed`: a driver has refused to grow it, for good.
+    A `size` of 0 is not known, and gives None. `has_failed`: the driver has refused for good to grow the volume.
     """
     wanted = _storage(mapping(volume.get("spec")), "capacity")
     if not size or size_in_bytes(wanted) <= size:
@@ -83,14 +83,14 @@ def due_growth(claim: Mapping[str, Any], volume: Mapping[str, Any], size: int, *
 
 
 def begun(claim: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the patch of a claim's status that says that its node grows it now (MarkNodeExpansionInProgress)."""
+    """Return the patch that marks a claim as being grown by its node (MarkNodeExpansionInProgress)."""
     status = mapping(claim.get("status"))
     states = {**mapping(status.get("allocatedResourceStatuses")), STORAGE: "NodeResizeInProgress"}
     return _patch(claim, {**status, "allocatedResourceStatuses": states})
 
 
 def finished(claim: Mapping[str, Any], size: str) -> dict[str, Any]:
-    """Return the patch that says that a claim has a size now (MarkFSResizeFinished)."""
+    """Return the patch that sets a claim's new size and ends the growth (MarkFSResizeFinished)."""
     status = mapping(claim.get("status"))
     states = {key: each for key, each in mapping(status.get("allocatedResourceStatuses")).items() if key != STORAGE}
     others = [each for each in mappings(status.get("conditions")) if each.get("type") not in _CONDITIONS]
@@ -104,7 +104,7 @@ def finished(claim: Mapping[str, Any], size: str) -> dict[str, Any]:
 
 
 def failed(claim: Mapping[str, Any], why: str, at: datetime, *, is_infeasible: bool) -> dict[str, Any]:
-    """Return the patch that says why a node could not grow a claim, and whether it has given that up.
+    """Return the patch that records why a node could not grow a claim; `is_infeasible` = the node has given it up.
 
     Mirrors MarkNodeExpansionInfeasible and MarkNodeExpansionFailedCondition.
     """

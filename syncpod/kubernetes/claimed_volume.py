@@ -1,8 +1,7 @@
-"""The place on a node behind a PersistentVolumeClaim, from an API server's claim and volume. Values in, values out.
+"""Finds where a claim's volume is on a node, from the API server's claim and volume. Values in, values out.
 
 Mirrors volumemanager/populator/desired_state_of_world_populator.go, v1.36, getPVCExtractPV and getPVSpec, and
-operationexecutor/operation_generator.go, checkNodeAffinity. The places of local and hostPath volumes follow from them
-alone.
+operationexecutor/operation_generator.go, checkNodeAffinity. Only local and hostPath volumes name their own place.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ _NOT_SOURCES: Final = frozenset(
         *("storageClassName", "volumeAttributesClassName", "volumeMode"),
     )
 )
-"""The fields of a PersistentVolume's spec that say nothing of where it is."""
+"""The fields of a PersistentVolume's spec that are not its source."""
 
 
 class NotUsable(Exception):
-    """A claim gives its pod no volume now; the text is a clause, in the kubelet's words where it has any."""
+    """A pod cannot use its claim's volume now; the text is a clause, in the kubelet's words where it has any."""
 
 
 def claim_path(need: ClaimNeed) -> str:
@@ -55,7 +54,7 @@ def bound_volume(claim: Mapping[str, Any], need: ClaimNeed) -> str:
 def place_of(
     claim: Mapping[str, Any], volume: Mapping[str, Any], node: str, labels: Mapping[str, str], need: ClaimNeed
 ) -> ClaimedPlace | None:
-    """Return where a volume is on the node with this name and these labels; None: a storage driver brings it there.
+    """Return where a volume is on the node with this name and these labels; None if a storage driver mounts it.
 
     Raises NotUsable.
     """

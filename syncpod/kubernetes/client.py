@@ -1,8 +1,8 @@
-"""A client of an API server: JSON over HTTPS, with the status that the server answers as an exception.
+"""A client of an API server: JSON over HTTPS. A failure that the server returns is raised as an exception.
 
 The library is aiohttp, which the worker has for its own API: 11 MiB in memory, where the official client takes 79.
-Each watch is one connection; a node has a few. A connection that dies without a word is noticed by the kernel's
-keepalive within `DEAD_SECONDS`, where the kubelet has HTTP/2's pings (30 s and 15 s more).
+Each watch is one connection; a node has a few. The kernel's keepalive detects a dead connection within `DEAD_SECONDS`,
+where the kubelet uses HTTP/2's pings (30 s and 15 s more).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 ANSWER_SECONDS: Final = 10.0
 """How long an answer may take. A watch has its own limit, by `timeoutSeconds`."""
 LARGEST_ANSWER: Final = 64 << 20
-"""Bytes. A list of a node's pods has some hundred thousand."""
+"""The most bytes of an answer. A list of a node's pods has some hundred thousand."""
 LARGEST_EVENT: Final = 8 << 20
-"""Bytes of one line of a watch; an object in etcd has 1.5 MiB at most."""
+"""The most bytes of one line of a watch. An object in etcd has at most 1.5 MiB."""
 DEAD_SECONDS: Final = 30
 _KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -68,7 +68,7 @@ class ApiClient:
     """One node's connections to an API server. An asynchronous context manager, of one event loop."""
 
     def __init__(self, config: Kubeconfig, *, user_agent: str) -> None:
-        """Connect when something is asked for. The files that the kubeconfig names are read, and again after a 401."""
+        """Open no connection yet. The files that the kubeconfig names are read on entry, and again after a 401."""
         self._config = config
         self._agent = user_agent
         self._session: aiohttp.ClientSession | None = None
@@ -86,9 +86,9 @@ class ApiClient:
             await self._session.close()
 
     async def renew(self) -> None:
-        """Use the credentials as they are now, which somebody may have rotated, for all connections from now on.
+        """Read the credentials again, since they may have been rotated, and use them for all connections from now on.
 
-        Calls under way are cut off: whoever makes them repeats them. Raises Unreachable.
+        Requests under way are cut off; their callers retry. Raises Unreachable.
         """
         try:
             context, token = await asyncio.to_thread(read_credentials, self._config)
@@ -123,7 +123,7 @@ class ApiClient:
     ) -> dict[str, Any]:
         """Return the server's answer, a JSON object. Raises ClusterError, Unreachable.
 
-        A call that has had no answer may have been carried out.
+        After Unreachable, the server may have carried out the request all the same.
         """
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         headers = {} if data is None else {"Content-Type": content_type}
@@ -144,8 +144,8 @@ class ApiClient:
     ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         """Begin a watch, and yield its events as they come, until the server ends it.
 
-        `seconds`: how long it may take until the watch has begun; the server ends it after `timeoutSeconds` of the
-        parameters. Raises ClusterError, Unreachable, also from the events; an event of type ERROR is an ClusterError.
+        `seconds` limits how long the watch may take to begin; the server ends it after the parameter `timeoutSeconds`.
+        Raises ClusterError, Unreachable, also while it yields events; an event of type ERROR raises ClusterError.
         """
         with _reaching(seconds):
             async with asyncio.timeout(seconds) as limit:
@@ -158,7 +158,7 @@ class ApiClient:
                     yield _events(response)
 
     async def _refused(self, code: int) -> None:
-        """Read the credentials again if the server does not know those that it was shown. Raises Unreachable."""
+        """Read the credentials again if the server has not accepted them (401). Raises Unreachable."""
         if code == HTTPStatus.UNAUTHORIZED:
             await self.renew()
 
@@ -173,7 +173,7 @@ class ApiClient:
 
 @contextmanager
 def _reaching(seconds: float) -> Iterator[None]:
-    """Raise Unreachable for the library's failures."""
+    """Turn the library's errors, and timeouts, into Unreachable."""
     try:
         yield
     except TimeoutError:
@@ -220,7 +220,7 @@ def _object(text: bytes) -> dict[str, Any]:
 
 
 def _failure(code: int, text: bytes, retry_after: str | None) -> ClusterError:
-    """Return the failure that an answer describes: a v1 Status, or any text of something before the server."""
+    """Return the failure that an answer describes: by a v1 Status, or by any text if a proxy has answered."""
     try:
         status = json.loads(text)
     except (ValueError, RecursionError):
@@ -242,7 +242,7 @@ def _from_status(status: Mapping[str, Any], code: int, retry_after: str | None) 
 
 
 def _socket(address: Any) -> socket.socket:
-    """Return a socket whose peer's silent death the kernel notices."""
+    """Return a socket with TCP keepalive, by which the kernel detects a dead peer."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.setblocking(False)

@@ -1,9 +1,9 @@
-"""Certificates by which clients of a node identify themselves: whose one is, and who may issue them.
+"""Client certificates at a node's kubelet port: the users that they name, and the authorities that may issue them.
 
 A kubelet has no client CA unless its configuration names one. Here the kubeconfig's authority is one too, but only if
 it has issued the node's own client certificate, which the API server accepts: then it is an authority for clients of
-this cluster. If it only vouches for the API server's address, as a company's own authority may, or k3s' `server-ca`,
-whoever has a certificate from it could call themselves an administrator of the cluster.
+this cluster. Other authorities only vouch for the API server's address, such as a company's own, or k3s' `server-ca`.
+Anybody with a certificate from one of these could claim to be an administrator of the cluster.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def issuer_of_node(config: Kubeconfig) -> str:
 
 
 def _end_of_chain(chain: Sequence[x509.Certificate]) -> x509.Certificate:
-    """Return the last certificate of a chain whose each one is issued by the next; it begins with the node's own."""
+    """Return the last certificate of a chain that begins with the node's own, each issued by the next."""
     last = chain[0]
     for each in chain[1:]:
         if not _is_issued_by(last, each):
@@ -55,7 +55,7 @@ def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) ->
 
 
 def user_of_certificate(der: bytes, now: datetime) -> User | None:
-    """Return whose a client certificate is that TLS has verified; None if it names nobody, or is not valid any more.
+    """Return the user of a client certificate that TLS has verified; None if it names no user, or has expired.
 
     As in x509.CommonNameUserConversion, the common name is the user's and each organization a group.
     """

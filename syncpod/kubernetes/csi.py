@@ -17,7 +17,7 @@ from syncpod.objects import ClaimNeed, InlineVolume
 
 GROUP: Final = "/apis/storage.k8s.io/v1"
 NODE_ID_ANNOTATION: Final = "csi.volume.kubernetes.io/nodeid"
-"""On the Node: the names of the machine by driver, as JSON."""
+"""The Node's annotation with the machine's id at each driver, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class SecretName:
 
 @dataclass(frozen=True)
 class CsiVolume:
-    """A PersistentVolume of a storage driver, or a volume that one makes for a pod alone."""
+    """A PersistentVolume of a storage driver, or an inline volume, which a driver makes for one pod."""
 
     name: str
     driver: str
     handle: str
-    """The driver's name for it."""
+    """The driver's id of the volume (volumeHandle)."""
     fs_type: str
     access_mode: str
     mount_flags: tuple[str, ...]
@@ -56,7 +56,7 @@ class CsiVolume:
 
     @property
     def title(self) -> str:
-        """The volume in a sentence."""
+        """The volume's name in a sentence."""
         return f"volume {self.name}" if self.is_inline else f"PV {self.name}"
 
     @property
@@ -77,24 +77,24 @@ class WantedToken:
 
 @dataclass(frozen=True)
 class DriverTraits:
-    """The content of a CSIDriver; the defaults are those of a driver that has none."""
+    """The content of a driver's CSIDriver; the defaults are for a driver without one."""
 
     is_known: bool = False
-    """The cluster has a CSIDriver of it."""
+    """The cluster has a CSIDriver of this driver."""
     modes: tuple[str, ...] = ("Persistent",)
     """The kinds of volumes that it has: `Persistent`, `Ephemeral`."""
 
     is_attached: bool = True
     """The cluster attaches its volumes to a machine first."""
     wants_pod: bool = False
-    """It wants to know of each pod."""
+    """It wants the pod's identity with each call that publishes a volume (podInfoOnMount)."""
     fs_group_policy: str = "ReadWriteOnceWithFSType"
     tokens: tuple[WantedToken, ...] = ()
     """The tokens of the pods' service accounts that it wants."""
     has_tokens_in_secrets: bool = False
-    """It is given them beside its Secrets, and not beside the volume's attributes."""
+    """It receives the tokens among its Secrets, and not among the volume's attributes."""
     is_asked_again: bool = False
-    """It wants to be asked again and again to publish a volume that it has published (requiresRepublish)."""
+    """It wants a volume to be published again periodically (requiresRepublish)."""
 
 
 def unique_name(driver: str, handle: str) -> str:
@@ -103,7 +103,7 @@ def unique_name(driver: str, handle: str) -> str:
 
 
 def csi_volume(volume: Mapping[str, Any]) -> CsiVolume:
-    """Return what a PersistentVolume says of its driver. Raises NotUsable."""
+    """Return the driver's volume that a PersistentVolume describes. Raises NotUsable."""
     metadata, spec = mapping(volume.get("metadata")), mapping(volume.get("spec"))
     csi = mapping(spec.get("csi"))
     given = (metadata.get("name"), csi.get("driver"), csi.get("volumeHandle"))
@@ -127,7 +127,7 @@ def csi_volume(volume: Mapping[str, Any]) -> CsiVolume:
 
 
 def inline_volume(wanted: InlineVolume, need: ClaimNeed) -> CsiVolume:
-    """Return the volume that a driver makes for a pod alone."""
+    """Return the volume that a driver makes for one pod."""
     return CsiVolume(
         name=wanted.name,
         driver=wanted.driver,
@@ -159,7 +159,7 @@ def driver_path(driver: str) -> str:
 
 
 def driver_traits(document: Mapping[str, Any] | None) -> DriverTraits:
-    """Return what a CSIDriver says; None = the cluster has none of that name."""
+    """Return the traits in a CSIDriver; `document` is None if the cluster has none of the driver's name."""
     if document is None:
         return DriverTraits()
     spec = mapping(document.get("spec"))
@@ -182,7 +182,10 @@ def attachment_path(volume: CsiVolume, node: str) -> str:
 
 
 def publish_context(attachment: Mapping[str, Any], volume: CsiVolume) -> dict[str, str]:
-    """Return what the driver's controller said when it attached a volume. Raises NotUsable if it is not attached."""
+    """Return the metadata that the driver's controller returned when it attached a volume.
+
+    Raises NotUsable if the volume is not attached.
+    """
     status = mapping(attachment.get("status"))
     if mapping(attachment.get("metadata")).get("deletionTimestamp"):
         raise NotUsable(f"volume {volume.name} is being detached from this node")
@@ -193,7 +196,7 @@ def publish_context(attachment: Mapping[str, Any], volume: CsiVolume) -> dict[st
 
 
 def publish_attributes(volume: CsiVolume, traits: DriverTraits, need: ClaimNeed) -> dict[str, str]:
-    """Return the volume's attributes, with what the driver wants to know of the pod (getPodInfoAttrs)."""
+    """Return the volume's attributes, with the pod's identity if the driver wants it (getPodInfoAttrs)."""
     if not traits.wants_pod:
         return dict(volume.attributes)
     prefix = "csi.storage.k8s.io"
@@ -220,12 +223,13 @@ def is_given_to_group(volume: CsiVolume, traits: DriverTraits) -> bool:
 
 @dataclass(frozen=True)
 class RegisteredDriver:
-    """A node's report of a driver that has registered there."""
+    """A driver that has registered at a node."""
 
     name: str
     node_id: str
     topology: Mapping[str, str]
     most_volumes: int
+    """0 = no limit."""
 
 
 def node_path(node: str) -> str:
@@ -236,7 +240,10 @@ def node_path(node: str) -> str:
 def csi_node(
     node: str, uid: str, before: Mapping[str, Any] | None, drivers: Mapping[str, RegisteredDriver]
 ) -> dict[str, Any]:
-    """Return the node's CSINode with these drivers, from the one that the cluster has; it goes with its Node."""
+    """Return the node's CSINode with these drivers, made from the cluster's present one, `before`.
+
+    The Node owns it, so it is deleted together with its Node.
+    """
     metadata = mapping(mapping(before).get("metadata"))
     owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
     return {
@@ -248,7 +255,7 @@ def csi_node(
 
 
 def has_drivers(csi_node: Mapping[str, Any], drivers: Mapping[str, RegisteredDriver]) -> bool:
-    """Say whether a CSINode of the cluster names exactly these drivers, with what the node tells of them."""
+    """Return whether a CSINode of the cluster has exactly these drivers, with their node ids and topology keys."""
     known = {str(each.get("name")): each for each in mappings(mapping(csi_node.get("spec")).get("drivers"))}
     return known.keys() == drivers.keys() and all(
         each.get("nodeID") == drivers[name].node_id
@@ -258,9 +265,9 @@ def has_drivers(csi_node: Mapping[str, Any], drivers: Mapping[str, RegisteredDri
 
 
 def node_patch(node: Mapping[str, Any], drivers: Mapping[str, RegisteredDriver]) -> dict[str, Any] | None:
-    """Return the merge patch that writes the drivers into the Node, as annotation and places; None if they are there.
+    """Return the merge patch that writes the drivers' node ids and topology labels to the Node; None if it has them.
 
-    Labels of a driver that has gone stay, as the kubelet's do.
+    Labels of a driver that is gone stay, as with the kubelet.
     """
     metadata = mapping(node.get("metadata"))
     labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))

@@ -1,7 +1,7 @@
-"""Decides which events of a node are written, so that an object that repeats itself floods no cluster.
+"""Decides which events of a node are written, so that repeated events do not flood the cluster.
 
-Mirrors client-go's tools/record/events_cache.go (v0.36), EventCorrelator, with its figures. Difference: how often an
-event has happened is counted where it happens, and kept there. So the count goes on after a restart of the worker.
+Mirrors client-go's tools/record/events_cache.go (v0.36), EventCorrelator, with its figures. Difference: the count of an
+event is kept by the part of the node that causes it. So the count continues after a restart of the worker.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Final, Generic, TypeVar
 from syncpod.kubernetes.events import Event
 
 KEPT: Final = 4096
-"""How many objects, and how many kinds of events, are remembered; those longest unused are forgotten first."""
+"""The most objects, and the most kinds of events, that are remembered; the least recently used is forgotten first."""
 SIMILAR: Final = 10
-"""From so many different messages of one kind on, they are one event."""
+"""Events of one kind are combined into one from this number of different messages on."""
 SIMILAR_SECONDS: Final = 600.0
-"""After so long without one of the kind, its messages are counted anew."""
+"""After this many seconds without an event of the kind, its messages are counted anew."""
 BURST: Final = 25
-"""So many events of one object are written at once."""
+"""The most events of one object that are written in a burst."""
 REFILL_SECONDS: Final = 300.0
-"""And then one more each time that so many seconds have passed."""
+"""Seconds after which one more event of the object may be written."""
 COMBINED: Final = "(combined from similar events): "
 
 _Key = TypeVar("_Key")
@@ -69,7 +69,7 @@ class TokenBucket:
         return True
 
     def seconds_until_next(self, now: float) -> float:
-        """Return after how long there is a token; 0 if there is one."""
+        """Return the seconds until there is a token; 0 if there is one."""
         self._fill(now)
         return max(0.0, (1 - self._tokens) * self._refill)
 
@@ -86,22 +86,22 @@ class _Similar:
     messages: set[str] = field(default_factory=set)
     last: float = float("-inf")
     combined: Event | None = None
-    """The Event that stands for them."""
+    """The Event that combines them; None if they are not combined yet."""
 
 
 class EventCorrelator:
-    """Takes what happens, and returns what is to be written of it."""
+    """Returns the Event to write for each event that happens."""
 
     def __init__(self) -> None:
-        """Have seen nothing yet."""
+        """Begin without events."""
         self._similar: Recent[tuple[str, ...], _Similar] = Recent(KEPT, _Similar)
         self._limits: Recent[tuple[str, ...], TokenBucket] = Recent(KEPT, lambda: TokenBucket(BURST, REFILL_SECONDS))
 
     def correlate(self, event: Event, now: float, at: datetime) -> Event | None:
-        """Return the Event to write since `event` has happened, once more perhaps; None if none is to be written.
+        """Return the Event to write after `event` has happened, perhaps once more; None if none is to be written.
 
         `now` is a steady time in seconds, and `at` the same moment by the calendar. An event that is not written is
-        counted all the same.
+        counted as well.
         """
         about = event.subject
         one = (about.kind, about.namespace, about.name, about.uid)

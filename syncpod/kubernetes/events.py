@@ -1,8 +1,8 @@
 """The core/v1 Events that a node writes, as the kubelet's recorder makes them. Values in, values out.
 
 Mirrors client-go's tools/record/event.go (v0.36), makeEvent. Difference: the name comes from the time at which the
-event happened first, and not from the time of the write. So a worker that does not know what the one before it has
-written writes the same Event again, and not a second one.
+event happened first, and not from the time of the write. So a new worker, which does not know what the earlier worker
+has written, writes the same Event again, and not a second one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 COMPONENT: Final = "kubelet"
-"""The component that an event of a node comes from, which programs that read events look for."""
+"""The source component of a node's events, by which programs select them."""
 NODE_NAMESPACE: Final = "default"
-"""Where the events of a node are, which has no namespace."""
+"""The namespace of events about a node, which has no namespace itself."""
 _LONGEST_NAME: Final = 253
 _LONGEST_MESSAGE: Final = 1024
 """Characters of a message that an API server takes (validation/events.go, NoteLengthLimit)."""
@@ -35,7 +35,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Event:
-    """An event as it is at the API server, or is to be."""
+    """An Event as it is written to the API server."""
 
     subject: Subject
     type: str
@@ -52,15 +52,15 @@ class Event:
 
     @property
     def name(self) -> str:
-        """The Event's name: that of its object, and when it happened first, in nanoseconds."""
+        """The Event's name: its object's name, and the time at which it happened first, in nanoseconds."""
         suffix = f".{_nanoseconds(self.first):x}"
         return f"{self.subject.name[: _LONGEST_NAME - len(suffix)].rstrip('.-')}{suffix}"
 
 
 def node_subject(name: str) -> Subject:
-    """Return a node as the subject of its own events: its name stands for its UID.
+    """Return a node as the subject of its own events, with its name as the UID.
 
-    ``kubectl describe node`` looks for that. The events of a kubelet 1.36 have no UID, and so it does not show them.
+    ``kubectl describe node`` selects events by this UID. It does not show those of a kubelet 1.36, which have no UID.
     """
     return Subject(kind="Node", namespace="", name=name, uid=name)
 

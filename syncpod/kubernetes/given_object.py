@@ -16,7 +16,7 @@ _KEPT_METADATA: Final = ("name", "namespace", "uid", "creationTimestamp")
 
 
 class NotAnObject(ValueError):
-    """The API server's answer is no such object; the text shows nothing of its content."""
+    """The API server's answer is not the requested ConfigMap or Secret; the text shows nothing of its content."""
 
 
 def path_of(ref: ObjectRef) -> str:
@@ -25,9 +25,9 @@ def path_of(ref: ObjectRef) -> str:
 
 
 def given_object(ref: ObjectRef, document: Mapping[str, Any]) -> ConfigMap | Secret:
-    """Return what a node keeps of an object: its content and its identity. Raises NotAnObject.
+    """Return the part of an object that a node keeps: its content and its identity. Raises NotAnObject.
 
-    Labels, annotations, versions and managers are left out: no pod is given them, and a change of them is none. The
+    Labels, annotations, versions and managers are left out: no pod gets them, so their changes do not matter. The
     annotation of `kubectl apply` would repeat a Secret's values.
     """
     metadata = mapping(document.get("metadata"))
@@ -38,7 +38,7 @@ def given_object(ref: ObjectRef, document: Mapping[str, Any]) -> ConfigMap | Sec
     try:
         found: ConfigMap | Secret = model.model_validate({**content, "metadata": kept})
         values(found)
-    except (ValidationError, ValueError):  # its text would show the content
+    except (ValidationError, ValueError):  # the error's text would show the content
         raise NotAnObject(f"the API server's {ref} in namespace {ref.namespace} is not valid") from None
     if (found.metadata.namespace, found.metadata.name) != (ref.namespace, ref.name):
         raise NotAnObject(f"the API server gave another object for {ref} in namespace {ref.namespace}")

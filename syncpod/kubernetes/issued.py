@@ -86,7 +86,7 @@ def certificate_request(
 
 
 def issued(request: Mapping[str, Any]) -> Issued | None:
-    """Return what a signer has issued for a request; None: it has not answered yet.
+    """Return the certificate that a signer has issued for a request; None if it has not answered yet.
 
     Raises NotIssued if it refuses for good.
     """
@@ -119,7 +119,7 @@ def _is_of_signer(bundle: Mapping[str, Any], need: BundleNeed) -> bool:
 
 
 def _blocks(text: str) -> Iterator[bytes]:
-    """Yield the bytes of each block of a PEM text; a block that is none is left out, as Go's decoder does."""
+    """Yield the bytes of each block of a PEM text; an invalid block is left out, as by Go's decoder."""
     for found in _BLOCK.finditer(text):
         body = _HEADER.sub("", found[2])
         try:

@@ -1,7 +1,7 @@
-"""Reads JSON of an API server, and makes the merge patches (RFC 7396) by which a node changes it.
+"""Reads JSON of an API server, and makes merge patches (RFC 7396), by which a node changes objects.
 
-Such JSON may have any value in any place: one of another type counts as absent. Merge patches are the only form in
-which a node writes to an API server. Values in, values out.
+A field of such JSON may have a value of any type; a value of an unexpected type counts as absent. Values in, values
+out.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Any
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return an object of JSON; an empty one for anything else."""
+    """Return a JSON object; an empty one if `value` is anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
 def mappings(value: Any) -> list[Mapping[str, Any]]:
-    """Return the objects of a list; its other values are left out, and anything else has none."""
+    """Return the JSON objects in a list, without its other values; [] if `value` is no list."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the patch that makes an object another one. Lists are replaced whole; {} if both are the same.
+    """Return the patch that turns `before` into `after`; {} if they are the same. Lists are replaced whole.
 
     A field that is null in `after` counts as absent, since a patch cannot set one to null.
     """

@@ -1,7 +1,7 @@
-"""Reads a kubeconfig: where an API server is, and how a node identifies itself to it.
+"""Reads a kubeconfig: the address of an API server, and the credentials by which a node identifies itself.
 
-As client-go's clientcmd (v0.36) reads one file. A kubeconfig that would run a program for its credentials is refused by
-the field's name: a node has a certificate or a token.
+One file is read, as client-go's clientcmd (v0.36) does. A node has a certificate or a token: a kubeconfig that would
+run a program for its credentials is refused, with the field's name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REFUSED_OF_CLUSTER = ("proxy-url",)
 _INSECURE = "insecure-skip-tls-verify"
 _NODE_USER = "system:node:"
 LARGEST = 1 << 20
-"""Bytes. A kubeconfig with its certificates has some ten thousand."""
+"""The most bytes of a kubeconfig. With its certificates it has some ten thousand."""
 
 
 class KubeconfigInvalid(ValueError):
@@ -35,17 +35,17 @@ class KubeconfigInvalid(ValueError):
 
 @dataclass(frozen=True)
 class KubeconfigPart:
-    """A part of a kubeconfig that is either text in it or in a file, which may be replaced while the node runs."""
+    """A part of a kubeconfig: text in it, or a file that it names, which may be replaced while the node runs."""
 
     text: str = ""
     path: Path | None = None
 
     def __bool__(self) -> bool:
-        """Say whether there is one."""
+        """Return whether the kubeconfig has this part."""
         return bool(self.text) or self.path is not None
 
     def read(self) -> bytes:
-        """Return it as it is now. Blocks. Raises OSError."""
+        """Return its present content. Blocks. Raises OSError."""
         return self.path.read_bytes() if self.path is not None else self.text.encode()
 
 
@@ -57,7 +57,7 @@ class Kubeconfig:
     server: str
     """``https://host:port``, without a slash at its end."""
     authorities: KubeconfigPart
-    """Certificates in PEM that the server's must come from; none = those of the system."""
+    """Certificates, in PEM, of the authorities that may issue the server's certificate; none = those of the system."""
     tls_server_name: str = ""
     """The name that the server's certificate must have; "" = that of `server`."""
     certificate: KubeconfigPart = KubeconfigPart()
@@ -111,7 +111,7 @@ def read_credentials(config: Kubeconfig) -> tuple[ssl.SSLContext, str]:
 def require_usable(config: Kubeconfig, node: str) -> None:
     """Raise KubeconfigInvalid if the credentials cannot be read, or are another node's.
 
-    A certificate that is no node's, as an administrator's, is left to the API server. Blocks.
+    A certificate that names no node, such as an administrator's, passes: the API server decides about it. Blocks.
     """
     from cryptography import x509
     from cryptography.x509.oid import NameOID

@@ -1,7 +1,7 @@
-"""The mirror of a static pod: the Pod that shows a cluster a pod of the node's own. Values in, values out.
+"""The mirror of a static pod: the Pod at the API server that represents a pod of the node's own. Values in, values out.
 
-Mirrors pkg/kubelet/pod/mirror_client.go, v1.36, CreateMirrorPod. Its name is the static pod's, which ends with the
-node's. The API server gives it a UID of its own.
+Mirrors pkg/kubelet/pod/mirror_client.go, v1.36, CreateMirrorPod. A mirror has the name of its static pod, which ends
+with the node's name. The API server gives the mirror a UID of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 from syncpod.kubernetes.json_documents import mapping
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
-"""Its value is the static pod's UID. An API server lets nobody change it."""
+"""A mirror's annotation; its value is the static pod's UID. An API server lets nobody change it."""
 _KEPT_METADATA: Final = ("name", "namespace", "labels")
 
 

@@ -1,4 +1,4 @@
-"""The Node and the Lease that a node writes of itself. Values in, values out.
+"""The Node and the Lease by which a node reports itself to a cluster. Values in, values out.
 
 Mirrors pkg/kubelet/kubelet_node_status.go and nodestatus/setters.go, v1.36, and component-helpers' lease controller.
 Fields and conditions of others on the Node are kept.
@@ -24,11 +24,11 @@ Kubernetes supports no kubelet that is newer than its API server, and `kubeadm j
 """
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_SECONDS: Final = 40
-"""How long the control plane may hear nothing before it doubts the node (nodeLeaseDurationSeconds)."""
+"""How long the control plane may wait for a renewal before it doubts the node (nodeLeaseDurationSeconds)."""
 LOOK_SECONDS: Final = 10.0
-"""Between two looks at the node's status (nodeStatusUpdateFrequency)."""
+"""Seconds between two checks of the node's status (nodeStatusUpdateFrequency)."""
 REPORT_SECONDS: Final = 300.0
-"""An unchanged status is written so often (nodeStatusReportFrequency)."""
+"""Seconds after which an unchanged status is written again (nodeStatusReportFrequency)."""
 MAX_PODS: Final = "110"
 """The kubelet's maxPods, for a node whose settings say nothing else."""
 _OWN_CONDITIONS: Final = frozenset(("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"))
@@ -86,9 +86,9 @@ def _labels(name: str, status: NodeStatus) -> dict[str, str]:
 def node_status(
     before: Mapping[str, Any], status: NodeStatus, machine: Machine, now: datetime, port: int = 0
 ) -> dict[str, Any]:
-    """Return a Node's status from the one that it has and the node's own.
+    """Return a Node's status, made from its present one, `before`, and the node's own, `status`.
 
-    `now` is the conditions' heartbeat, and `port` the kubelet's, 0 = none.
+    `now` is the conditions' heartbeat, and `port` the kubelet's; 0 = none.
     """
     known = {str(each.get("type")): each for each in mappings(before.get("conditions"))}
     others = [dict(each) for name, each in known.items() if name not in _OWN_CONDITIONS]
@@ -147,7 +147,7 @@ def _quiet(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lease(name: str, node_uid: str, before: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
-    """Return the node's Lease, renewed now; it goes with its Node."""
+    """Return the node's Lease, renewed at `now`. The Node owns it, so it is deleted together with its Node."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}
     metadata = {"name": name, "namespace": LEASE_NAMESPACE, **mapping(mapping(before).get("metadata"))}
     return {

@@ -1,4 +1,4 @@
-"""Which events follow from changes of a node. Values in, values out.
+"""The events that changes of a node cause. Values in, values out.
 
 Mirrors pkg/kubelet/nodestatus/setters.go, v1.36, ReadyCondition, MemoryPressureCondition and its siblings, VersionInfo,
 and kubelet_node_status.go, recordNodeSchedulableEvent.
@@ -28,9 +28,9 @@ class NodeChange(NamedTuple):
 
 
 def pressures(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> list[NodeChange]:
-    """Return the events that follow when a node's own conditions, type to status, become these.
+    """Return the events for changes of a node's own conditions; both arguments have the status by type.
 
-    A condition that was not known before tells how it is.
+    A condition that was not known before causes an event, whatever its status.
     """
     found = []
     for condition, (under, enough) in _REASONS.items():
@@ -44,8 +44,8 @@ def pressures(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> l
 def starting(*, has_cgroup_v1: bool, limits_pods: bool) -> list[NodeChange]:
     """Return the events of a node whose worker starts.
 
-    The kubelet deprecates cgroup v1 (kubelet_linux.go, v1.36, cgroupVersionCheck), and tells that it limits all pods
-    together (cm/node_container_manager_linux.go, enforceNodeAllocatableCgroups).
+    As in the kubelet, cgroup v1 is deprecated (kubelet_linux.go, v1.36, cgroupVersionCheck), and a limit of all pods
+    together is reported (cm/node_container_manager_linux.go, enforceNodeAllocatableCgroups).
     """
     found = [NodeChange("Normal", "Starting", "Starting kubelet.")]
     if has_cgroup_v1:
@@ -64,10 +64,10 @@ def shutdown(*, begins: bool) -> list[NodeChange]:
 
 
 def written(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[NodeChange]:
-    """Return the events that follow when the node has made its Node of one into another.
+    """Return the events for a change that the node has written to its own Node: of its readiness, or a reboot.
 
-    A Node that was not ready, or of which a controller has not heard, and now is ready is told; so is a reboot. A new
-    Node was not ready: a kubelet registers before it is, and tells that it is a moment later.
+    A Node whose reports were missing (Unknown) was not ready either. Nor was a new Node, whose `before` is empty: a
+    kubelet registers before it is ready, and reports a moment later that it is.
     """
     found = []
     was, ready = _ready(before) if before else "False", _ready(after)

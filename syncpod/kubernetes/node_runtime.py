@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 MOST_IMAGES: Final = 50
-"""The kubelet's nodeStatusMaxImages: the largest ones are told."""
+"""The kubelet's nodeStatusMaxImages; the largest images are reported."""
 MOST_NAMES: Final = 5
 DECLARED: Final = (
     "InPlacePodLevelResourcesVerticalScaling",
@@ -42,7 +42,7 @@ class Handler:
 
 def of_runtime(images: Sequence[Image], handlers: Sequence[Handler], *, groups_policy: bool) -> dict[str, Any]:
     """Return the fields of a Node's status; `groups_policy`: the runtime obeys supplementalGroupsPolicy."""
-    # One that announces no handlers announces nothing of groups either.
+    # A runtime that reports no handlers does not report its support of groups either.
     features = {"supplementalGroupsPolicy": groups_policy} if handlers or groups_policy else None
     largest = sorted(images, key=lambda each: (-each.size, each.digests, each.tags))[:MOST_IMAGES]
     return {

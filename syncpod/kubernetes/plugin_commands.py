@@ -1,4 +1,4 @@
-"""The commands of ``kubectl syncpod``, and their path at the kubelet's port: what a node says of one of its pods.
+"""The commands of ``kubectl syncpod``, which a pod's node runs, and their path at the kubelet's port.
 
 Values in, values out. A kubelet has no such path, and answers 404.
 """
@@ -25,7 +25,7 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
 }
 """By command: its flags, and whether each takes a value. None of them names a file of the node, or changes anything."""
 _LONGEST: Final = 253
-"""Bytes of a value: those of a name are the most that any of the flags needs."""
+"""The most bytes of a flag's value: no flag needs more than a name."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -52,7 +52,7 @@ def words(command: str, namespace: str, pod: str, asked: Mapping[str, Sequence[s
         if not flags[flag] and value != "true":
             raise CommandInvalid(f"--{flag}: takes no value")
         found.append(f"--{flag}={value}" if flags[flag] else f"--{flag}")
-    # As one word each: a value that begins with a dash is no flag, and a pod may be called as a kind is.
+    # One word each: a value that begins with a dash must not be a flag, and a pod may have the name of a kind.
     return command, f"--namespace={namespace}", *found, f"pod/{pod}"
 
 
@@ -63,9 +63,9 @@ def answer(code: int, out: bytes, err: bytes, uid: str) -> dict[str, Any]:
 
 
 def note_of_another(given: Any, pod: str, uid: str) -> str:
-    """Return that an answer is about an earlier pod of that name than the cluster's, which has this UID; "" if not.
+    """Return a note if an answer is about an earlier pod of that name; "" if it is about the cluster's.
 
-    `uid` is "" where it is not known.
+    `uid` is that of the cluster's pod; "" = not known.
     """
     there = given.get("uid") if isinstance(given, Mapping) else ""
     if not uid or not isinstance(there, str) or there in ("", uid):

@@ -1,8 +1,8 @@
-"""The status that a node writes of a cluster's pod, and the patch that does it. Values in, values out.
+"""The status that a node writes for a cluster's pod, and the patch that writes it. Values in, values out.
 
 Mirrors pkg/kubelet/status/status_manager.go, v1.36, updateStatusInternal, mergePodStatus, syncPod. The patch replaces
-the node's part of the status and names the version of the pod that it was made from: if somebody else has written
-meanwhile, the server refuses it, and it is made anew. So a condition of somebody else's is never lost.
+the node's part of the status and names the version of the pod from which it was made. If another client has written
+meanwhile, the server refuses the patch, and a new one is made. So no condition of another client is lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OURS: Final = frozenset(
 )
 """The types of conditions that a node owns (pkg/kubelet/types/pod_status.go, v1.36, PodConditionByKubelet)."""
 SHARED: Final = frozenset(("DisruptionTarget",))
-"""Those that a node sets too (PodConditionSharedByKubelet)."""
+"""The types of conditions that a node and other clients set (PodConditionSharedByKubelet)."""
 FINISHED: Final = frozenset(("Succeeded", "Failed"))
 _KINDS: Final = ("initContainerStatuses", "containerStatuses")
 _OTHERS: Final = ("nominatedNodeName", "resourceClaimStatuses", "extendedResourceClaimStatus")
@@ -35,10 +35,11 @@ _OTHERS: Final = ("nominatedNodeName", "resourceClaimStatuses", "extendedResourc
 
 
 def status_for(pod: Mapping[str, Any], ours: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status of a Pod of the node's as that of a Pod of the API server.
+    """Return the node's status of a pod, with observed generations of the API server's Pod.
 
-    A deletion makes a generation there, and none here. Several containers that join a pod at once make one there, and
-    several here for a moment. A static pod's generations are not its mirror's.
+    The API server increments a Pod's generation for a deletion, and the node does not. For several containers that join
+    a pod at once, the API server increments it once, and the node several times for a moment. The generations of a
+    static pod and of its mirror are unrelated.
     """
     status, newest = mapping(ours.get("status")), mapping(pod.get("metadata")).get("generation") or 0
     if mirrored_uid(pod):
@@ -58,11 +59,11 @@ def _observing(status: Mapping[str, Any], observed: Callable[[int | None], int |
 def without_replaced_ends(
     pod: Mapping[str, Any], ours: Mapping[str, Any], replacing: Collection[str]
 ) -> Mapping[str, Any]:
-    """Return a status without the ends of containers that have been ended only to be replaced.
+    """Return a status without the ends of containers that were ended only to be replaced.
 
-    `replacing` are their ids in the runtime. They keep the state that the API server has, until the successor is there:
-    a kubelet ends and starts a container in one go, and tells nothing in between. An API server lets no container go
-    from an end to another state that its restart policy would leave ended.
+    `replacing` are their ids in the runtime. These containers keep the state that the API server has until their
+    successors exist: a kubelet ends and starts a container in one step, and reports nothing in between. If the pod's
+    restart policy would not restart the container, an API server refuses any state after its end.
     """
     if not replacing or mapping(pod.get("spec")).get("restartPolicy", "Always") == "Always":
         return ours
@@ -83,12 +84,12 @@ def _until_replaced(now: Mapping[str, Any], before: Mapping[str, Any], replacing
 
 
 def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any], *, went_on: bool = False) -> dict[str, Any]:
-    """Return a pod's status for the API server, from the one that it has and the one that the node knows.
+    """Return a pod's status for the API server, made from its present one, `before`, and the node's, `ours`.
 
-    A phase that is an end stays, and none is told before all containers have ended: controllers then take the pod's
-    place. But if the pod `went_on` by this node's last write, and a container runs, somebody else has written that end:
-    it is put right, as by a kubelet (status_manager.go, v1.36, needsReconcile). The generation that was observed never
-    falls.
+    A final phase (Succeeded, Failed) stays, and is not written before all containers have ended: controllers replace
+    the pod then. But if the pod `went_on` by this node's last write, and a container runs, another client has written
+    the final phase: it is corrected, as by a kubelet (status_manager.go, v1.36, needsReconcile). The observed
+    generation never falls.
     """
     status = dict(ours)
     status["conditions"] = _conditions(mappings(before.get("conditions")), mappings(ours.get("conditions")))
@@ -125,9 +126,9 @@ def _condition(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> dict
 
 
 def status_patch(pod: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the JSON merge patch of ``pods/status`` that makes a pod's status this; None if it is this.
+    """Return the JSON merge patch of ``pods/status`` that sets a pod's status; None if it is the same already.
 
-    It holds for the pod's UID and version only.
+    The server accepts it only for this UID and version of the pod.
     """
     before = mapping(pod.get("status"))
     if same(before, status):
@@ -136,7 +137,7 @@ def status_patch(pod: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str,
 
 
 def versioned_patch(given: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch that makes an object's status this; it holds for the object's UID and version only."""
+    """Return the merge patch that sets an object's status; the server accepts it only for this UID and version."""
     metadata = mapping(given.get("metadata"))
     return {
         "metadata": {"uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion")},

@@ -32,7 +32,7 @@ def has_gates(given: Mapping[str, Any]) -> bool:
 def news_of_gates(given: Mapping[str, Any], known: Iterable[PodCondition | Mapping[str, Any]]) -> list[GateCondition]:
     """Return the conditions of a Pod's gates that differ from those that its workflow knows.
 
-    One that was taken away is Unknown: a workflow's conditions are set, and never removed.
+    A condition that was removed at the API server is Unknown: a workflow's conditions are set, and never removed.
     """
     there = {str(each.get("type")): each for each in mappings(mapping(given.get("status")).get("conditions"))}
     before = {each.type: each for each in map(_known, known)}

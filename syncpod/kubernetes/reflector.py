@@ -1,12 +1,12 @@
 """Follows a list of an API server's objects: lists it, watches it, and lists it again when the watch has ended.
 
-As client-go's reflector (tools/cache/reflector.go, v0.36). Differences:
+Mirrors client-go's reflector (tools/cache/reflector.go, v0.36). Differences:
 
-- A list is a consistent read. The kubelet's first list may be answered from a cache that is behind; a pod that is
-  missing there would be ended on the node.
-- A watch that has ended, by itself after five to ten minutes or since it was cut off, is followed by a list. So an
-  event that was lost on the way is made up for. A database that was restored from a backup meanwhile has lower
-  versions: a watch that went on from its own version would be silent until they have grown past it.
+- A list is a consistent read. The kubelet's first list may come from a stale cache; a pod that is missing there would
+  be ended on the node.
+- After each watch there is a new list, whether the server ended the watch after five to ten minutes or it was cut off.
+  So lost events are made up for. If the cluster's database was restored from a backup meanwhile, its versions are
+  lower: a watch that continued from its own version would yield no events until they have grown past it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ LIST_SECONDS: Final = 60.0
 BEGIN_SECONDS: Final = 10.0
 """How long a watch may take to begin."""
 SHORTEST_WATCH: Final = 300
-"""Seconds after which the server ends a watch; it is between this and twice as long, so that not all come at once."""
+"""The server ends a watch after a random time from this many seconds to twice as many, so that not all end at once."""
 BACKOFF_SECONDS: Final = (0.8, 30.0)
-"""The first wait after a failure, and the longest; each is up to twice as long by chance."""
+"""The first pause after a failure, and the longest. Each is prolonged by a random part of itself, up to twice."""
 CALM_SECONDS: Final = 120.0
-"""After so long without a failure, the next one waits as the first."""
+"""After this many seconds without a failure, the next pause is the first one again."""
 _GONE: Final = 410
 _CHANCE: Final = SystemRandom().random
 
@@ -45,26 +45,28 @@ class ObjectKey(NamedTuple):
 
 
 class NotAList(Exception):
-    """The server's answer is no list of the kind that was asked for; the text is a clause."""
+    """The server's answer is no list of the requested kind; the text is a clause."""
 
 
 @dataclass
 class Lists:
-    """Counts the lists: which one has begun last, and which one has come last."""
+    """Counts the lists that were requested."""
 
     begun: int = 0
+    """The number of the list that was requested last."""
     come: int = 0
+    """The number of the list that has arrived last."""
 
     def outdates(self, begun: int) -> bool:
-        """Say whether a list is newer than what the server answered when `begun` was the number of the last one.
+        """Return whether a list has arrived that is newer than an answer from when `begun` was the last number.
 
-        Versions do not tell: they go back if the cluster's database is restored from a backup.
+        Versions cannot show this: they go back if the cluster's database is restored from a backup.
         """
         return self.come > begun
 
 
 class Reflector:
-    """A list as this node knows it. All methods belong to one event loop."""
+    """Follows one list of objects. All methods belong to one event loop."""
 
     def __init__(
         self,
@@ -79,20 +81,20 @@ class Reflector:
     ) -> None:
         """Follow the objects at a path, such as ``/api/v1/pods``, of a kind, such as ``Pod``.
 
-        `level` is that of the log for what goes well, and a warning is for trouble; below that of `INFO` there is no
-        warning either. `clock` is steady, in seconds; `chance` returns a number from 0 to 1.
+        `level` is the log level of successes. Failures are logged as warnings; with a `level` below `INFO`, at that
+        level too. `clock` is steady, in seconds; `chance` returns a random number from 0 to 1.
         """
         self._client, self._path, self._kind, self._level = client, path, kind, level
         self._params, self._clock, self._chance = dict(params or {}), clock, chance
         self.objects: Mapping[ObjectKey, Mapping[str, Any]] = {}
         """The newest version of each object; empty before `is_complete`. Replaced and never changed in place."""
         self.is_complete = False
-        """Whether a whole list has come: before that, nothing is known of an object that is missing."""
+        """Whether a whole list has arrived: before that, an object that is missing in `objects` may exist."""
         self.lists = Lists()
         self.news = asyncio.Event()
         """Set when `objects` has changed, or `is_complete`, or `trouble`."""
         self._newest = 0
-        """The newest version that the server has told of, as a number."""
+        """The newest version that the server has sent, as a number."""
         self.trouble = ""
         """Why the list cannot be followed now, as a clause; "" if it can."""
 
@@ -104,7 +106,7 @@ class Reflector:
             is_watched = False
             try:
                 version = await self._list()
-                if not has_watch_failed:  # or each list would deny the trouble that each watch has
+                if not has_watch_failed:  # otherwise each list would clear the trouble of a watch that fails again
                     self._tell("")
                 is_watched = True
                 await self._watch(version)
@@ -129,7 +131,7 @@ class Reflector:
             self.news.set()
 
     async def _list(self) -> str:
-        """Take the whole list, and return its version. A list that is cut off, or is none, changes nothing."""
+        """Read the whole list, and return its version. A list that is cut off or invalid changes nothing."""
         self.lists.begun += 1
         answer = await self._client.ask("GET", self._path, params=self._params, seconds=LIST_SECONDS)
         version = _version(answer)
@@ -160,7 +162,7 @@ class Reflector:
         self._newest = number
 
     async def _watch(self, version: str) -> None:
-        """Take events from `version` on until the server ends the watch. Raises ClusterError, Unreachable."""
+        """Apply events from `version` on until the server ends the watch. Raises ClusterError, Unreachable."""
         seconds = int(SHORTEST_WATCH * (1 + self._chance()))
         params = {
             **self._params,
@@ -183,7 +185,7 @@ class Reflector:
             raise Unreachable("the watch ended at once")
 
     def _take(self, event: Mapping[str, Any]) -> None:
-        """Take one event. Raises Unreachable for one without an object."""
+        """Apply one event. Raises Unreachable for an event without an object."""
         kind, changed = event.get("type"), event.get("object")
         if not isinstance(changed, Mapping):
             raise Unreachable(f"an event of type {kind!r} has no object")
@@ -198,10 +200,10 @@ class Reflector:
 
 
 class Backoff:
-    """The waits between failures. client-go's: 0.8 s, doubled up to 30 s, each up to twice as long by chance."""
+    """The pauses after failures, as client-go's: 0.8 s, doubled up to 30 s, each randomly prolonged up to twice."""
 
     def __init__(self, clock: Callable[[], float], chance: Callable[[], float]) -> None:
-        """Have seen no failure yet. `clock` is steady, in seconds; `chance` returns a number from 0 to 1."""
+        """Begin without a failure. `clock` is steady, in seconds; `chance` returns a random number from 0 to 1."""
         self._clock, self._chance = clock, chance
         self._next, self._last = BACKOFF_SECONDS[0], clock()
 
@@ -228,7 +230,7 @@ def version_of(document: Mapping[str, Any]) -> int:
 
 
 def key_of(document: Mapping[str, Any]) -> ObjectKey:
-    """Return an object's namespace and name; "" for what it has not."""
+    """Return an object's namespace and name; "" for each that it lacks."""
     found = mapping(document.get("metadata"))
     return ObjectKey(str(found.get("namespace") or ""), str(found.get("name") or ""))
 

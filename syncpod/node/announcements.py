@@ -1,4 +1,4 @@
-"""The runtime's announcements about single containers, for steps that wait for one of them to end."""
+"""Passes the runtime's container events to steps that wait for a container to end."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from syncpod.cri.port import ContainerEvent
 
 @dataclass(eq=False)
 class Heard:
-    """The runtime's announcements about one container since somebody listens."""
+    """The runtime's events about one container since its listener was registered."""
 
     anything: bool = False
-    """Something was announced, so its end will be too: unless the runtime leaves an event out, as some do."""
+    """True after the first event. An event about the end is then expected too, but some runtimes leave events out."""
     end: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once its end was announced."""
+    """Set when the runtime has reported the container's end."""
 
 
 class Announcements:
-    """Passes on what a node's runtime announces. All methods belong to one event loop."""
+    """Distributes the events of a node's runtime by container. All methods belong to one event loop."""
 
     def __init__(self) -> None:
         self._heard: dict[str, Heard] = {}
 
     @contextlib.contextmanager
     def of(self, container_id: str) -> Iterator[Heard]:
-        """Listen for a container during the block. If two listen, the later one gets the announcements."""
+        """Receive a container's events during the block. A second listener for a container replaces the first."""
         heard = self._heard[container_id] = Heard()
         try:
             yield heard
@@ -37,7 +37,7 @@ class Announcements:
                 del self._heard[container_id]
 
     def take(self, event: ContainerEvent) -> None:
-        """Pass on what was announced."""
+        """Pass an event to its container's listener, if there is one."""
         if (heard := self._heard.get(event.id)) is not None:
             heard.anything = True
             if event.is_end:

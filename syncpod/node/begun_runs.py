@@ -1,12 +1,12 @@
-"""Which runs were begun by which start: a start that was signed once begins one run, and none after a later one.
+"""Protects signed starts against reuse: each begins one run, and none after a later start of its workflow was used.
 
-A signature says who wrote a start, and not when it is used. Anybody who reads a history may start the workflow again
-with a copy of an earlier input: of a pod that was deleted since, or of one that was changed since. So the node notes
-for each workflow which run a start began. A copy is refused: before the run has looked at anything, and again at each
-replay of that run. A start that was never seen is accepted if it was signed after the newest one that was.
+A signature proves who wrote a start, but not when it is used. Anybody who can read a history could start the workflow
+again with a copy of an earlier input, of a pod that was deleted or changed since. So the node records which start began
+each run. A copy is refused before its run has read anything, and again at each replay of that run. A start that was
+never seen is accepted if it was signed after the newest recorded start of its workflow.
 
-The file ``begun`` in the state directory has one line for each run, oldest first; it is written anew, with the newest
-runs of each workflow, when it has grown to twice what is kept.
+The file ``begun`` in the state directory has one line for each run, oldest first. When it has twice as many lines as
+are kept, it is rewritten with the newest runs of each workflow.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from syncpod.kernel.atomic_file import replace_file
 
 FILE_NAME: Final = "begun"
 RUNS_KEPT: Final = 20
-"""Runs of a workflow that can still be replayed, for a query; there are pods that continue as new each hour."""
+"""The most recorded runs of one workflow. Older runs cannot be replayed any more, for example for a query. Some pods
+continue as new each hour."""
 WORKFLOWS_KEPT: Final = 10_000
-"""Workflows whose newest start is known; for those that were dropped, the newest of theirs counts."""
+"""The most recorded workflows. For a workflow that was dropped, the newest start of all dropped workflows counts."""
 
 _NUMBER: Final = re.compile(r"[0-9]{1,20}")
 
@@ -38,16 +39,17 @@ class BegunRuns:
     """The starts that this node has seen. May be used from any thread."""
 
     def __init__(self, state_dir: Path, *, newest: int = sys.maxsize) -> None:
-        """Read what earlier workers have noted. Raises OSError.
+        """Read the records of earlier workers. Raises OSError.
 
-        A line that is damaged counts as none, and so does a number above `newest`, which no start can have: its
-        workflow, or a node whose dropped workflows have it, would begin nothing until the clock has reached it.
+        Damaged lines are ignored. So are numbers above `newest`, which no start can have yet: such a number would block
+        all starts of its workflow, or of all dropped workflows, until the clock reaches it.
         """
         self._path = state_dir / FILE_NAME
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
         """By workflow id and run id: the number of the start."""
         self._floor = 0
+        """The newest number of all dropped workflows."""
         self._lines = 0
         try:
             text = self._path.read_text(errors="replace")
@@ -66,9 +68,9 @@ class BegunRuns:
             self._rewrite()
 
     def refusal(self, workflow_id: str, run_id: str, number: int) -> str:
-        """Return why a run must not begin with a start of this number, "" if it may; then it is noted. Raises OSError.
+        """Return why a run must not begin with a start of this number. If it may, record it and return "".
 
-        The answer for a run is the same whenever it is asked for, as long as the run can be replayed.
+        A later call for the same run returns the same, as long as the run can be replayed. Raises OSError.
         """
         with self._lock:
             runs = self._runs.get(workflow_id, OrderedDict())
@@ -95,7 +97,7 @@ class BegunRuns:
         opened = os.open(self._path, flags, 0o600)
         try:
             size, data = os.fstat(opened).st_size, line.encode()
-            if os.write(opened, data) < len(data):  # a disk that has become full; the next record would join this half
+            if os.write(opened, data) < len(data):  # the disk is full, and the next record would be joined to this half
                 os.ftruncate(opened, size)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         finally:

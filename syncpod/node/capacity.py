@@ -23,7 +23,7 @@ PIDS: Final = "pid"
 _SETTABLE: Final = ("cpu", "memory", "ephemeral-storage", PODS)
 _RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", PIDS)
 _KEPT_FREE: Final = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
-"""By signal of an eviction: the resource of which pods may request that much less."""
+"""By eviction signal: the resource of which pods may request less, by the signal's hard threshold."""
 
 
 class CapacityInvalid(ValueError):
@@ -34,11 +34,11 @@ class NodeAmounts(NamedTuple):
     """The resources of a node."""
 
     machine: Capacity
-    """All that there are: the Node's capacity."""
+    """The Node's capacity."""
     of_pods: Capacity
-    """The amounts for all pods together, without the reserved ones."""
+    """The limits of all pods together: the capacity minus the reserved amounts."""
     allocatable: Capacity
-    """What they may request: also without what evictions keep free."""
+    """The amounts that pods may request: `of_pods` minus the amounts that evictions keep free."""
 
 
 def read_capacity(
@@ -52,8 +52,8 @@ def read_capacity(
 ) -> NodeAmounts:
     """Return the machine's resources; ``overrides`` replace measured amounts. Blocks.
 
-    Ephemeral storage is the file system of ``state_dir``, which must exist. Memory for huge pages is no memory that
-    pods may request. Raises OSError, and CapacityInvalid if more is reserved than there is.
+    Ephemeral storage is the file system of ``state_dir``, which must exist. Pods cannot request memory that is set
+    aside for huge pages as memory. Raises OSError, and CapacityInvalid if more is reserved than the machine has.
     """
     pages = _huge_pages(root / "sys/kernel/mm/hugepages")
     disk = os.statvfs(state_dir)
@@ -86,7 +86,7 @@ def parse_capacity(text: str) -> Mapping[str, int]:
 
 
 def parse_reserved(text: str) -> Mapping[str, int]:
-    """Parse ``cpu=500m,memory=1Gi,pid=1000``, what the machine keeps for itself. Raises :class:`CapacityInvalid`."""
+    """Parse ``cpu=500m,memory=1Gi,pid=1000``, the amounts reserved for the system. Raises :class:`CapacityInvalid`."""
     return _parsed("reserved", text, _RESERVABLE, "", "cpu=500m,memory=1Gi")
 
 

@@ -1,6 +1,6 @@
-"""The cgroup above a pod's containers: its processes, and its removal, which runtimes leave to us.
+"""Lists and kills the processes in a pod's cgroup, and removes the cgroup.
 
-RemovePodSandbox leaves the pod's cgroup behind in every controller's hierarchy, usually empty.
+Runtimes do not: RemovePodSandbox leaves the pod's cgroup behind in every controller's hierarchy, usually empty.
 """
 
 import os
@@ -28,10 +28,10 @@ def populated(node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: P
 
 
 def first_process(node: NodeContext, uid: str, container_id: str, *, mountinfo: Path = MOUNTINFO) -> int:
-    """Return the pid of a container's first process, as soon as the runtime has made it; 0 if it is not there. Blocks.
+    """Return the pid of a container's first process; 0 if the runtime has not made it yet. Blocks.
 
-    It is the process with pid 1 in the container's own pid namespace. A pod that shares a pid namespace has none. It
-    may not yet have been released to run the container's command, and may have ended already. Raises
+    That process has pid 1 in the container's own pid namespace; a container that shares one has no such process. The
+    process may still wait for its release to run the container's command, and may have ended already. Raises
     :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     for directory in _directories(node, uid, mountinfo):
@@ -46,9 +46,9 @@ def first_process(node: NodeContext, uid: str, container_id: str, *, mountinfo: 
 def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> tuple[int, ...]:
     """SIGKILL all processes in the pod's cgroup, and return them. Safe to repeat; blocks.
 
-    Only for a pod without containers and sandboxes: a process there was started and forgotten by the runtime. Mirrors
+    Only for a pod without containers and sandboxes: the runtime has lost the processes that are left. Mirrors
     cm/pod_container_manager_linux.go, v1.36, tryKillingCgroupProcesses. Difference: each process is held by a pidfd
-    while the cgroup is read again, so a process that got the pid of one that has ended is never killed. Raises
+    while the cgroup is read again, so another process with a reused pid is never killed. Raises
     :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     return tuple(sorted({pid for top in _directories(node, uid, mountinfo) for pid in kill_processes(top)}))

@@ -55,7 +55,7 @@ class Directory:
     shared: bool = False
     """Others, such as a kubelet, use it too: if it exists, its permissions are not changed."""
     trusted: Path | None = None
-    """A directory above it, beneath which pods may write; None = the one that it lies in."""
+    """A directory above it that pods cannot replace, although they may write beneath it; None = its parent."""
 
 
 @dataclass(frozen=True)
@@ -213,9 +213,9 @@ def _remove_volumes(node: NodeContext, uid: str) -> None:
 
 
 def _require_unpublished(directory: Path) -> None:
-    """Raise StillMounted as long as storage drivers have mounts there: only they may take them away.
+    """Raise StillMounted as long as storage drivers have mounts there: only the drivers may unmount them.
 
-    Before anything is removed: a mount that moves with its directory is one that its driver does not find any more.
+    Called before anything is removed: a removal may move directories, and a driver cannot find a mount that has moved.
     """
     for place in directory.glob("*/mount"):
         if is_mount(place):
@@ -230,7 +230,7 @@ def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterat
             continue
         plugin, above = volume.path.parent, [_OURS]
         if plugin.is_relative_to(node.memory_dir):
-            # The memory directory itself, its `pods`, the pod's, and that one's `volumes`.
+            # The memory directory, its `pods`, the pod's directory, that pod's `volumes`, and the plugin's directory.
             above = [_PRIVATE, _PRIVATE, _OURS, _OURS, _OURS]
         yield from _nested(plugin, above, listed)
         if isinstance(volume.source, EmptyDir):
@@ -249,8 +249,9 @@ def _nested(innermost: Path, modes: list[int], listed: set[Path]) -> Iterator[Di
 def _make(directory: Directory) -> None:
     """Make one directory of ours unless it exists; an existing file there must be a directory and not a symlink.
 
-    No symlink is followed beneath the trusted part, and the changed directory is the one that was opened: a pod that
-    mounts the node's log directory may replace any name in it, at any moment, by a link to a directory of root's.
+    No symlink is followed beneath the trusted part, and permissions are set on the opened directory, not on its path: a
+    pod that mounts the node's log directory may replace any name in it, at any moment, by a link to a directory of
+    root's.
     """
     if directory.trusted is None and _is_made(directory):
         return
@@ -271,10 +272,11 @@ def _make(directory: Directory) -> None:
 
 
 def _is_made(directory: Directory) -> bool:
-    """Make a directory, and say whether it is there as it is to be. If not, it is made, or the error found, with care.
+    """Try to make a directory by two system calls; return whether it now exists with the right permissions.
 
-    These are two calls of the kernel in place of a dozen, and a start makes or finds a dozen directories. Only for one
-    that lies in a trusted directory: neither call follows a symlink there, and nobody else replaces it.
+    If not, the caller makes it, or finds the error, by a dozen safer calls. A container's start makes or finds a dozen
+    directories. Only for a directory in a trusted one: neither call follows a symlink there, and nobody else can
+    replace the directory.
     """
     existed = False
     try:

@@ -1,4 +1,4 @@
-"""The space of the disks that paths are on. A disk that hangs holds up nobody, and is not asked twice at a time."""
+"""Measures the file systems that paths are on. A hanging disk delays nobody, and each path has one call at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Disk:
     """Bytes that are available to unprivileged users."""
     used_bytes: int
     inodes: int
-    """0 on a file system without a fixed number of inodes, as are the following two."""
+    """0 on a file system without a fixed number of inodes, as is `inodes_free`."""
     inodes_free: int
 
 
@@ -45,7 +45,7 @@ class DiskReader:
     """Measures disks without blocking. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        """Have nothing under way yet."""
+        """Begin with no measurement under way."""
         self._asking: dict[Path, asyncio.Future[Disk]] = {}
 
     async def measure(self, path: Path, *, seconds: float) -> Disk:

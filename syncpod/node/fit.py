@@ -44,7 +44,7 @@ class Demand:
 
     @property
     def burstable_milli_cpu(self) -> int:
-        """The millicores that this adds to the weight of the burstable tier."""
+        """The millicores that the pod adds to the weight of the burstable tier; 0 if it is of another class."""
         return self.amounts.get("cpu", 0) if self.burstable else 0
 
 
@@ -64,14 +64,14 @@ class Taken:
         self._count(demand, 1)
 
     def remove(self, demand: Demand) -> None:
-        """Count one pod less, which was added with this demand."""
+        """Count one pod less. The pod must have been added with the same demand."""
         self._count(demand, -1)
 
     def refusal(self, demand: Demand, capacity: Capacity, *, matches: bool = True) -> Refusal | None:
         """Return the first reason, in the kubelet's order, why one more pod does not fit; None if it fits.
 
-        `matches`: the node has the labels and the name that the pod requires. A resource that the pod does not request
-        is ignored, even if other pods take more of it than the node has.
+        `matches` is whether the node has the labels and the name that the pod requires. A resource that the pod does
+        not request is ignored, even if other pods take more of it than the node has.
         """
         if PODS in capacity and self.pods + 1 > capacity[PODS]:
             return _out_of(PODS, 1, self.pods, capacity[PODS])
@@ -98,11 +98,11 @@ class Taken:
 
 
 def refusal_of_resize(demand: Demand, others: Taken, capacity: Capacity) -> tuple[Refusal, bool] | None:
-    """Return why a pod's new requests do not fit with those of the others, and if they never will; None if they fit.
+    """Return why a pod's new requests do not fit beside the other pods, and whether they never can; None if they fit.
 
-    Mirrors allocation_manager.go, v1.36, canAdmitPod. Difference: more than the whole node has never fits, as in
-    kubelets up to 1.35. In 1.36 an API server refuses such a resize (plugin/pkg/admission/podresize); without one the
-    kubelet would retry it for ever.
+    Mirrors allocation_manager.go, v1.36, canAdmitPod. Difference: a request for more than the whole node has can never
+    fit, as in kubelets up to 1.35. In 1.36 an API server refuses such a resize (plugin/pkg/admission/podresize);
+    without an API server the kubelet would retry it for ever.
     """
     for name in sorted(demand.amounts, key=_in_order):
         limit = capacity.get(name, 0 if name.startswith(HUGE_PAGES) else None)

@@ -38,7 +38,7 @@ def read_host(root: Path = Path("/")) -> Host:
 
 
 def require_own_addresses(addresses: Iterable[str]) -> None:
-    """Raise OSError, with the address, for one that no interface of this machine has."""
+    """Raise OSError, with the address as its file name, for an address that no interface of this machine has."""
     for address in addresses:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:
@@ -60,7 +60,7 @@ def with_current_resolver(node: NodeContext, root: Path = Path("/")) -> NodeCont
 
 
 def read_resolver(root: Path = Path("/")) -> Resolver:
-    """Return /etc/resolv.conf, or systemd-resolved's own file if that one only names its stub.
+    """Return the resolver of /etc/resolv.conf; if that file only names systemd-resolved's stub, of resolved's own file.
 
     A host without the file has an empty resolver. Raises OSError, ValueError.
     """
@@ -100,7 +100,7 @@ def _in_units(kilobytes: int) -> str:
 
 
 def _has_hugetlb(root: Path, unified: bool) -> bool:
-    """Say whether the controller is mounted where a runtime looks for it; a kernel may have it unmounted."""
+    """Say whether the hugetlb controller is mounted where a runtime looks for it; a kernel may have it unmounted."""
     if not unified:
         return (root / "sys/fs/cgroup/hugetlb").is_dir()
     return "hugetlb" in (root / "sys/fs/cgroup/cgroup.controllers").read_text().split()

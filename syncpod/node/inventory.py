@@ -1,6 +1,6 @@
-"""Everything with the node's label in its runtime, wanted or not: pods, and things that belong to no pod.
+"""Lists everything with the node's label in its runtime: pods, with a workflow or without, and things of no pod.
 
-It needs two list calls only, so it works even if other calls to the runtime hang.
+This takes only two list calls, so it works even if other calls to the runtime hang.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Nameless:
     uid: str
     """UID of the pod whose sandbox it is in; "" = none."""
     running: int
-    """How many running containers of ours go with it."""
+    """How many containers with the node's label run in the sandbox; for a container, 1 if it runs."""
     made_at: datetime | None
 
 
@@ -83,9 +83,9 @@ class Inventory:
 
 
 async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, RecordedLife]) -> Inventory:
-    """Return what the runtime has of the node `owner`, whose pods' records are `records`, by UID. Raises CriError.
+    """Return everything with the label of the node `owner` in the runtime. Raises CriError.
 
-    Anything without the label is ignored.
+    `records` are the records of the node's pods, by UID.
     """
     ours = {names.NODE_LABEL: owner}
     sandboxes, containers = await asyncio.gather(
@@ -103,7 +103,7 @@ async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, 
         if container not in nameless_containers:
             pods.setdefault(container.labels[names.POD_UID_LABEL], ([], []))[1].append(container)
     homes = {each.id: each for each in sandboxes}
-    lost = {each.id for each in nameless_sandboxes}  # removing it removes all that is in it
+    lost = {each.id for each in nameless_sandboxes}  # removing such a sandbox removes its containers
     outside = [each for each in nameless_containers if each.sandbox_id not in lost]
     return Inventory(
         pods={uid: _pod(uid, *found, records.get(uid)) for uid, found in pods.items()},
@@ -141,7 +141,7 @@ def _pod(
     labels = (newest or containers[0]).labels
     if newest is not None:
         incarnation = newest.annotations.get(names.INCARNATION_ANNOTATION, "")
-    else:  # its sandbox is gone: the containers show which life it is; only the record shows whose
+    else:  # its sandboxes are gone: a container shows the incarnation, and only the record shows the cluster
         incarnation = containers[0].annotations.get(names.INCARNATION_ANNOTATION, "")
     clusters = {
         cluster_of(

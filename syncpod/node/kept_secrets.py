@@ -1,10 +1,11 @@
 """Encrypted copies on disk of a cluster's Secrets and tokens, so that pods start after a reboot without the cluster.
 
-Only where `--keep-secrets` asks for it: without it, these lie in memory alone. Each copy is a file of its own,
-encrypted with AES-256-GCM and bound to its name, so that none can stand in for another. The key lies beside them, with
-mode 0600.
-So a copy that gets out by itself, by a backup without the key or a disk block that is used again, tells nothing;
-whoever can read the whole state directory can read the Secrets.
+Copies are made only with `--keep-secrets`; otherwise Secrets and tokens are in memory alone. Each copy is a file,
+encrypted with AES-256-GCM and bound to its object's name, so that no copy can replace another. The key lies beside the
+copies, with mode 0600.
+
+So a copy without the key, in a backup or a reused disk block, reveals nothing. But anyone who can read the whole state
+directory can read the Secrets.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from syncpod.objects import ObjectRef, ObjectStore, Origin
 from syncpod.pod import ConfigMap, Secret
 from syncpod.pod.wire import to_wire
 
-if TYPE_CHECKING:  # a worker without copies does not pay for it
+if TYPE_CHECKING:  # slow to import, and a worker without copies does not need it
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 log = logging.getLogger(__name__)
@@ -52,20 +53,20 @@ class KeepingStore(ObjectStore):
         return changed
 
     def note_absent(self, ref: ObjectRef) -> None:
-        """Keep that the cluster has no such object, also across a reboot."""
+        """Record that the cluster has no such object; the record survives a reboot."""
         super().note_absent(ref)
         if _is_copied(ref):
             self._copies.write(ref, b"")
 
     def forget(self, ref: ObjectRef) -> None:
-        """Keep an object of the cluster no longer, nor its copy."""
+        """Remove an object of the cluster, and its copy."""
         super().forget(ref)
         if _is_copied(ref):
             self._copies.remove(ref)
 
 
 def restore_kept_secrets(state_dir: Path, store: ObjectStore) -> None:
-    """Restore the objects that the store has lost with a reboot, and copy those without a copy. Raises OSError.
+    """Restore the objects that the store has lost with a reboot, and write missing copies. Raises OSError.
 
     A copy that cannot be read is removed.
     """
@@ -84,7 +85,7 @@ def restore_kept_secrets(state_dir: Path, store: ObjectStore) -> None:
         except (InvalidTag, ValueError):  # an error's text could show the content
             log.warning("the copy of %s in namespace %s cannot be read, and is removed", ref, ref.namespace)
             copies.remove(ref)
-    for ref in filter(_is_copied, store.versions()):  # it was there before copies were asked for
+    for ref in filter(_is_copied, store.versions()):  # an object from before `--keep-secrets` has no copy
         if not copies.has(ref):
             held = store.get(ref)
             copies.write(ref, b"" if held is None else _text(held))
@@ -107,16 +108,13 @@ def _is_copied(ref: ObjectRef) -> bool:
 
 
 class _Copies:
-    """The files, each `<origin>/<namespace>/<name>`: these are names of directories and files.
-
-    Several threads of the one worker may write at the same time.
-    """
+    """The files of the copies, each at `<origin>/<namespace>/<name>`. The worker's threads may use it concurrently."""
 
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir / _DIRECTORY
         self._cipher: AESGCM | None = None
         self._alone = threading.Lock()
-        """Held by the one thread that writes: all share a draft, and the first one makes the key."""
+        """Held while a thread writes: all threads share one draft file, and the first one makes the key."""
 
     def has(self, ref: ObjectRef) -> bool:
         return self._file(ref).is_file()

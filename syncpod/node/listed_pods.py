@@ -1,7 +1,7 @@
-"""The entries of the runtime's two lists, pod by pod.
+"""Sorts the entries of the runtime's two lists, of sandboxes and of containers, by pod.
 
-A runtime may list things wrongly: without names, twice, or as another pod's than before. Such an entry is no
-reason to start, stop or remove anything: it counts as no pod's, and if it was a pod's before, that pod cannot be read.
+A runtime may list an entry wrongly: without names, twice, or with another pod than before. Nothing is started, stopped
+or removed because of such an entry. It is assigned to no pod; if it belonged to a pod before, reading that pod fails.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 Entry = SandboxSummary | ContainerSummary
 Owner = tuple[str, str, int, str]
-"""Whose something is, as its status says: UID, incarnation, number, and the name of a container."""
+"""The owner of a sandbox or container by its status: the pod's UID and incarnation, the attempt or restart count, and
+the container's name ("" for a sandbox)."""
 
 _LARGEST_NUMBER: Final = 2**31 - 2
 """The largest attempt of a sandbox or restart of a container in a view; CRI's numbers can be larger."""
@@ -35,22 +36,23 @@ class ListedEntries:
     sandboxes: list[SandboxSummary] = field(default_factory=list)
     containers: list[ContainerSummary] = field(default_factory=list)
     doubt: Unreadable | None = None
-    """Why these entries cannot be all that there is of the pod."""
+    """Why these entries may be incomplete; None if there is no doubt."""
     vanished: list[Entry] = field(default_factory=list)
-    """Entries that were alive when they were last listed, and are listed no more: the runtime is asked about each."""
+    """Entries that ran when they were last listed, and are missing now. The reader requests the status of each."""
 
 
 class ListedPods:
-    """Sorts lists by pods, and remembers the pod of each entry: an entry stays with its pod."""
+    """Sorts lists by pod. The pod of an entry never changes once a status of the runtime has confirmed it."""
 
     def __init__(self) -> None:
-        """Begin without knowledge."""
+        """Begin with no confirmed entries."""
         self._vouched: dict[str, Entry] = {}
-        """By id, the newest entry that the runtime's status confirmed; an unchanged one is the same record."""
+        """By id: the newest entry that a status has confirmed. The client returns an unchanged entry as the same
+        object."""
         self._ids: defaultdict[str, set[str]] = defaultdict(set)
-        """The ids of these, by their pod's UID."""
+        """The ids of the confirmed entries, by pod UID."""
         self._passed_over: dict[str, str] = {}
-        """By id: why something that has the owner's label can belong to no pod."""
+        """By id: why a sandbox or container with the owner's label is ignored."""
 
     def sort(
         self,
@@ -60,9 +62,9 @@ class ListedPods:
         of: str,
         hidden: Callable[[ContainerSummary], bool],
     ) -> dict[str, ListedEntries]:
-        """Return the pods that are listed, by UID: all that there are, or the one whose UID is `of`.
+        """Return the listed entries by pod UID. Containers for which `hidden` returns True are left out.
 
-        Containers that are `hidden` are left out.
+        The lists are of all pods if `of` is "", else of the pod with the UID `of`.
         """
         pods: defaultdict[str, ListedEntries] = defaultdict(ListedEntries)
         odd: dict[str, str] = {}
@@ -84,13 +86,13 @@ class ListedPods:
         return dict(pods)
 
     def vouch(self, entry: Entry) -> None:
-        """Remember an entry as its pod's: the runtime's status of it, now or earlier, says the same."""
+        """Record that a status of the runtime has confirmed an entry's pod."""
         if self._vouched.get(entry.id) is not entry:
             self._vouched[entry.id] = entry
             self._ids[entry.labels[names.POD_UID_LABEL]].add(entry.id)
 
     def forget(self, id: str) -> None:
-        """Forget what is gone."""
+        """Forget a sandbox or container that is gone."""
         if (entry := self._vouched.pop(id, None)) is not None:
             ids = self._ids[uid := entry.labels[names.POD_UID_LABEL]]
             ids.discard(id)
@@ -98,11 +100,11 @@ class ListedPods:
                 del self._ids[uid]
 
     def belongs_to_pod(self, id: str) -> bool:
-        """Say whether something is known to be a pod's."""
+        """Return whether a status has confirmed that this sandbox or container belongs to a pod."""
         return id in self._vouched
 
     def require_own(self, operation: str, id: str, uid: str) -> None:
-        """Raise Unreadable if the id of an object that was just made for this pod belongs to another pod."""
+        """Raise Unreadable if `id`, which the runtime returned for a new object of this pod, belongs to another pod."""
         known = self._vouched.get(id)
         if known is not None and known.labels[names.POD_UID_LABEL] != uid:
             text = f"the runtime answered with {id}, which it has listed as {_described(known)}"
@@ -111,7 +113,7 @@ class ListedPods:
     def _is_believed(
         self, entry: Entry, twice: frozenset[str], pods: Mapping[str, ListedEntries], odd: dict[str, str]
     ) -> bool:
-        """Say whether an entry belongs to the pod that it names; if not, note it as `odd`, and its pods as doubtful."""
+        """Return whether an entry belongs to the pod that it names; if not, add it to `odd` and doubt its pods."""
         known = self._vouched.get(entry.id)
         if known is entry and not twice:
             return True
@@ -158,7 +160,10 @@ def why_of_no_pod(thing: Entry) -> str:
 
 
 def whose(thing: Entry) -> tuple[str | int, ...]:
-    """Return what never changes of a sandbox or a container: its pod, that pod's life, its name, number and place."""
+    """Return the identity of a sandbox or container: pod UID, incarnation, number; and a container's name and sandbox.
+
+    None of these ever changes.
+    """
     place = (thing.name, thing.sandbox_id) if isinstance(thing, ContainerSummary) else ()
     labels, annotations = thing.labels, thing.annotations
     incarnation = annotations.get(names.INCARNATION_ANNOTATION, "")
@@ -166,14 +171,14 @@ def whose(thing: Entry) -> tuple[str | int, ...]:
 
 
 def still_there(entry: Entry) -> Unreadable:
-    """Return the error for something that the runtime does not list, although it has a status of it."""
+    """Return the error for an entry that the runtime no longer lists, although it still returns its status."""
     operation = "list_podsandbox" if isinstance(entry, SandboxSummary) else "list_containers"
     text = f"the runtime does not list {_kind(entry)} {entry.id}, {_described(entry)}, although it answers about it"
     return Unreadable(operation, "INTERNAL", text)
 
 
 def owner_of(answer: SandboxStatus | ContainerAnswer) -> Owner:
-    """Return whose a status is: UID, incarnation, number, and the name of a container."""
+    """Return the owner that a status names."""
     labels, annotations = answer.labels, answer.annotations
     uid, incarnation = labels.get(names.POD_UID_LABEL, ""), annotations.get(names.INCARNATION_ANNOTATION, "")
     if isinstance(answer, ContainerAnswer):
@@ -182,7 +187,7 @@ def owner_of(answer: SandboxStatus | ContainerAnswer) -> Owner:
 
 
 def is_same(listed: Entry, owner: Owner | None) -> bool:
-    """Say whether a status, as `owner_of` gave it, is of the same pod, life, number and container as a list's entry."""
+    """Return whether `owner`, as `owner_of` returned it for a status, is also the owner of a list's entry."""
     if owner is None:
         return False
     uid, incarnation, number, name = owner

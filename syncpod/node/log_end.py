@@ -14,7 +14,7 @@ from syncpod.redaction import OVERLAP, of_process
 def end_of_log(log: Path, *, limit: int, lines: int, searched: int) -> str:
     """Return the last lines of both streams: at most `limit` bytes and `lines`, within the last `searched` bytes.
 
-    The values of Secrets are hidden, also those of which only the end is left.
+    The values of Secrets are hidden, even a value whose beginning was cut off.
 
     No link to the log is followed: a pod that mounts the log directory could otherwise read another pod's log.
     Mirrors kuberuntime_container.go, v1.36, readLastStringFromContainerLogs. Blocks. Raises OSError.
@@ -31,7 +31,10 @@ def end_of_log(log: Path, *, limit: int, lines: int, searched: int) -> str:
 
 
 def last_part(text: str, limit: int, *, lines: int | None = None) -> str:
-    """Return the end of a text, at most `limit` bytes and `lines`, without the end of a Secret's value that it cuts."""
+    """Return the end of a text, at most `limit` bytes and `lines` (None = any number), with Secrets' values hidden.
+
+    A value that the cut divides is hidden too.
+    """
     start = len(text) - len(text.encode()[-limit:].decode(errors="ignore"))
     if lines is not None:
         kept = text.split("\n")[-lines - text.endswith("\n") :]

@@ -78,7 +78,7 @@ class LogDirectory:
         return open_without_links(self._directory, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
     def remove(self, name: str) -> None:
-        """Remove a file, a link or the like, but not a directory. A name that does not exist is a success."""
+        """Remove anything but a directory. Does nothing if the name does not exist."""
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):
             os.unlink(name, dir_fd=self._directory)
 

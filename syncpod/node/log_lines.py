@@ -60,7 +60,7 @@ class LineJoiner:
 
     _rest: bytes = b""
     _is_lost: bool = False
-    """Whether what comes next belongs to a record that was too long."""
+    """True while the rest of a record that was too long is skipped."""
     _lines: dict[str, _Begun] = field(default_factory=dict)
 
     def feed(self, data: bytes) -> Iterator[LogLine]:
@@ -104,8 +104,8 @@ class LineJoiner:
 class LogText:
     """Turns a log's bytes into the text to print.
 
-    Nearly always every record is a whole line: then whole blocks are converted at once. Line by line, it could not keep
-    up with a container that writes 50 MB/s.
+    Nearly always every record is a whole line: then whole blocks are converted at once. A conversion line by line could
+    not keep up with a container that writes 50 MB/s.
     """
 
     def __init__(
@@ -117,12 +117,11 @@ class LogText:
         limit_bytes: int | None = None,
         stream: str = "",
     ) -> None:
-        """Print `head`, if wanted the time, and each line that is not older than `since` (logs.go, v1.36, write).
+        """Print each line that is not older than `since`, after `head` and, with `timestamps`, its time.
 
-        With `stream`, ``stdout`` or ``stderr``, only its lines.
-
-        At most `limit_bytes` are printed, counting times and line ends, but not heads (logs.go, v1.36, logWriter;
-        kubectl adds its prefix to what it receives).
+        `stream` is ``stdout`` or ``stderr`` to print one stream only; "" = both. At most `limit_bytes` are printed,
+        counting times and line ends, but not heads (logs.go, v1.36, write and logWriter; kubectl adds its prefix to the
+        text that it receives).
         """
         self._joiner = LineJoiner()
         self._timestamps = timestamps
@@ -144,7 +143,7 @@ class LogText:
         end = data.rfind(b"\n") + 1
         if not end and len(data) > _LONGEST_RECORD:
             self._rest = b""
-            return self._print(self._joiner.feed(data))  # which drops it, and what follows up to a line's end
+            return self._print(self._joiner.feed(data))  # the joiner drops this record, and its rest up to a line end
         data, self._rest = data[:end], data[end:]
         if self._left is None and not self._stream and not self._joiner.begun and self._is_new_enough(data):
             text, lines = _WHOLE.subn(self._template, data)
@@ -157,7 +156,7 @@ class LogText:
         return self._print((*self._joiner.feed(self._rest), *self._joiner.flush()))
 
     def _is_new_enough(self, data: bytes) -> bool:
-        """Say whether no line of a block is too old, by its seconds alone; False if they do not tell."""
+        """Return whether all lines of a block are new enough, by whole seconds; False if that cannot be decided."""
         if self._since is None:
             return True
         seconds = _SECOND.findall(data)

@@ -68,7 +68,7 @@ class Dangling(NamedTuple):
 
     link: Path
     container_id: str
-    """As far as the link's name shows it."""
+    """As in the link's name, which may have been cut off."""
     logs: Path
     """The pod's log directory, which may be gone too."""
 

@@ -38,14 +38,14 @@ Runs = Callable[[], Awaitable[bool]]
 
 
 class Do(Protocol):
-    """Does what touches a disk, which may hang: at once, or in a thread."""
+    """Runs a function that touches a disk, which may hang: at once, or in a thread."""
 
     async def __call__(self, work: Callable[[], _T], /) -> _T:
         """Return what `work` returns. Raises what it raises."""
 
 
 async def at_once(work: Callable[[], _T], /) -> _T:
-    """Do it at once: for a process that has nothing else to do."""
+    """Call `work` at once: for a process that has nothing else to do."""
     return work()
 
 
@@ -60,7 +60,7 @@ async def read_log(path: Path, runs: Runs) -> AsyncIterator[LogLine]:
 
 
 class LogUnreadable(Exception):
-    """Something else than a log is in its place; the text says what the kernel, or its compressed form, says of it."""
+    """The file at a log's path is not a readable log; the text is the error of the kernel, or of the decompression."""
 
 
 async def read_blocks(
@@ -68,10 +68,10 @@ async def read_blocks(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the bytes of a log's last `tail` lines (None = all), in blocks of any size.
 
-    `do` does what touches the disk. With `rotated`, begins with the oldest file that is kept. With `runs`, continues as
-    the log grows, until the container has ended and its log is read to the end. Raises FileNotFoundError if there is no
-    log, and no container runs that could write one, PermissionError, and LogUnreadable: a pod that mounts the node's
-    log directory may put anything there, at any moment.
+    `do` runs everything that touches the disk. With `rotated`, begins with the oldest file that is kept. With `runs`,
+    continues as the log grows, until the container has ended and its log is read to the end. Raises PermissionError;
+    FileNotFoundError if there is no log and the container does not run; and LogUnreadable, since a pod that mounts the
+    node's log directory may put anything there, at any moment.
     """
     blocks = _blocks(path, tail, rotated, runs, do)
     try:
@@ -125,11 +125,11 @@ async def _blocks(
 
 
 _closing: Final[set[asyncio.Task[None]]] = set()
-"""Files that are being closed, which nobody waits for."""
+"""Tasks that close files. Nobody awaits them; a task without a reference could be collected before its end."""
 
 
 def _close(file: _LogFile, do: Do) -> None:
-    """Close a file; with `do`, after what is still done with it."""
+    """Close a file; with a `do` that uses threads, after the thread that may still read it."""
     if do is at_once:
         file.close()
         return

@@ -1,4 +1,4 @@
-"""The mark of a pod that runs although no workflow asks for it: an annotation of its document as commands print it."""
+"""The mark of a pod that runs without a workflow, an orphan: an annotation in the Pod that commands print."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 ANNOTATION: Final = "syncpod.dev/orphan"
-"""Marks a printed pod without a workflow, and says why it has none."""
+"""The annotation's name; its value says why the pod has no workflow."""
 STATUS: Final = "Orphan"
-"""Its STATUS in lists."""
+"""The pod's STATUS in lists."""
 
 NO_WORKFLOW: Final = "its workflow has ended or is not known to the Temporal server; this is what it told last"
-"""Why such a pod is marked."""
+"""The annotation's value in all cases but those that name a more exact reason."""
 
 
 def marked(pod: Mapping[str, Any], why: str) -> dict[str, Any]:

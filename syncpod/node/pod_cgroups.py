@@ -31,14 +31,14 @@ from syncpod.translation.cgroup_paths import TIERS, pod_cgroup, tier_cgroup
 from syncpod.translation.context import NodeContext
 
 _CONTROLLERS = ("cpu", "memory", "hugetlb")
-"""The controllers that limits are written for; in the others' hierarchies the runtime makes a pod's cgroup."""
+"""The controllers that limits are written for. In hierarchies of other controllers the runtime makes a pod's cgroup."""
 _AND_PIDS = (*_CONTROLLERS, "pids")
-"""Those of the cgroup above all pods, and of a pod's if the node limits the processes of each."""
+"""The controllers of the cgroup above all pods; and of each pod's cgroup if the node limits a pod's processes."""
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MADE_BY_US = "user.syncpod.tier"
 _TRIES = 5
 _GONE = (errno.ENOENT, errno.ENODEV)
-"""A cgroup that is removed answers ENODEV on a file that was opened before."""
+"""Errors for a cgroup that was removed; ENODEV is that of a file which was opened before."""
 _ABSENT = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
 
 
@@ -50,8 +50,9 @@ def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO)
     """Make the pod's cgroup with its limits, or set them on the existing one. Safe to repeat; blocks.
 
     Mirrors cm/pod_container_manager_linux.go, v1.36, EnsureExists. Limits that cannot be set (no root, closed cgroups,
-    a controller that the kernel lacks, systemd) are left out, unless the pod itself asks for one, or the node for that
-    of processes: that raises :class:`LimitsRefused`. Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
+    a controller that the kernel lacks, systemd) are left out. But if one of them is a limit that the pod itself sets,
+    or the node's limit of processes, this raises :class:`LimitsRefused`. Raises
+    :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     enforced: set[str] = set()
     limits, cgroup = pod_limits(pod, node.host), pod_cgroup(node, pod)
@@ -244,7 +245,7 @@ def _limit(hierarchy: Hierarchy, directory: Path, limits: CgroupLimits) -> set[s
 
 
 def _make_whole(hierarchy: Hierarchy, directory: Path, has: Collection[str], *, marked: bool) -> None:
-    """Make a cgroup and those above it, which have its controllers too."""
+    """Make a cgroup and those above it, and enable its controllers in them."""
     above = tuple(_above(hierarchy.path, directory))
     for tries_left in reversed(range(_TRIES)):
         try:
@@ -252,7 +253,7 @@ def _make_whole(hierarchy: Hierarchy, directory: Path, has: Collection[str], *, 
                 _make(hierarchy, each, marked=True)
             _make(hierarchy, directory, marked=marked)
             if hierarchy.version == 2:
-                # Only now: a tier that is empty may be removed, and made anew, at any moment.
+                # Only now that the cgroup exists: before, an empty tier could be removed and made anew at any moment.
                 for each in above:
                     _hand_down(each, has)
             break

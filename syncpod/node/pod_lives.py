@@ -1,4 +1,4 @@
-"""A pod's life so far as its node knows it: from its record, or if that was lost, from the runtime."""
+"""Finds the life of a pod that its node has recorded; if the record was lost, by the pod's newest sandbox."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from syncpod.translation.paths import is_uid
 
 
 async def pod_life(node: NodeContext, cri: CriRuntime, pod: Pod) -> PodRecord | None:
-    """Return the node's record of a pod; without one, a record made from `pod` and its newest sandbox; else None.
+    """Return the record of a pod's current life; None if it has none, or if a tombstone says that it is over.
 
-    A pod with the UID of a running pod is the same pod: the UID of a static pod is a hash of its manifest. None too if
-    that life is noted as over: its remains do not go on in the next one. Raises CriError, OSError.
+    If there is no record on disk, one is made from `pod` and the incarnation of its newest sandbox. A pod with the UID
+    of a running pod is the same pod: the UID of a static pod is a hash of its manifest. Remains of a life that is over
+    do not continue in the next one. Raises CriError, OSError.
     """
     record = await _last_life(node, cri, pod)
     if record is None:

@@ -1,6 +1,6 @@
 """The node's own records of its pods: the last synced Pod of each, stored next to its volumes.
 
-The agent uses them to refresh volumes and to enforce limits, admission to count the resources that are taken. They have
+The agent refreshes volumes and enforces limits by them, and admission counts the resources that are taken. They have
 references to ConfigMaps and Secrets, never their content.
 """
 
@@ -23,8 +23,8 @@ RECORD_NAME = "pod.json"
 Mark = Literal["admitted", "finished", "evicted"]
 """A mark in a pod's record."""
 _SETTLED_NS = 1_000_000_000
-"""How long a directory must be unchanged for its time to tell it from each later state: the kernel's file clock ticks a
-hundred times a second or more."""
+"""A directory's modification time is newer after a later change for certain only if it is at least this old. The
+kernel's file clock ticks a hundred times a second or more."""
 
 
 class PodRecord(BaseModel):
@@ -55,11 +55,11 @@ def write_pod_record(node: NodeContext, record: PodRecord) -> None:
 
 
 def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
-    """Set a mark in the pod's record atomically; `record` is what was read of it.
+    """Set a mark in the pod's record atomically; `record` is the record as it was read.
 
-    It overwrites the bytes of the unset mark, which needs no space: otherwise a pod whose own files fill the disk could
-    never be ended, nor its files removed. The modification time is advanced explicitly, because two marks may be set
-    within one tick of the kernel's file clock, and a reader that has seen the first would never read the second.
+    On a full disk, the bytes of the unset mark are overwritten, which needs no space: otherwise a pod whose own files
+    fill the disk could never be ended, nor its files removed. The modification time is then advanced explicitly: two
+    marks may be set within one tick of the kernel's file clock, and a reader of the first would miss the second.
 
     Blocks. Raises OSError, UnsafeName.
     """
@@ -82,22 +82,22 @@ def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
 
 
 def records_version(node: NodeContext) -> int | None:
-    """Return a number that is another one after each write, mark or removal of a record; None if that is not sure.
+    """Return a number that changes with each write, mark or removal of a record; None if a change could be missed.
 
-    It is the time of modification of the directory of all pods, so it costs one stat. It is not sure while that time is
-    so new that a further change could leave it as it is. Take it before the records. Blocks. Raises OSError.
+    It is the modification time of the directory of all pods, so it costs one stat. While that time is less than a
+    second old, a further change could leave it as it is. Read the version before the records. Blocks. Raises OSError.
     """
     asked = time.time_ns()
     try:
-        changed = os.stat(pods_directory(node)).st_mtime_ns  # noqa: PTH116  # each caller often
+        changed = os.stat(pods_directory(node)).st_mtime_ns  # noqa: PTH116  # it is called often
     except FileNotFoundError:
         return None
     return changed if changed < asked - _SETTLED_NS else None
 
 
 def _announce(node: NodeContext) -> None:
-    """Tell those who have read the records, by :func:`records_version`, that one of them has changed."""
-    with contextlib.suppress(OSError):  # a pod must not fail for this: they look at all records now and then anyway
+    """Change :func:`records_version`, so that readers of the records notice that one has changed."""
+    with contextlib.suppress(OSError):  # a pod must not fail for this: readers read all records now and then anyway
         os.utime(pods_directory(node))
 
 
@@ -118,11 +118,11 @@ def read_pod_records(node: NodeContext) -> tuple[PodRecord, ...]:
 
 
 class RecordedLife(Protocol):
-    """The owner of a pod's workflow, by the pod's record; a :class:`PodRecord` is one."""
+    """The part of a pod's record that says whose life of the pod it is of. A :class:`PodRecord` has it."""
 
     @property
     def incarnation(self) -> str:
-        """The incarnation that the record is of."""
+        """The pod's incarnation when the record was written."""
 
     @property
     def cluster(self) -> str:

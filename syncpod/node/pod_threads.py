@@ -54,14 +54,14 @@ class PodThreads:
         self._most = most
         self._threads = DaemonThreads()
         self._busy: dict[tuple[str, DiskWork], tuple[asyncio.Future[Any], float]] = {}
-        """By pod and kind: the thread's outcome, and the monotonic time at which it began."""
+        """By pod and kind: the future of the thread's result, and the monotonic time at which it began."""
 
     async def run(self, uid: str, kind: DiskWork, work: Callable[[], _T]) -> _T:
         """Run `work` in a thread of this pod and return its result, or raise what it raises.
 
-        It waits for the pod's thread of the same kind, and for one that removes its files. Cancelling does not stop
-        the thread, and the next call of that kind waits for its end: a pod never has more threads than there are kinds.
-        Raises :class:`TooManySilent`.
+        First waits for the pod's thread of the same kind, and for the thread that removes its files. Cancelling does
+        not stop the thread, and the next call of that kind waits for its end: a pod never has more threads than there
+        are kinds. Raises :class:`TooManySilent`.
         """
         while busy := list(self._in_the_way(uid, kind)):
             await asyncio.wait(busy)
@@ -74,7 +74,7 @@ class PodThreads:
         return await asyncio.shield(thread)
 
     def silence(self, uid: str) -> str:
-        """Return what a pod's threads have been waiting for since :data:`SILENT_SECONDS` or longer; "" if nothing."""
+        """Return a clause on a pod's thread that has waited for :data:`SILENT_SECONDS` or longer; "" if none has."""
         now = time.monotonic()
         busy = ((kind, self._busy.get((uid, kind))) for kind in DiskWork)
         waits = ((kind, now - found[1]) for kind, found in busy if found is not None)
@@ -91,4 +91,4 @@ class PodThreads:
     def _ended(self, key: tuple[str, DiskWork], thread: asyncio.Future[Any]) -> None:
         del self._busy[key]
         if not thread.cancelled():
-            thread.exception()  # those that wait for it get it; if nobody does any more, it concerns nobody
+            thread.exception()  # so that asyncio does not log it if its caller was cancelled

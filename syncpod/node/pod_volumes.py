@@ -1,4 +1,4 @@
-"""A pod's volumes: where each one is and how it is made, and making, updating and removing them."""
+"""A pod's volumes: plans where each lies and how it is made, then makes and updates them."""
 
 import contextlib
 import errno
@@ -57,14 +57,14 @@ class PodVolume:
 
     @property
     def path(self) -> Path | None:
-        """Its path, if it is made for the pod."""
+        """The path of a volume that is made for the pod; None for a hostPath, a claim or an image."""
         return self.source.path if isinstance(self.source, EmptyDir | Files) else None
 
 
 def pod_volumes(pod: Pod, node: NodeContext) -> tuple[PodVolume, ...]:
     """Return the pod's volumes in their order.
 
-    Raises MountFailure with all that this node cannot provide, and UnsafeName.
+    Raises MountFailure with all volumes that this node cannot provide, and UnsafeName.
     """
     planned, failures = [], []
     for index, volume in enumerate(pod.spec.volumes):
@@ -134,11 +134,11 @@ def make_mount_points(pod: Pod, container: Container, node: NodeContext) -> None
 
 
 def share_volumes(pod: Pod, container: Container, node: NodeContext) -> None:
-    """Have mounts reach and leave the volumes of a container that asks for it (mountPropagation). Blocks; repeatable.
+    """Make a container's volumes shared mounts where its mountPropagation needs that. Blocks; safe to repeat.
 
-    A runtime refuses to propagate mounts of a volume on a mount that does not share. Difference: the kubelet makes its
-    whole directory share (setupDataDirs); here only a volume for which that is asked becomes a mount of its own.
-    hostPaths are the machine's, and stay as they are. Raises MountFailure, UnsafeName, OSError.
+    A runtime refuses to propagate mounts in a volume that is not on a shared mount. Difference: the kubelet makes its
+    whole directory shared (setupDataDirs); here only such a volume becomes a mount of its own. hostPaths are the
+    machine's, and are not changed. Raises MountFailure, UnsafeName, OSError.
     """
     asking = {mount.name for mount in container.volume_mounts if (mount.mount_propagation or "None") != "None"}
     if not asking or not node.may_mount:
@@ -197,8 +197,8 @@ def _claim(pod: Pod, volume: Volume, link: Path, ref: ObjectRef) -> Claim:
 def _memory_of_its_own(pod: Pod, volume: Volume, place: Path, node: NodeContext) -> Tmpfs | None:
     """Return the file system in memory that a volume of files is given, as large as the kubelet makes it.
 
-    None for a ConfigMap's, which is on disk, for one that is made in the memory directory, and if the node may not
-    mount.
+    None for a ConfigMap's volume, which is on disk; for a volume in the node's memory directory; and if the node may
+    not mount.
     """
     in_memory = volume.downward_api is not None or volume.projected is not None
     if not in_memory or not node.may_mount or place.is_relative_to(node.memory_dir):

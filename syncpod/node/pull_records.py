@@ -80,7 +80,7 @@ class PulledRecord(_Record):
 
     @property
     def subject(self) -> str:
-        """The name that its file's name is the hash of."""
+        """The text whose hash is the file's name."""
         return self.image_ref
 
 
@@ -108,7 +108,7 @@ def pulled_images(state_dir: Path) -> tuple[PulledRecord, ...]:
 class PullRecords:
     """The records of one node, owned by its worker: read once, then kept in memory and on disk.
 
-    Thread-safe. Reading and deciding never block; recording writes files, and blocks.
+    Thread-safe. Only `asks_for_credentials` never blocks; the other methods may write files.
     """
 
     def __init__(self, state_dir: Path, verification: Verification) -> None:
@@ -135,7 +135,7 @@ class PullRecords:
 
         `image` is the name that the pod uses, `image_ref` its id, `credentials` what the pod has for the registry. The
         same credentials from another Secret are accepted, and so is the same Secret with new credentials; both are
-        recorded (image_pull_manager.go, v1.36, MustAttemptImagePull, the other way round).
+        recorded (image_pull_manager.go, v1.36, MustAttemptImagePull, the other way round). Blocks if there are any.
         """
         with self._lock:
             found = self._accessible(image, image_ref)

@@ -41,14 +41,14 @@ PID_NOT_SAID = -1
 """In place of a pid: the process runs, but the runtime does not report its pid."""
 
 _ATTEMPTS_AT_ONCE = 64
-"""How many pods' statuses `read_all` asks for at the same time; thousands would delay one another."""
+"""The most pods whose statuses `read_all` requests at the same time; thousands would delay one another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relist:
     """All pods of the node as one listing found them, and the failures.
 
-    Each pod is in one of the two, by UID. A pod in neither has nothing in the runtime.
+    Each listed pod is in `pods` or in `failures`, by UID. A pod in neither has nothing in the runtime.
     """
 
     seq: Seq
@@ -58,7 +58,7 @@ class Relist:
 
 @dataclass(frozen=True, slots=True)
 class InstanceKey:
-    """One instance of a container, as it is named before it is made."""
+    """Identifies one instance of a container before it exists, and so has no id yet."""
 
     uid: str
     incarnation: str
@@ -89,10 +89,10 @@ class PodReader:
     ) -> None:
         """`pod_timeout_seconds` limits how long `read_all` waits for a pod.
 
-        `exits` has the ends that the node saw itself, for containers whose end the runtime does not know. `withholds`
-        says, in any thread, whether the own message of a pod's container that was made at a time may show values of
-        Secrets that the node does not know. `now` is the node's wall clock, in UTC. `threads` are those of the node's
-        pods; None = new ones.
+        `exits` has the ends that the node saw itself, for containers whose end the runtime does not know.
+        `withholds(uid, made_at)` returns whether the termination message of a pod's container may contain values of
+        Secrets that the node cannot recognize; it is called in threads. `now` is the node's wall clock, in UTC.
+        `threads` are those of the node's pods; None = new ones.
         """
         self.now = now
         self.threads = threads or PodThreads()
@@ -104,8 +104,8 @@ class PodReader:
         self.newest_begun = Seq(boot=boot)
         """The number of the newest listing that has begun."""
         self._built: dict[str, tuple[tuple[ObservedContainer, ...], ObservedPod]] = {}
-        """The newest listing of each pod, by UID, and its containers with whole messages: one with the same records is
-        a copy of it."""
+        """By UID: a pod's containers with whole messages, and its newest listing. If nothing has changed, the next
+        listing is a copy of that."""
         self._listed = ListedPods()
         self.answers = RuntimeAnswers(runtime, self._listed, self.threads, exits, withholds)
         """All answers of the runtime about its listed objects."""
@@ -166,9 +166,9 @@ class PodReader:
     async def has_exited(
         self, container_id: str, *, sandbox_id: str, succeeded: Callable[[], None] = lambda: None
     ) -> bool:
-        """Ask whether a container has exited. If so, no later listing asks about it again. Raises CriError.
+        """Return whether a container has exited, by a status call. If so, later listings need none. Raises CriError.
 
-        `succeeded` is called at once if it has, with 0; its termination message has then still to be read.
+        If its exit code is 0, `succeeded` is called at once, before the termination message is read.
         """
         answer = await self._runtime.container_status(container_id)
         if answer.container.state != "exited":
@@ -179,7 +179,7 @@ class PodReader:
         return True
 
     def hide(self, instance: InstanceKey) -> None:
-        """Leave an instance out of all listings until it is to be shown: it is made before its turn has come."""
+        """Leave an instance out of all listings until `show`: it is created before its start is due."""
         self._hidden.add(instance)
 
     def show(self, instance: InstanceKey) -> None:
@@ -187,15 +187,15 @@ class PodReader:
         self._hidden.discard(instance)
 
     def belongs_to_pod(self, id: str) -> bool:
-        """Say whether the runtime's last valid list had a sandbox or container of this node as a pod's."""
+        """Return whether a sandbox or container with this id is known to belong to a pod of this node."""
         return self._listed.belongs_to_pod(id)
 
     def require_own(self, operation: str, id: str, uid: str) -> None:
-        """Raise Unreadable if the id that the runtime has answered with, for a thing of this pod, is another pod's."""
+        """Raise Unreadable if `id`, which the runtime returned for a new object of this pod, belongs to another pod."""
         self._listed.require_own(operation, id, uid)
 
     def known_sandbox(self, sandbox_id: str) -> ObservedSandbox | None:
-        """Return the last answer about a sandbox; None if nothing was, or it is gone."""
+        """Return the last status of a sandbox; None if none was read yet, or if the sandbox is gone."""
         return self.answers.sandbox(sandbox_id)
 
     async def pid_of(self, container_id: str) -> int:
@@ -224,7 +224,10 @@ class PodReader:
     async def _attempt(
         self, seq: Seq, observed_at: datetime, uid: str, listed: ListedEntries
     ) -> ObservedPod | CriError:
-        """Complete one pod's listing within its timeout, or return why not. A late one goes on and fills the cache."""
+        """Complete one pod's listing; return the error if that fails or takes too long.
+
+        A reading that takes too long goes on, and fills the cache.
+        """
         if uid not in self._late:
             async with self._attempts:
                 reading = asyncio.create_task(self._complete(seq, observed_at, uid, listed))
@@ -299,9 +302,9 @@ class PodReader:
         return built
 
     def _forget_all_but(self, pods: Mapping[str, ListedEntries]) -> None:
-        """Drop the objects that are not listed.
+        """Drop the cached statuses of objects that are not listed.
 
-        An entry that a newer listing has just added may be dropped too, and is then asked for again.
+        The status of an entry that a newer listing has just added may be dropped too, and is then requested again.
         """
         sandboxes: set[str] = set()
         containers: set[str] = set()

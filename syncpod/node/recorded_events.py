@@ -1,4 +1,4 @@
-"""What happened to this machine's node, from the snapshot of its workflow: readable without a server or a worker."""
+"""Reads the node's events, cordon and status from the snapshot of its workflow, without a server or a worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 NODE_SNAPSHOT_NAME: Final = "node-workflow.json"
 """The file name of the snapshot of the node's own workflow, in the state directory."""
 START_FIELDS: Final = ("unschedulable", "cordoned_by", "events", "status")
-"""The fields of a node's state that outlive its workflow, if somebody has ended that."""
+"""The fields of the node's state that a new workflow takes over if somebody has ended the old one."""
 
 
 class NodeEvent(NamedTuple):
@@ -23,14 +23,14 @@ class NodeEvent(NamedTuple):
 
 
 def recorded_node_events(state_dir: Path) -> list[NodeEvent]:
-    """Return the events of the node whose state this is, in the order of their last times; none if there is no record.
+    """Return the node's events, in the order of their last times; [] without a readable record. Blocks.
 
-    The worker writes the record whenever the node's workflow has changed. Blocks.
+    The worker writes the record whenever the node's workflow has changed.
     """
     try:
         events = [_event(each) for each in _snapshot(state_dir).get("events", ())]
     except (ValueError, KeyError, TypeError):
-        return []  # of a version that writes it otherwise
+        return []  # another version wrote it, in another format
     return sorted(events, key=lambda each: each.last)
 
 
@@ -41,7 +41,7 @@ def recorded_cordon(state_dir: Path) -> str | None:
 
 
 def recorded_start(state_dir: Path, node: str) -> dict[str, Any]:
-    """Return the ended workflow's part for the node's new one: its cordon, its events, its status.
+    """Return the fields of the ended workflow's state that the node's new workflow starts with.
 
     Empty if there is no record of this node. Blocks.
     """
@@ -50,7 +50,7 @@ def recorded_start(state_dir: Path, node: str) -> dict[str, Any]:
 
 
 def recorded_status(state_dir: Path, run_id: str) -> dict[str, Any]:
-    """Return the status that the node's agent told last, and its events, of this run of its workflow alone.
+    """Return the status that the node's agent reported last to this run of its workflow, with the node's events.
 
     Empty if the record is missing, or is of another run, perhaps on another server. Blocks.
     """
@@ -60,9 +60,9 @@ def recorded_status(state_dir: Path, run_id: str) -> dict[str, Any]:
 
 
 def _snapshot(state_dir: Path, run_id: str = "") -> dict[str, Any]:
-    """Return what is recorded of the node's workflow, of one run if it is named.
+    """Return the recorded state of the node's workflow; empty if there is no valid record.
 
-    Empty if there is no record, or it is being made anew.
+    With `run_id`, empty too if the record is of another run.
     """
     try:
         record = json.loads((state_dir / NODE_SNAPSHOT_NAME).read_bytes())

@@ -1,4 +1,4 @@
-"""A pod as its workflow published it last, from its files on this machine: readable without a server or a worker."""
+"""Reads a pod as its workflow published it last, from files on this machine, without a server or a worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
 def recorded_pod(state_dir: Path, workflow_id: str, uid: str) -> dict[str, Any] | None:
     """Return the Pod with its last status as JSON; None if this machine has no record of it. Blocks.
 
-    The status is in the snapshot, which is written a moment after the pod's record: without it, the status is empty.
+    The status is in the snapshot, which is written a moment after the pod's record; until then the status is empty.
     """
     if not _is_name(uid):
         return None
@@ -30,12 +30,12 @@ def recorded_creation(state_dir: Path, workflow_id: str, uid: str) -> str:
 
 
 def _is_name(uid: str) -> bool:
-    """Say whether a UID names a file in a directory: it comes from the server."""
+    """Return whether a UID, which comes from the server, is safe as a file's name."""
     return bool(uid) and "/" not in uid and not uid.startswith(".")
 
 
 def bare_pod(namespace: str, name: str, uid: str, containers: Iterable[str]) -> dict[str, Any]:
-    """Return a Pod of which nothing is recorded, by the runtime's list, with the names of its containers."""
+    """Return a Pod that has no record, with the few fields that the runtime's list has."""
     named = [{"name": each} for each in sorted(set(containers))]
     return {"metadata": {"name": name, "namespace": namespace, "uid": uid}, "spec": {"containers": named}}
 
@@ -57,4 +57,4 @@ def _from_snapshot(state_dir: Path, workflow_id: str, uid: str) -> dict[str, Any
             return None
         return {**snapshot["pod"], "status": dict(snapshot["status"])}
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # it is being made anew, or of a version that writes it otherwise
+        return None  # there is none, or another version wrote it, in another format

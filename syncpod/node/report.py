@@ -75,7 +75,7 @@ class NodeReport(_Said):
     conditions: tuple[NodeCondition, ...] = ()
     """The conditions of memory, disk and processes."""
     ready: NodeCondition | None = None
-    """Whether the node runs pods; None = a version has written this that did not say."""
+    """Whether the node runs pods; None if an older version wrote the report, which did not record it."""
     orphans: tuple[Orphan, ...] = ()
     remains: tuple[Remains, ...] = ()
     chores: tuple[Chore, ...] = ()

@@ -1,4 +1,4 @@
-"""What the runtime has answered about each sandbox and container of the node, as long as it is still valid.
+"""Caches the runtime's statuses of the node's sandboxes and containers for as long as they are valid.
 
 A list says what exists, and in which state. Exit codes, times and addresses need a status call for each sandbox or
 container, which is made only if the answer can have changed.
@@ -40,14 +40,14 @@ Answers = tuple[tuple[ObservedSandbox, ...], tuple[ObservedContainer, ...]]
 """All sandboxes and containers of a pod."""
 
 _CALLS_PER_POD = 8
-"""How many calls about one pod are made at the same time."""
+"""The most status calls for one pod at the same time."""
 
 _MESSAGE_SECONDS: Final = 10.0
 """How long to wait for the disk that has a container's termination message."""
 
 _MOST_OF_A_POD: Final = 1_000
-"""How many sandboxes and containers a pod may have in the runtime. Ours have a few dozens; each costs a call, and room
-in the pod's signal."""
+"""The most sandboxes and containers of one pod. Usually there are a few dozen; each costs a call, and room in the pod's
+signal."""
 
 _Item = TypeVar("_Item")
 _Record = TypeVar("_Record")
@@ -55,7 +55,7 @@ _Record = TypeVar("_Record")
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The thing that a step has just made in a pod: a sandbox, or a container in it that runs."""
+    """The object that a step has just made in a pod: a sandbox, or a running container in that sandbox."""
 
     sandbox_id: str
     container_id: str = ""
@@ -72,7 +72,10 @@ class RuntimeAnswers:
         exits: SeenExits | None,
         withholds: Callable[[str, datetime | None], bool],
     ) -> None:
-        """Know nothing yet. `exits` and `withholds` are as for `PodReader`; `listed` learns what is vouched for."""
+        """Begin with an empty cache. `exits` and `withholds` are as for `PodReader`.
+
+        `listed` is informed of each entry that a status confirms.
+        """
         self._runtime = runtime
         self._listed = listed
         self._threads = threads
@@ -81,14 +84,14 @@ class RuntimeAnswers:
         self._sandboxes: dict[str, ObservedSandbox] = {}
         self._containers: dict[str, ObservedContainer] = {}
         self._identities: dict[str, Owner] = {}
-        """By id: whose the sandbox or container is, as its status says."""
+        """By id: the owner that the status of a sandbox or container names."""
 
     def sandbox(self, sandbox_id: str) -> ObservedSandbox | None:
-        """Return the last answer about a sandbox; None if nothing was, or it is gone."""
+        """Return the last status of a sandbox; None if none was read yet, or if the sandbox is gone."""
         return self._sandboxes.get(sandbox_id)
 
     def known(self, listed: ListedEntries) -> Answers | None:
-        """Return all of a pod without a call; None if anything has to be asked for, or the list is doubtful."""
+        """Return a pod's objects from the cache; None if a status call is needed, or if the list is doubtful."""
         if listed.doubt is not None or listed.vanished:
             return None
         sandboxes = _all_of(map(self._known_sandbox, listed.sandboxes))
@@ -96,7 +99,7 @@ class RuntimeAnswers:
         return None if sandboxes is None or containers is None else (sandboxes, containers)
 
     async def complete(self, listed: ListedEntries, uid: str) -> Answers:
-        """Return a pod's listed objects in full; the runtime is asked about those not yet known. Raises CriError."""
+        """Return a pod's listed objects, with a status call for each that is not cached. Raises CriError."""
         if listed.doubt is not None:
             raise listed.doubt
         await _together(self._require_gone(each) for each in listed.vanished)
@@ -120,7 +123,7 @@ class RuntimeAnswers:
             asking_containers.cancel()
 
     async def ask_early(self, uid: str, made: Made | None) -> None:
-        """Ask for the status of what was just made; if there is none, the completion of the listing asks again."""
+        """Request the status of an object that was just made. If that fails, `complete` requests it again."""
         with contextlib.suppress(CriError):
             if made is None:
                 return
@@ -134,9 +137,9 @@ class RuntimeAnswers:
                 await self.take(answer, made.sandbox_id)
 
     async def _require_gone(self, entry: Entry) -> None:
-        """Ask whether something that is listed no more is gone. Raises Unreadable if it is not, and CriError.
+        """Check by a status call that an entry which is missing in the list is gone. Raises Unreadable, CriError.
 
-        It was alive, so another one would take its place, and both would run.
+        It ran when it was last listed. If it still ran, its replacement would run beside it.
         """
         try:
             if isinstance(entry, SandboxSummary):
@@ -164,7 +167,7 @@ class RuntimeAnswers:
         return self._take_sandbox(status)
 
     def _take_sandbox(self, status: SandboxStatus) -> ObservedSandbox:
-        """Remember an answer for the listings to come."""
+        """Cache a status for later listings."""
         with believing("podsandbox_status"):
             observed = self._sandboxes[status.id] = _observed_sandbox(status)
         self._identities[status.id] = owner_of(status)
@@ -173,11 +176,11 @@ class RuntimeAnswers:
     def _known_container(self, listed: ContainerSummary) -> ObservedContainer | None:
         """Return the cached status if it is still valid.
 
-        An exit that is known with its time is final; otherwise only a new state brings news.
+        An exit with a time is final; any other status is valid until the listed state changes.
 
-        A running container's reason may change (OOMKilled, for one of many processes); its exit will show that. If the
-        runtime lists as running what it said had ended, it is asked again: it was mistaken before, or is now, and a
-        process that nobody sees would run beside the next one.
+        A running container's reason may change before that (OOMKilled, for one of many processes); its exit will show
+        it. If the runtime lists a container as running whose status was exited, the status is requested again: one of
+        the two is wrong, and a container that does run must not be replaced.
         """
         known = self._containers.get(listed.id)
         if known is None or known.state == "unknown" or not is_same(listed, self._identities.get(listed.id)):
@@ -186,19 +189,19 @@ class RuntimeAnswers:
         if known.state == "exited" and listed.state != "running":
             is_unknown = known.reason in (UNKNOWN_TO_RUNTIME, STATUS_UNKNOWN)
             if is_unknown and self.exits is not None and self.exits.of(known.id) is not None:
-                return None  # the kernel has said since how it ended
+                return None  # the kernel has reported its exit since
             return known if known.finished_at else None
         return known if known.state == listed.state else None
 
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
-        # Verbose, for the pid: the watcher of the process would ask for it at once.
+        # Verbose, for the pid: otherwise the watcher of the process would request it at once.
         answer = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
         require_same(listed, owner_of(answer))
         self._listed.vouch(listed)
         return await self.take(answer, listed.sandbox_id)
 
     async def take(self, answer: ContainerAnswer, sandbox_id: str) -> ObservedContainer:
-        """Remember an answer for the listings to come."""
+        """Cache a status for later listings."""
         observed = _observed_container(sandbox_id, answer)
         if (exit_ := observed.exit) is not None:
             observed = observed.ended_as(await self._complete_exit(exit_, answer, sandbox_id))
@@ -207,9 +210,10 @@ class RuntimeAnswers:
         return observed
 
     async def _complete_exit(self, exit_: Exit, answer: ContainerAnswer, sandbox_id: str) -> Exit:
-        """Complete an exit by facts that the runtime does not report: the node's view, and the termination message.
+        """Add to an exit what the runtime does not report: the exit that the node saw, and the termination message.
 
-        A guess of the runtime about it is dropped, and so is a reason that the death of its shim makes doubtful.
+        A guess of the runtime about the exit is dropped. The reason is replaced if the death of the shim makes it
+        doubtful.
         """
         exit_ = without_guess(exit_)
         if self.exits is not None:
@@ -236,7 +240,7 @@ class RuntimeAnswers:
             return False
 
     def forget_all_but(self, sandboxes: AbstractSet[str], containers: AbstractSet[str]) -> None:
-        """Drop the objects that have none of these ids."""
+        """Drop all statuses but those of the objects with these ids."""
         self._sandboxes = {id: known for id, known in self._sandboxes.items() if id in sandboxes}
         self._containers = {id: known for id, known in self._containers.items() if id in containers}
         self._identities = {
@@ -260,7 +264,7 @@ async def _each(
     known: Callable[[_Item], _Record | None],
     ask: Callable[[_Item], Awaitable[_Record]],
 ) -> tuple[_Record, ...]:
-    """Return a record for each item, cached or asked for; those that have vanished are left out."""
+    """Return a record for each item, from the cache or by a call; items that the runtime no longer has are left out."""
 
     async def asked(item: _Item) -> _Record | None:
         async with slots:

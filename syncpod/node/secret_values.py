@@ -1,4 +1,7 @@
-"""The values of a node's Secrets, which are hidden in all texts that leave it; and which texts cannot be searched."""
+"""Collects the values of a node's Secrets, which are hidden in all texts that leave the node.
+
+A text of a container whose Secrets' values are no longer known is withheld as a whole.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ log = logging.getLogger(__name__)
 WITHHELD: Final = (
     "not shown: this container began before the node knew the values of its pod's Secrets, so they cannot be hidden"
 )
-"""Stands for a container's text if the values that it was given are not known any more."""
+"""Replaces a container's text if the node may no longer know the values that the container was given."""
 
 
 def known_secret_values(store: ObjectStore) -> frozenset[str]:
     """Return the values of all Secrets of the node, and those that containers were given before.
 
-    For a new worker: a container or the runtime may repeat values to it that an earlier worker gave to containers.
+    For a new worker: texts of containers and of the runtime may have values that an earlier worker gave to containers.
     Blocks. Raises OSError.
     """
     now = secret_values(store, store.versions())
@@ -59,9 +62,10 @@ def _of(ref: ObjectRef, held: ConfigMap | Secret) -> frozenset[str]:
 def may_have_unknown(node: NodeContext, store: ObjectStore, uid: str, began: datetime | None) -> bool:
     """Say whether a container may have been given a Secret's value that the node does not know any more.
 
-    So it is after a reboot, with which all values go, for a container of a pod that refers to a Secret, or of one that
-    has no record. `began` is when it was made or started; None = not known. A worker has the store note since when it
-    knows values before it looks at any container. Blocks. Raises OSError, UnsafeName.
+    A reboot clears all values. So this is True for a container from before the reboot, or of unknown age, if its pod
+    refers to a Secret or has no record. `began` is when the container was made or started; None = not known. A worker
+    has the store record the time from which on it knows values, before it reads any container. Blocks. Raises OSError,
+    UnsafeName.
     """
     since = store.known_since()
     if since is None or (began is not None and began.timestamp() >= since):

@@ -1,9 +1,9 @@
-"""How containers ended, as the node itself saw it: used for exits that the runtime does not know.
+"""Exits of containers that the node itself observed, for exits that the runtime does not know.
 
-A runtime that was down when a container ended may not know how: containerd 2 lists it as EXITED 255 `Unknown`, finished
-when containerd came up again. The agent has seen the end, and the kernel has told it the exit code. That record is kept
-on disk, by container, as long as the runtime lists the container, since a later worker would again get `Unknown`. An
-exit that is recorded too late for one listing counts in the next.
+A runtime that was down when a container ended may not know its exit code: containerd 2 lists it as EXITED 255
+`Unknown`, finished when containerd came up again. The agent watches each process, and the kernel reports its exit code.
+That record is kept on disk for as long as the runtime lists the container, since the runtime would report `Unknown` to
+a later worker too. An exit that is recorded too late for one listing counts in the next.
 """
 
 from __future__ import annotations
@@ -39,11 +39,10 @@ process has ended and is reaped."""
 
 
 class SeenExits:
-    """The ends that were seen on one node, by container id, in files of mode 0600. Belongs to one event loop.
+    """The exits that were observed on one node, by container id, in files of mode 0600. Belongs to one event loop.
 
-    A noted exit counts at once. Files are written and removed one after the other in a thread of their own, because the
-    shared threads may hang with the volumes of pods. A file that cannot be written or read is logged, and its content
-    is lost; nothing else depends on it.
+    A recorded exit counts at once. Files are written and removed in one thread of their own, because the shared threads
+    may hang with the volumes of pods. A file that cannot be written or read is logged, and its content is lost.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -54,7 +53,7 @@ class SeenExits:
         self._directory = directory
         self._seen: dict[str, Exit] = {}
         self._expected: dict[str, asyncio.Event] = {}
-        """Containers whose end the kernel will tell. An event is set once there is nothing to wait for."""
+        """Containers whose exit the kernel will report. The event is set when it has, or when it will not."""
         self._changed: set[str] = set()
         """Containers whose files are not up to date."""
         self.kernel_tells = tells_exits()
@@ -81,21 +80,21 @@ class SeenExits:
         return self._seen.get(container_id)
 
     def expect(self, container_id: str) -> None:
-        """Say that the kernel will tell how a container ends. `note` or `give_up` must follow."""
+        """Record that the kernel will report a container's exit. `note` or `give_up` must follow."""
         self._expected.setdefault(container_id, asyncio.Event())
 
     def give_up(self, container_id: str) -> None:
-        """Say that the kernel will not tell how a container ended. Safe to repeat."""
+        """Record that the kernel will not report a container's exit. Safe to repeat."""
         expected = self._expected.pop(container_id, None)
         if expected is not None:
             expected.set()
 
     async def complete(self, exit_: Exit) -> Exit:
-        """Return a container's exit; if the runtime does not know it, or may not, as the node itself saw it.
+        """Return the exit that the node observed if the runtime may not know it; else the runtime's `exit_`.
 
         A runtime lists 255 for an end that it missed, and for a container whose shim was killed. It lists no end of a
         process whose start it gave up. The kernel's report overrides both. If the kernel is expected to report, this
-        waits :data:`EXPECTED_SECONDS` at most: the process may be about to be killed, or not yet reaped.
+        waits for at most :data:`EXPECTED_SECONDS`: the process may be about to be killed, or not yet reaped.
         """
         if exit_.exit_code != DOUBTFUL_EXIT_CODE and exit_.reason != STATUS_UNKNOWN:
             return exit_
@@ -107,7 +106,7 @@ class SeenExits:
         seen = self._seen.get(exit_.id)
         if seen is None:
             return exit_
-        # The message of an unknown end only says that nobody knows.
+        # The message of an unknown end says only that the end is unknown.
         message = "" if exit_.reason == STATUS_UNKNOWN else exit_.message
         known = replace(exit_, exit_code=seen.exit_code, reason=seen.reason, finished_at=seen.finished_at)
         return replace(known, message=message)

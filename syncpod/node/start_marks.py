@@ -4,8 +4,8 @@ Between StartContainer and the moment when the pod's workflow has the answer, on
 has run. If somebody removed the ended instance while the worker is dead, it would run a second time. The mark,
 `<state>/pods/<uid>/starts/<container>`, tells the next worker.
 
-A container's mark is that of its newest instance and replaces the one before: a later number is started only once the
-workflow knows of the earlier. Marks are removed with the pod's directory. They are not synced to disk: they must
+A container has one mark, that of its newest instance: an instance is started only once the workflow knows of the
+instance before. Marks are removed with the pod's directory. They are not synced to disk: they must
 survive the worker, not the kernel. A power cut may lose the last ones, but the runtime, which does sync its records,
 then still lists those instances.
 """
@@ -47,10 +47,10 @@ class StartMark(BaseModel):
     incarnation: str
     sandbox_id: str
     at: Time
-    """When, by the node's clock."""
+    """When the mark was written, by the node's clock."""
     hook_pending: bool = False
-    """Whether its postStart hook has still to end. A worker that takes over then does not probe it before it has run
-    the hook again."""
+    """Whether the postStart hook has still to end. If so, a worker that takes over runs the hook again before it probes
+    the container."""
 
 
 @dataclass(frozen=True)

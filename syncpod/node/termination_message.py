@@ -57,7 +57,7 @@ def wants_message(answer: ContainerAnswer) -> bool:
 def termination_message(answer: ContainerAnswer, exit_: Exit, withholds: Callable[[], bool]) -> str:
     """Return the exit's message with the container's own added. Blocks; a missing file counts as empty.
 
-    `withholds` says whether the container's own text may show values of Secrets that the node does not know.
+    `withholds` returns whether the container's own text may show values of Secrets that the node does not know.
     """
     said, in_file = _said(answer)
     falls_back = (
@@ -73,7 +73,7 @@ def termination_message(answer: ContainerAnswer, exit_: Exit, withholds: Callabl
 
 
 def _said(answer: ContainerAnswer) -> tuple[str, bool]:
-    """Return the file's content, and whether that is the final message."""
+    """Return the file's content, or the error of reading it; and whether this counts, so that no log is read."""
     place = container_place(answer.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION, ""))
     mounted = next((mount for mount in answer.mounts if mount.container_path == place), None)
     if mounted is None:

@@ -23,7 +23,7 @@ _DIRECTORY: Final = "deleted"
 KEPT_SECONDS: Final = 30 * 86_400
 """How long a deletion is remembered: longer than backups of a database are usually kept."""
 KEPT_PODS: Final = 20_000
-"""How many are remembered; each takes an inode, and no space."""
+"""The most deletions that are remembered; each takes an inode, and no space."""
 
 
 def write_tombstone(node: NodeContext, uid: str, incarnation: str) -> None:
@@ -47,7 +47,7 @@ def tombstone_in(state_dir: Path, uid: str, incarnation: str) -> datetime | None
 
 
 def record_of_ended_life(node: NodeContext, uid: str) -> PodRecord | None:
-    """Return the record under a UID if the life that it is of has a tombstone; else None. Blocks.
+    """Return a pod's record if the life that it records has a tombstone; else None. Blocks.
 
     Raises OSError, UnsafeName.
     """

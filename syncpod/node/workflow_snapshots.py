@@ -30,21 +30,21 @@ class WorkflowSnapshot(BaseModel):
     workflow_id: str
     run_id: str
     history_length: int
-    """Number of the newest event of the run's history that is part of it."""
+    """Number of the newest event of the run's history that the state includes."""
     at: datetime
-    """The workflow's time then."""
+    """The workflow's time at the end of the task."""
     next_input: dict[str, Any]
-    """The input of a run that goes on from here."""
+    """The input of a run that continues from this state."""
 
 
 def write_snapshot(node: NodeContext, uid: str, snapshot: WorkflowSnapshot) -> bool:
     """Replace a pod's snapshot atomically, mode 0600; return False if the pod has no directory (yet, or any more).
 
-    The snapshot of the node's own workflow has no `uid`. It is not synced to disk: a power cut may lose the newest one.
-    Blocks. Raises OSError, UnsafeName.
+    `uid` is "" for the snapshot of the node's own workflow. Snapshots are not synced to disk: a power cut may lose the
+    newest one. Blocks. Raises OSError, UnsafeName.
     """
     path = pod_directory(node, uid) / SNAPSHOT_NAME if uid else node.state_dir / NODE_SNAPSHOT_NAME
-    # One encoding for all: pydantic's own would check the input's thousands of values once more.
+    # Encoded by `json`: pydantic would check the input's thousands of values once more.
     text = json.dumps(
         {**snapshot.model_dump(mode="json", exclude={"next_input"}), "next_input": snapshot.next_input},
         ensure_ascii=False,
