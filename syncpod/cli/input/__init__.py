@@ -1,1 +1,1 @@
-"""What a user types: arguments, flags, selectors, manifests. Reads and checks it; nothing here opens a connection."""
+"""Reads and checks what a user types: arguments, flags, selectors, manifests. Nothing here opens a connection."""

@@ -1,4 +1,4 @@
-"""Reading arguments: names of pods, objects and nodes, and values that several flags share."""
+"""Reads arguments: names of pods, objects and nodes, and values that several flags share."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
         "`syncpod node` shows the worker, the runtime and the server of this machine",
     ),
 }
-"""Words that name a kind in kubectl, and what there is instead."""
+"""By kubectl's word for a kind: what to use instead of that kind."""
 
 _IN_MANIFEST: Final = "change the manifest, and `syncpod fleet apply -f FILE` again"
 _OF_WORKLOADS: Final[Mapping[str, str]] = {
@@ -79,7 +79,7 @@ _OF_WORKLOADS: Final[Mapping[str, str]] = {
     "restart": "`syncpod fleet rollout restart {kind}/NAME`",
     **dict.fromkeys(("label", "annotate", "edit", "patch", "resize", "plan"), _IN_MANIFEST),
 }
-"""By command, what a fleet has for its workloads."""
+"""By command: what to use for a fleet's workloads instead."""
 _OF_NODES: Final[Mapping[str, str]] = {
     "delete": "`syncpod drain NODE`, then `syncpod down` on its machine; a fleet loses one by `syncpod fleet remove`",
     "label": "a node's labels are those of `syncpod up --node-labels`, on its machine",
@@ -89,12 +89,12 @@ _OF_NODES: Final[Mapping[str, str]] = {
     "history": "`syncpod explain node` tells what happened to this machine's",
     "wait": "`syncpod get node NAME -w` shows what changes",
 }
-"""By command, what there is for nodes."""
+"""By command: what to use for nodes instead."""
 
 _LONG_SPAN: Final = re.compile(r"(?=[0-9]+[yd])(?:(?P<years>[0-9]{1,9})y)?(?:(?P<days>[0-9]{1,9})d)?(?P<rest>.*)")
 """Years and days, which Go's durations do not have, and the Go duration that may follow."""
 _LONGEST_DAYS: Final = 2562047 // 24
-"""As many days as the longest Go duration has."""
+"""The days of the longest Go duration."""
 
 
 def way_elsewhere(word: str) -> str:
@@ -113,8 +113,8 @@ def way_elsewhere(word: str) -> str:
 def named(words: Sequence[str]) -> dict[Kind, list[str]]:
     """Return names by kind: ``pods a b``, ``cm/a secret/b``, ``cm,secrets``, or just ``a b`` for pods.
 
-    A kind without names means all of the kind; no words mean all pods. Only the first word can be a kind, and there a
-    word for a kind always is one. Raises BadInput.
+    A kind without names means all of the kind; no words mean all pods. Only the first word can be a kind. A first word
+    for a kind is never a pod's name. Raises BadInput.
     """
     kinds, names = _opened(words)
     if kinds:
@@ -132,9 +132,9 @@ def named(words: Sequence[str]) -> dict[Kind, list[str]]:
 
 
 def with_likely_kind(missing: Sequence[str], words: Sequence[str]) -> str:
-    """Return the lines about what does not exist, with the kind that the first word may have been meant for.
+    """Return these lines about missing objects, and suggest the kind that the first word may be a misspelling of.
 
-    A first word that is no kind is a pod's name: ``get pdos``, ``describe pdo web``.
+    A first word that is not a kind was read as a pod's name: ``get pdos``, ``describe pdo web``.
     """
     lines = list(missing)
     first = words[0] if words else ""

@@ -20,7 +20,7 @@ Parameters of a typer without this attribute are left unchanged."""
 
 
 def option_of(command: Any, word: str) -> Any:
-    """Return the option of this name, or None; for several letters after one dash, ``-it``, that of the last."""
+    """Return the option of this name, None if there is none; for letters after one dash, ``-it``, the last one's."""
     names = {word} if word.startswith("--") else {word, f"-{word[-1:]}"}
     for one in command.params:
         if isinstance(one, TyperOption) and names & {*one.opts, *one.secondary_opts}:
@@ -60,9 +60,9 @@ def without_values(command: Any, words: Sequence[str]) -> list[str]:
 
 
 def require_dashes(command: Any, words: Sequence[str], path: str) -> None:
-    """Raise BadInput for options behind another program's command, ``exec web ls -d /``, without ``--`` before it.
+    """Raise BadInput for a program with options that is not behind a ``--``: ``exec web ls -d /``.
 
-    kubectl takes no such command without ``--``. They would be read as options of `path`, such as ``syncpod exec``.
+    Its options would be read as those of `path`, such as ``syncpod exec``. kubectl requires the ``--`` too.
     """
     takes_another = any(isinstance(one, TyperArgument) and "-- " in (one.metavar or "") for one in command.params)
     if not takes_another or "--" in words:

@@ -68,7 +68,7 @@ def named_in(sources: Sequence[str], namespace: str) -> list[tuple[str, str, str
 
 
 def _documents(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield each document with its place, those of lists too; add a line to `problems` for what cannot be read."""
+    """Yield each document, or item of a List, with its place; add a line to `problems` for each unreadable file."""
     from syncpod.pod import ManifestError
     from syncpod.pod.documents import read_documents
 
@@ -84,7 +84,7 @@ def _documents(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[st
 
 
 def _kind_of(document: Any) -> tuple[str, str]:
-    """Return the kind of a document, and "" or what is wrong with it."""
+    """Return the kind of a document, and the problem with the kind; "" = none."""
     kind = document.get("kind") if isinstance(document, dict) else None
     if kind not in _KINDS[:-1]:
         return "", f"kind: must be {', '.join(_KINDS[:-1])} or List, not {str(kind)[:80]}"
@@ -99,7 +99,7 @@ def _opened(document: Any) -> Sequence[Any]:
 def _take(
     found: FleetManifests, seen: set[tuple[str, str, str]], document: Any, namespace: str, where: str
 ) -> list[str]:
-    """Add one document to what was found, and its kind and names to `seen`; return what is wrong with it."""
+    """Add one document to `found`, and its kind and names to `seen`; return the problems with it."""
     from syncpod.fleet.workload_documents import admit_workload
     from syncpod.objects import admit_object
     from syncpod.pod import Pod, PodInvalid
@@ -127,7 +127,7 @@ def _take(
     except PodInvalid as error:
         return [f"{where}: {line}" for line in lines(error.problems)]
     if (key := (kind, meta.namespace, meta.name)) in seen:
-        # If two Pods had one name, the one with a node's name would go there, and the other one be placed beside it.
+        # Of two Pods of one name, one with a nodeName would go to that node, and the other would be placed too.
         return [f"{where}: {kind.lower()} {meta.namespace}/{meta.name}: given twice"]
     seen.add(key)
     found.warnings.extend(f"{kind.lower()}: {warning}" for warning in warnings)
@@ -135,10 +135,10 @@ def _take(
 
 
 def _in_namespace(document: dict[str, Any], namespace: str) -> tuple[dict[str, Any], str]:
-    """Return a document that names its namespace, and "" or what is wrong with the one that it names."""
+    """Return a document with its namespace filled in, and the problem with its own namespace; "" = none."""
     meta = document.get("metadata")
     if not isinstance(meta, dict):
-        return document, ""  # the parser says what is wrong
+        return document, ""  # the parser reports the problem
     own = meta.get("namespace") or namespace or "default"
     if namespace and own != namespace:
         return document, f"metadata.namespace: is {own}, but --namespace asks for {namespace}"

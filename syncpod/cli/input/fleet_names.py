@@ -1,4 +1,4 @@
-"""Reading what a command about a fleet is for: kinds, and names of each kind."""
+"""Reads the kinds and names in the arguments of a fleet's command."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ _KIND: Final = re.compile(
 def fleet_names(words: Sequence[str], kinds: Mapping[str, str], known: str, bare: str = "") -> dict[str, list[str]]:
     """Return names by kind, each once: ``deployment a b``, or ``deployment/a pod/b``; a kind without names has none.
 
-    `kinds` are the kinds by the words for them, and `known` lists them for the sentence that refuses others. `bare` is
-    the kind of names before which no kind is named; "" = a kind must be named. All words are read before anything is
-    returned, so that a command does nothing if one of them is wrong. Raises BadInput.
+    `kinds` has the kinds by word, and `known` lists them for the error about another word. `bare` is the kind of names
+    without a kind; "" = a kind must be named. Raises BadInput if any word is wrong.
     """
     if any("/" in word for word in words):
         return _pairs(words, kinds, known)
@@ -40,8 +39,8 @@ def names_of_kinds(
 ) -> dict[str, list[str]]:
     """Return names by kind as `fleet_names`, also of several kinds at once: ``deployments,pods``, ``all``.
 
-    Names after several kinds are of each of them, as for kubectl. `every` are the kinds that ``all`` stands for. Raises
-    BadInput.
+    Names after several kinds mean an object of each kind, as for kubectl. `every` are the kinds that ``all`` means.
+    Raises BadInput.
     """
     if any("/" in word for word in words):
         return _pairs(words, kinds, known)
@@ -70,7 +69,7 @@ def _pairs(words: Sequence[str], kinds: Mapping[str, str], known: str) -> dict[s
 
 
 def _meant(word: str, kinds: Mapping[str, str]) -> str:
-    """Return a question after a word that is no kind, with the kind that it looks like; "" = with none."""
+    """Return a clause with the kind that a wrong word may mean; "" if it resembles none."""
     candidates = [each for each in kinds if len(each) > 2 and each[0] == word[:1].lower()]
     likely = get_close_matches(word.lower(), candidates, n=1)
     return f": did you mean {likely[0]}?" if likely else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 Kind = Literal["Pod", "ConfigMap", "Secret"]
-"""Kinds of the resources that commands are for."""
+"""The kinds of objects that a node's commands handle."""
 
 POD_WORDS: Final = ("pod", "pods", "po")
 NODE_WORDS: Final = ("node", "nodes", "no")

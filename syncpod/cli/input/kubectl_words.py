@@ -1,4 +1,4 @@
-"""kubectl's commands that have another name in this program, and the order of words that kubectl accepts."""
+"""kubectl's commands and options that this program lacks, with what it has instead; and kubectl's order of words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from syncpod.cli.failure import BadInput
 
 running: Final[ContextVar[str]] = ContextVar("running", default="")
-"""The name of the command that runs, without those of the groups that it is in: `delete`."""
+"""The name of the running command, without the names of its groups: `delete`."""
 MANIFEST_SUFFIXES: Final = (".yaml", ".yml", ".json")
 """The suffixes of manifests in a directory."""
 
@@ -52,6 +52,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("plugin", "krew"), "there are no plugins"),
     "alpha": "no command is in stages: `syncpod --help` lists them all",
 }
+"""By command of kubectl that is missing here: what to use instead."""
 _OF_CREATE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("deployment", "deploy"), "a fleet has Deployments: `syncpod fleet apply -f FILE`; here is `syncpod run NAME`"
@@ -75,7 +76,7 @@ _OF_CREATE: Final[Mapping[str, str]] = {
         "there is no such kind here; `syncpod up --capacity` and `priority` in a pod's manifest are what a node obeys",
     ),
 }
-"""Of `create`."""
+"""The same for the arguments of `create`."""
 _NAME_THEM: Final = "name the nodes: `syncpod fleet get nodes -l SELECTOR -o name` prints their names"
 _CHANGED: Final = "change it in the manifest, and `syncpod fleet apply -f FILE` again"
 _OF_FLEET: Final[Mapping[str, str]] = {
@@ -97,7 +98,7 @@ _OF_FLEET: Final[Mapping[str, str]] = {
     "join": "`syncpod join FILE`, on the node",
     "leave": "`syncpod leave`, on the node",
 }
-"""Of a fleet."""
+"""The same for the commands of a fleet."""
 _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "": {
         **dict.fromkeys(
@@ -188,24 +189,24 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "--chunk-size": "there are no lists in chunks here: leave it out",
     },
 }
-"""kubectl's options that a command here lacks, and what there is instead, or why there is none; "" = any command."""
+"""By command ("" = any), and by option of kubectl that it lacks here: what to use instead, or why there is none."""
 _HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     "apply": frozenset({"--server-side", "--force-conflicts", "--validate=true", "--validate=strict", "--overwrite"}),
     "create": frozenset({"--validate=true", "--validate=strict", "--save-config"}),
     "version": frozenset({"--client", "--client=true", "--short"}),
     "patch": frozenset({"--subresource=resize"}),
 }
-"""kubectl's flags that change nothing here, since what they ask for is always so: they are left out."""
+"""By command: kubectl's flags that are ignored, since every command here behaves as they request."""
 _HARMLESS_PAIRS: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
     "patch": frozenset({("--subresource", "resize")}),
 }
-"""The same, of two words."""
+"""The same for an option and its value in two words."""
 _OTHER_VALUES: Final[Mapping[tuple[str, str], str]] = {
     **dict.fromkeys((("apply", "--validate"), ("create", "--validate")), "manifests are always checked strictly"),
     ("patch", "--subresource"): "only `resize` is patched: a pod's node writes its status, and `syncpod condition` "
     "sets a condition of it",
 }
-"""Why such a flag has no other value than those above."""
+"""By command and flag: why the flag takes no other value than those above."""
 _HARMFUL: Final = frozenset({"delete", "down", "drain", "prune", "remove", "retire", "revoke"})
 """Commands that end something: suggested only for a word that can hardly mean anything else."""
 
@@ -229,7 +230,7 @@ def refuse_word(word: str, known: Sequence[str], program: str = "syncpod") -> No
 
 
 def without_flag(word: str, command: str = "") -> str:
-    """Return how a manifest is named that stands where a pod or nothing may stand, in a sentence; "" if it is none.
+    """Return a sentence that a manifest is named with ``-f``, if an argument looks like one; "" if it does not.
 
     `command` takes manifests, such as ``fleet apply``; "" = any command.
     """
@@ -246,19 +247,19 @@ def without_flag(word: str, command: str = "") -> str:
 
 
 def no_such_pod(name: str, namespace: str) -> str:
-    """Return the sentence that there is no pod of this name, and how a manifest is named if it looks like one."""
+    """Return the sentence that there is no pod of this name; if it looks like a manifest, also how to name one."""
     way = without_flag(name)
     return f'pods "{name}" not found in namespace {namespace}{f": {way}" if way else ""}'
 
 
 def other_value(command: str, option: str) -> str:
-    """Return why an option of kubectl has only those values that change nothing, in a sentence; "" if it is none."""
+    """Return a sentence why an option takes only values that change nothing; "" if it is another option."""
     why = _OTHER_VALUES.get((command, option))
     return f"{option}: {why}" if why else ""
 
 
 def option_elsewhere(command: str, option: str) -> str:
-    """Return what there is instead of an option of kubectl that a command lacks, in a clause; "" if it is none.
+    """Return a clause with what to use instead of an option of kubectl; "" if nothing is known about the option.
 
     `command` is its words, as in ``fleet drain``.
     """
@@ -286,7 +287,7 @@ def arranged(program: Any, words: Sequence[str]) -> list[str]:
 
 
 def _without_harmless(command: str, words: Sequence[str]) -> list[str]:
-    """Return the words behind a command without flags that change nothing; words after ``--`` are somebody else's."""
+    """Return the words behind a command without flags that change nothing; words after ``--`` stay as they are."""
     ours = list(words[: words.index("--")] if "--" in words else words)
     kept = [word for word in ours if word not in _HARMLESS.get(command, ())]
     for pair in _HARMLESS_PAIRS.get(command, ()):

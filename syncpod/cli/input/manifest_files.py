@@ -1,4 +1,4 @@
-"""Reading manifests from files, directories and standard input, up to the size limit of a manifest."""
+"""Reads manifests from files, directories and standard input, up to the size limit of a manifest."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ class Manifests:
     """The objects to apply, checked, in the given order."""
 
     pods: list[Admission]
-    """Still with their ephemeral containers: `temporal.ephemeral_containers` compares those with what runs."""
+    """Still with their ephemeral containers: `temporal.ephemeral_containers` compares them with the running pod's."""
     objects: list[ObjectAdmission]
-    """ConfigMaps and Secrets; a pod may refer to one that stands after it."""
+    """ConfigMaps and Secrets; a pod may refer to an object that comes later."""
 
 
 def admitted(
@@ -145,7 +145,7 @@ def _documents(
 
 
 def _told(wrong: ManifestErrors, *, has_flag: bool) -> list[str]:
-    """Return a line for each error; with `has_flag`, those about other kinds name the flag that leaves these out."""
+    """Return a line for each error; with `has_flag`, lines about other kinds name the flag that leaves these out."""
     from syncpod.pod import OtherKind
 
     lines = str(wrong).split("\n")

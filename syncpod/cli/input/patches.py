@@ -26,7 +26,7 @@ _KEYS: Final[Mapping[str, str]] = {
     "topologySpreadConstraints": "topologyKey",
     "conditions": "type",
 }
-"""Lists whose elements are merged, by the field that tells them apart; every other list is replaced."""
+"""By name of a list whose elements are merged: the field that identifies an element. Other lists are replaced."""
 
 
 def merged(document: Any, patch: Any) -> Any:
@@ -87,7 +87,7 @@ def _merged_list(known: Sequence[Any], patches: Sequence[Any], key: str, path: s
 
 
 def patched(document: Any, operations: Any) -> Any:
-    """Return a document with a JSON patch applied. Raises ValueError, naming the operation, where that cannot be."""
+    """Return a document with a JSON patch applied. Raises ValueError that names the operation which fails."""
     if not isinstance(operations, list):
         raise ValueError("a JSON patch is a list of operations")
     whole = copy.deepcopy(document)

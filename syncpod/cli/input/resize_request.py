@@ -90,9 +90,9 @@ def hindrance(pod: Pod) -> str:
 
 
 def is_hopeless(pod: Pod) -> bool:
-    """Return whether the node can never do what the pod asks for.
+    """Return whether the node can never carry out the resize.
 
-    It asks for more than the node has, or for a limit that the runtime cannot enforce.
+    That is so if the pod requests more than the node has, or a limit that the runtime cannot enforce.
     """
     return any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in pod.status.conditions)
 

@@ -1,4 +1,4 @@
-"""Where a kubelet's clients look for it: its ports as soon as it has been started, and its sockets below its root."""
+"""Where a kubelet's clients expect it: its ports, open as soon as it starts, and sockets below its root directory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ HEALTHZ_ADDRESS: Final = "127.0.0.1"
 HEALTHZ_PORT: Final = 10248
 _LOOPBACK: Final = "127.0.0.1"
 ALWAYS: Final = ("pod-resources", "graceful_node_shutdown_state")
-"""The second is no socket, but a file with the times of the last shutdown."""
+"""Names in a kubelet's root directory: a directory of sockets, and a file with the times of the last shutdown."""
 PODS_API: Final = "pods-api"
 
 
 def early_ports(given: Given) -> list[Place]:
-    """Return where the node's worker will serve, if the values are right; wrong ones are refused later, by name.
+    """Return the addresses and ports at which the node's worker will serve; invalid values are refused later, by name.
 
-    It imports next to nothing, so that the first client after a start waits rather than being refused.
+    This imports little, so that the ports are open at once: the first client after a start waits, and is not refused.
     """
     address = str(given.of("address", ""))
     own = [each.strip() for each in str(given.of("--node-ip", "")).split(",") if each.strip()]
@@ -34,9 +34,9 @@ def early_ports(given: Given) -> list[Place]:
 
 
 def link_sockets(root: Path, state_dir: Path, names: Iterable[str]) -> Iterator[str]:
-    """Make, for each directory of sockets, a link below `root` to the node's; return a warning where that cannot be.
+    """Link each of these names below `root` to the same name in the state directory; yield a warning if that fails.
 
-    Files of others stay, such as the directory of an earlier kubelet.
+    A file or directory with the name stays, such as that of an earlier kubelet; a symlink is replaced.
     """
     for name in names:
         link, place = root / name, state_dir / name

@@ -1,8 +1,8 @@
 """The table of a kubelet's configuration: each field and flag, and the effect that it has on a node of ours.
 
 Names, types and defaults are those of kubelet.config.k8s.io/v1beta1 and of cmd/kubelet/app/options, v1.36.2. A row with
-a `variable` becomes that setting. Any other row is true for the values that it lists; with another value it is refused
-if pods would get something else than what was asked for, and a warning names it if they would not.
+a `variable` becomes that setting. Any other row lists the values for which a node of ours behaves as a kubelet does.
+Another value is refused if pods would be treated otherwise than it requests; if not, a warning names it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class Field:
     """One field of KubeletConfiguration; with `flag`, also a flag of the command line."""
 
     path: str
-    """``authentication.anonymous.enabled``; "" = there is only the flag."""
+    """The field's path, such as ``authentication.anonymous.enabled``; "" = there is only the flag."""
     form: Form
     flag: str = ""
     """Without its dashes."""
     variable: str = ""
     """The setting that it becomes; "" = none."""
     true_for: tuple[object, ...] = ()
-    """The values with which a node of ours does as a kubelet would; the type's empty value is always one."""
+    """The values for which a node of ours behaves as a kubelet does, besides unset ones (`is_unset`)."""
     refused: str = ""
-    """Why any other value is refused, and the way on."""
+    """Why any other value is refused, and what to use instead; "" = it is not."""
     warned: str = ""
-    """The node's answer to any other value."""
+    """What the node does instead of any other value: the text of a warning; "" = there is none."""
     opens: str = ""
-    """A warning's text: what strangers may do with any value other than those."""
+    """What strangers may do with any value that is not in `true_for`: the text of a warning; "" = nothing."""
     derived: bool = False
     """Whether a setting is derived from it and others, by `syncpod.cli.kubelet.node_start`."""
 
@@ -68,7 +68,7 @@ _CLOSED: Final[Mapping[str, tuple[Any, str]]] = {
     v.AUTHORIZATION_MODE: ("Webhook", "every known client of the kubelet's port may do everything in every container"),
     v.READ_ONLY_PORT: (0, "anybody who reaches this port reads the node's pods, their usage and metrics, without TLS"),
 }
-"""Settings that let strangers in: the value that does not, and what any other one opens."""
+"""Settings that can let strangers in: the safe value, and what strangers may do with any other value."""
 _NO_MANAGER: Final = "a node of ours pins no processor and no memory"
 _NO_CGROUP: Final = "a node of ours limits its pods, and nothing else on the machine"
 _FOLLOWED: Final = "the node is told of changes as they happen"
@@ -355,19 +355,19 @@ FIELDS: Final = (
     Field(_FLAG_ONLY, "duration", "log-flush-frequency", true_for=("5s",), warned="each line is written at once"),
     Field(_FLAG_ONLY, "text", "lock-file", refused="the state directory has a lock"),
 )
-"""The rows that stand for themselves; `syncpod.cli.kubelet.node_start` handles those that depend on one another."""
+"""All fields and flags; `syncpod.cli.kubelet.node_start` computes settings from the derived ones."""
 
 BY_PATH: Final[Mapping[str, Field]] = {each.path: each for each in FIELDS if each.path}
 BY_FLAG: Final[Mapping[str, Field]] = {each.flag: each for each in FIELDS if each.flag}
 
 
 def is_unset(field: Field, value: Any) -> bool:
-    """Say whether a kubelet takes a value for none, and uses its default, as for a duration or port of zero."""
+    """Return whether a kubelet treats a value as not given and uses its default, such as a duration or port of zero."""
     if field.path and field.form == "duration":
         return parse_go_duration(value) == 0
     return value in ("", [], {}) or (field.path == "port" and value == 0)
 
 
 def is_true_for(field: Field, value: Any) -> bool:
-    """Say whether a node of ours does what a kubelet does with this value."""
+    """Return whether a node of ours behaves as a kubelet with this value does."""
     return is_unset(field, value) or any(value == each and type(value) is type(each) for each in field.true_for)

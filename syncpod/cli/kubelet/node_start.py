@@ -1,4 +1,4 @@
-"""Turns what a kubelet was given into the settings of a node of ours, and says what cannot be."""
+"""Turns a kubelet's flags and configuration into a node's settings, and lists the values that cannot be followed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from syncpod.node.capacity import CapacityInvalid, parse_reserved
 from syncpod.settings import variables as v
 
 STATE_DIRECTORY: Final = "syncpod"
-"""Below the kubelet's root directory: the node's state directory."""
+"""The name of the node's state directory, in the kubelet's root directory."""
 _ROOT_DIRECTORY: Final = "/var/lib/kubelet"
 _CGROUP: Final = "kubepods"
 _MOST_PODS: Final = 110
@@ -52,7 +52,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     v.MANIFEST_DIR: "",
     v.ALLOWED_UNSAFE_SYSCTLS: "",
 }
-"""Of a kubelet: its configuration is the whole truth, so a setting that an earlier start was given does not last."""
+"""A kubelet's defaults. Each start sets them all, since a kubelet keeps nothing that an earlier start was given."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class NodeStart:
     """The start of a node of ours in a kubelet's place."""
 
     variables: Mapping[str, str]
-    """The settings, by variable; "" = none."""
+    """The settings, by environment variable; "" = not set."""
     warnings: tuple[str, ...]
-    """One for each thing that a node of ours does otherwise."""
+    """One for each value that the node does not follow, or that lets strangers in."""
     log_level: str
     bootstrap: str = ""
     """The kubeconfig by which the node joins its cluster if it has no certificate; "" = none."""
@@ -70,7 +70,7 @@ class NodeStart:
 
 @dataclass(frozen=True)
 class KubeletMachine:
-    """What the machine has to do with it."""
+    """Features of the machine because of which a kubelet may refuse to start."""
 
     has_swap: bool
     has_cgroup_v1: bool
@@ -108,7 +108,7 @@ def node_start(given: Given, machine: KubeletMachine) -> NodeStart:
 
 
 def _machines(given: Given, machine: KubeletMachine) -> Iterator[str]:
-    """Return why a kubelet would not start on this machine."""
+    """Yield the reasons why a kubelet would not start on this machine."""
     if given.of("failSwapOn", True) and machine.has_swap:
         yield "failSwapOn: this machine has swap: turn it off, or set failSwapOn to false"
     if given.of("failCgroupV1") and machine.has_cgroup_v1:
@@ -118,7 +118,7 @@ def _machines(given: Given, machine: KubeletMachine) -> Iterator[str]:
 
 
 def _derived(given: Given, variables: dict[str, str]) -> Iterator[str]:
-    """Put the settings that come from several fields into `variables`; return the mistakes."""
+    """Set the variables of derived fields; yield a line for each mistake."""
     root = str(given.of("--root-dir", _ROOT_DIRECTORY))
     kubeconfig = given.of("--kubeconfig", "")
     bootstrap = given.of("--bootstrap-kubeconfig", "")
@@ -149,7 +149,7 @@ def _derived(given: Given, variables: dict[str, str]) -> Iterator[str]:
 
 
 def _taints(given: Given, variables: dict[str, str]) -> Iterator[str]:
-    """Put the taints of a new Node, which a flag gives as texts, and a file as objects."""
+    """Set the taints of a new Node, which are texts in a flag, and objects in a file."""
     texts: list[str] = []
     for position, each in enumerate(given.of("registerWithTaints", [])):
         if isinstance(each, dict) and set(each) <= {"key", "value", "effect", "timeAdded"} and "key" in each:
@@ -166,7 +166,7 @@ def _taints(given: Given, variables: dict[str, str]) -> Iterator[str]:
 
 
 def _pulls(given: Given, variables: dict[str, str]) -> Iterator[str]:
-    """Put the number of images that are pulled at once."""
+    """Set how many images are pulled at once."""
     serial, most = given.of("serializeImagePulls"), given.of("maxParallelImagePulls")
     if serial and most not in (None, 1):
         yield "maxParallelImagePulls: must be 1 while serializeImagePulls is true"
@@ -177,7 +177,7 @@ def _pulls(given: Given, variables: dict[str, str]) -> Iterator[str]:
 
 
 def _gates(given: Given, variables: dict[str, str]) -> Iterator[str]:
-    """Put the one feature gate that a node of ours has; return a warning for each other."""
+    """Set the one feature gate that a node of ours has, PodsAPI; yield a warning for every other gate."""
     for name, value in given.of("featureGates", {}).items():
         if name == _PODS_API:
             variables[v.PODS_API] = str(str(value).lower() == "true").lower()
@@ -186,7 +186,7 @@ def _gates(given: Given, variables: dict[str, str]) -> Iterator[str]:
 
 
 def _healthz(given: Given, variables: dict[str, str]) -> Iterator[str]:
-    """Put the address at which health is served."""
+    """Set the address at which health is served."""
     port = given.of("healthzPort", HEALTHZ_PORT)
     if not 0 <= port <= 65535:
         yield f"healthzPort: must be a port, or 0 for none, not {port}"
@@ -197,7 +197,7 @@ def _healthz(given: Given, variables: dict[str, str]) -> Iterator[str]:
 
 
 def _log_format(given: Given, variables: dict[str, str]) -> Iterator[str]:
-    """Put the form of the log; its other options have no meaning here."""
+    """Set the format of the log; the field's other options are ignored."""
     chosen = given.of("--logging-format", given.of("logging", {}).get("format", "text"))
     if chosen not in ("text", "json"):
         yield f"logging.format: must be text or json, not {chosen!r}"
@@ -205,7 +205,10 @@ def _log_format(given: Given, variables: dict[str, str]) -> Iterator[str]:
 
 
 def _thresholds(given: Given, variables: dict[str, str]) -> None:
-    """Put the thresholds of evictions; those that are given replace all defaults, unless they are to be merged."""
+    """Set the eviction thresholds.
+
+    Given hard thresholds replace all the defaults; with mergeDefaultEvictionSettings, they only override theirs.
+    """
     for variable, path in ((v.EVICTION_HARD, "evictionHard"), (v.EVICTION_SOFT, "evictionSoft")):
         value: Mapping[str, Any] = given.of(path, {})
         entries = [f"{signal}<{threshold}" for signal, threshold in value.items()]
@@ -215,7 +218,7 @@ def _thresholds(given: Given, variables: dict[str, str]) -> None:
 
 
 def _reserved(given: Given, variables: dict[str, str]) -> Iterator[str]:
-    """Put what both fields reserve, which a kubelet adds up too (cm/node_container_manager_linux.go, v1.36)."""
+    """Set the sum of what both fields reserve, as a kubelet does (cm/node_container_manager_linux.go, v1.36)."""
     total: Counter[str] = Counter()
     for path in ("systemReserved", "kubeReserved"):
         value: Mapping[str, Any] = given.of(path, {})
@@ -228,7 +231,7 @@ def _reserved(given: Given, variables: dict[str, str]) -> Iterator[str]:
 
 
 def _shutdown(given: Given, variables: dict[str, str]) -> Iterator[str]:
-    """Put how long a shutdown waits for pods (apis/config/validation/validation.go, v1.36)."""
+    """Set how long a shutdown waits for pods (apis/config/validation/validation.go, v1.36)."""
     total = parse_go_duration(str(given.of("shutdownGracePeriod", "0s")))
     critical = parse_go_duration(str(given.of("shutdownGracePeriodCriticalPods", "0s")))
     for path, value in (("shutdownGracePeriod", total), ("shutdownGracePeriodCriticalPods", critical)):
@@ -272,11 +275,11 @@ _SIGNALS: Final = (
     "imagefs.available",
     "imagefs.inodesFree",
 )
-"""Those that have a default threshold."""
+"""The eviction signals that have a default threshold."""
 
 
 def _text(value: Any) -> str:
-    """Return a value as its variable has it."""
+    """Return a value as the text of its environment variable."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""``syncpod-kubelet``: what is started where a kubelet would be, by kubeadm, k3s, systemd or Kubernetes' tests.
+"""``syncpod-kubelet``: the program that kubeadm, k3s, systemd or Kubernetes' tests start in place of a kubelet.
 
 It takes a kubelet's flags and configuration, starts the node's Temporal server if none runs, and becomes the worker.
-When it ends, containers and that server run on; the next start goes on with them.
+When it ends, the containers and that server keep running, and the next start uses them.
 
 Exit codes: 0 ended by SIGTERM or SIGINT, 1 failed, 2 the flags, a file or the machine are wrong.
 """
@@ -67,7 +67,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _become_the_worker(variables: Mapping[str, str], log_level: str, bootstrap: str) -> NoReturn:
-    """Start the Temporal server if need be, and replace this process by the worker. Raises Failure.
+    """Start the Temporal server if it does not run, and replace this process by the worker. Raises Failure.
 
     A node that has no certificate of its cluster yet joins it first.
     """

@@ -1,6 +1,6 @@
-"""Reads a kubelet's command line and its configuration files into one value for each field. Pure but for the files.
+"""Reads a kubelet's command line and its configuration files into one value for each field.
 
-A flag goes before the files, and a later file before an earlier one, as with a kubelet.
+A flag overrides the files, and a later file overrides an earlier one, as with a kubelet.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Given:
 
     values: Mapping[str, Any]
     names: Mapping[str, str]
-    """For each, how the person wrote it: ``--max-pods``, or the field's path."""
+    """The name of each value as the user wrote it: ``--max-pods``, or the field's path."""
 
     def of(self, name: str, default: Any = None) -> Any:
-        """Return what was given for a path or a ``--flag``."""
+        """Return the value that was given for a path or a ``--flag``, else `default`."""
         value = self.values.get(name)
         return default if value is None else value
 
@@ -170,7 +170,7 @@ def _take(document: Mapping[str, Any], above: str, found: dict[str, Any]) -> Ite
 
 
 def _has_nul(value: Any) -> bool:
-    """Say whether a text in a value has the one character that no variable of a process can have."""
+    """Return whether a text in a value has a NUL, which no environment variable can have."""
     if isinstance(value, dict):
         return _has_nul([*value.keys(), *value.values()])
     return any(map(_has_nul, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value

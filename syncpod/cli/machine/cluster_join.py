@@ -1,4 +1,4 @@
-"""Has a machine join a Kubernetes cluster by a bootstrap kubeconfig: it asks for a certificate, and waits for it.
+"""Joins this machine to a Kubernetes cluster by a bootstrap kubeconfig: requests a certificate, and waits for it.
 
 Mirrors the kubelet's pkg/kubelet/certificate/bootstrap (v1.36), LoadClientConfig.
 """
@@ -22,10 +22,10 @@ _OPTION = "--bootstrap-kubeconfig"
 
 
 def joined(here: NodeSettings, bootstrap: Path, *, at: Path | None = None) -> Path:
-    """Return the kubeconfig with which the node is part of the cluster of a bootstrap kubeconfig, which lies `at`.
+    """Return the path of the node's own kubeconfig, after joining the cluster of the `bootstrap` one if necessary.
 
-    None = in the state directory. If it is there, and its credentials are still valid, nothing is asked for, and
-    `bootstrap` need not exist; else the cluster is asked for a certificate, and somebody may have to approve that.
+    The path is `at`; None = in the state directory. If its credentials are still valid, nothing is requested, and
+    `bootstrap` need not exist. Else a certificate is requested from the cluster, and somebody may have to approve that.
     Raises BadInput and Failure.
     """
     from syncpod.kubernetes.certificate_files import kubeconfig_path
@@ -59,7 +59,7 @@ def _read(bootstrap: Path) -> Kubeconfig:
 
 
 def _is_valid(path: Path, node: str) -> bool:
-    """Say whether a kubeconfig identifies the node: by a token, or by a certificate that has not ended."""
+    """Return whether a kubeconfig identifies the node: by a token, or by a certificate that has not expired."""
     from syncpod.kubernetes.certificates import life_of
     from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
 

@@ -1,4 +1,4 @@
-"""A pod's containers as a command names them, and their instances as the pod's status names those."""
+"""Finds the container of a pod that a command means, and the container's instances in the pod's status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def container_names(pod: Pod) -> list[str]:
 
 
 def chosen_container(pod: Pod, asked: str) -> str:
-    """Return the container: the one asked for, else the pod's default, else its first, with a note.
+    """Return the container that was asked for, else the pod's default one, else its first one, with a note.
 
     The note lists main containers first, as kubectl does. Raises Failure for one that the pod does not have.
     """
@@ -46,7 +46,7 @@ def chosen_container(pod: Pod, asked: str) -> str:
 
 
 def note_default(container: str, shown: Sequence[str]) -> None:
-    """Say on standard error which container was taken, and out of which, in kubectl's words."""
+    """Print on standard error which container was taken, and out of which, in kubectl's words."""
     remark(f'Defaulted container "{container}" out of: {", ".join(shown)}')
 
 
@@ -66,7 +66,7 @@ class ContainerInstance:
     id: str
     restart: int
     why_no_log: str = ""
-    """If it could not be started, which may leave an empty log: a sentence that says so."""
+    """A sentence that it could not be started, which may leave an empty log; "" if it was started."""
 
 
 def current_instance(pod: Pod, container: str) -> ContainerInstance:

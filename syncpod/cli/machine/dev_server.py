@@ -1,4 +1,4 @@
-"""The Temporal dev server: its program, and the settings that suit pods. Nothing else sets them."""
+"""The Temporal dev server of a state directory: its program, its settings, and its start."""
 
 from __future__ import annotations
 
@@ -51,33 +51,33 @@ DYNAMIC_CONFIGURATION: Final[Mapping[str, str]] = {
     # A node's task queue has one worker: with several partitions, some tasks would wait to be forwarded.
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
-    # By default a dev server reads from its database which search attributes there are, a dozen times for each pod that
-    # starts or ends. Without that it learns of new ones within two seconds; `command` gives it ours from the beginning.
+    # By default a dev server reads the list of search attributes from its database, a dozen times for each pod that
+    # starts or ends. With this, it finds new ones within two seconds; `command` registers ours at its start.
     "system.forceSearchAttributesCacheRefreshOnRead": "false",
 }
 """Settings that differ from the server's defaults."""
 
 MEMORY_CONFIGURATION: Final[Mapping[str, str]] = {
-    # By default each of five queues of tasks begins 512 goroutines: 8 MiB, for the one history shard of one machine.
+    # By default each of five task queues starts 512 goroutines: 8 MiB, for the one history shard of one machine.
     "history.timerProcessorSchedulerWorkerCount": "64",
     "history.transferProcessorSchedulerWorkerCount": "64",
     "history.visibilityProcessorSchedulerWorkerCount": "64",
-    # These two have nothing to do: nothing is archived, and there is no other cluster.
+    # Archival and replication have nothing to do: nothing is archived, and there is no other cluster.
     "history.archivalProcessorSchedulerWorkerCount": "1",
     "history.ReplicationProcessorSchedulerWorkerCount": "1",
     "history.ReplicationLowPriorityProcessorSchedulerWorkerCount": "1",
-    # By default each workflow is kept for an hour after it was read, and even then until something else is. A pod at
-    # rest does not need that: when it wakes up, its workflow is read again.
+    # By default a workflow stays cached for an hour after its last use, and is dropped only when another is read. A pod
+    # at rest does not need that: its workflow is read again at its next event.
     "history.cacheTTL": '"5m"',
     "history.cacheBackgroundEvict": '{"Enabled": true, "LoopInterval": "1m", "MaxEntryPerCall": 1024}',
-    # By default 256 MiB of events are kept, as they are on the disk; in memory each is several times as large.
+    # By default 256 MiB of events are cached, by their size on disk; in memory each takes several times as much.
     "history.eventsHostLevelCacheMaxSizeBytes": str(2 * 1024 * 1024),
 }
 """Settings with which the server of one machine takes less memory; those of a fleet's servers are in `deploy`."""
 
 _GARBAGE: Final = {"GOGC": "50"}
-"""By how many percent of what is in use the server's heap may grow before garbage is collected (Go's own value is 100),
-unless the environment says otherwise."""
+"""The percentage by which the server's heap may grow before garbage is collected; Go's default is 100. The environment
+overrides it."""
 
 _VISIBILITY_TABLE: Final = "executions_visibility"
 """It has an index for each search attribute that a workflow may have, 58 in all. Each write of a row updates them all:
@@ -95,7 +95,7 @@ _TAKEN: Final = "address already in use"
 """The kernel's error for a port that is taken; it appears in the server's log."""
 _END_SECONDS: Final = 10.0
 _ENDING_SECONDS: Final = 3.0
-"""How long a server that was killed may take to let go of the database."""
+"""How long a killed server may take to release the database."""
 _LOOK_SECONDS: Final = 0.05
 
 
@@ -105,7 +105,7 @@ def database(state_dir: Path) -> Path:
 
 
 class NoProgram(BadInput):
-    """The ``temporal`` program is not installed with us."""
+    """The ``temporal`` program is not installed in this Python environment."""
 
 
 def program() -> Path:
@@ -123,9 +123,9 @@ def program() -> Path:
 def command(
     *, database: Path, port: int, ui_port: int | None, http_port: int | None = None, metrics_port: int | None = None
 ) -> list[str]:
-    """Return the command line of a dev server that loses nothing acknowledged, even by kill -9 or a power cut.
+    """Return the command line of a dev server that loses no acknowledged write, even by kill -9 or a power cut.
 
-    A new database has our search attributes from the beginning. `ui_port` None = it serves no UI.
+    A new database gets our search attributes at once. `ui_port` None = the server has no UI.
     """
     from syncpod.messages.queries import SEARCH_ATTRIBUTES  # pydantic takes 0.2 s of each command that imports it
 
@@ -154,8 +154,8 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for the server: without the settings of clients, which include credentials.
 
     The settings of the worker's traces are left out too: the server would export its own traces, and it refuses to
-    start for some exporters.
-    The server needs USER, which is not set for a user without an entry in passwd: then it is the user's id.
+    start for some exporters. The server needs USER: if a user without an entry in passwd has none, USER is set to the
+    user's id.
     """
     mine = {name: value for name, value in environ.items() if not name.startswith(("TEMPORAL_", "OTEL_"))}
     return {"USER": str(os.geteuid())} | _GARBAGE | mine | {"TEMPORAL_CONFIG_FILE": os.devnull}
@@ -164,14 +164,15 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 def start(
     state_dir: Path, *, port: int | None = None, ui_port: int | None = None, ui: bool = False, detached: bool = True
 ) -> tuple[ServerRecord, subprocess.Popen[bytes] | None]:
-    """Return the server of the state directory, started if it does not run, and its process if it was started here.
+    """Start the state directory's server if it does not run; return its record, and its process if it was started.
 
-    Ports that are not given are the last ones, the usual ones, or the next that are free. Anybody who reaches the UI's
-    port may use it: so root's server has one only if `ui` or its port asks for it, or the last server had it.
+    Ports that are not given are those of the last start, else the default ones, else the next free ones. Anybody who
+    reaches the UI's port may use the UI. So root's server has a UI only if `ui` or `ui_port` requests one, or if the
+    last server had one.
 
-    Two users may start servers at the same moment and find the same port free: the one that does not get it tries the
-    next. The server locks its database as long as it lives. Returns once the server serves its namespace. Raises
-    Failure with the end of the server's log if it does not start.
+    If somebody else takes a port just before the server does, the next free port is tried. The server locks its
+    database as long as it lives. Returns once the server serves its namespace. Raises Failure with the end of the
+    server's log if it does not start.
     """
     prepare(state_dir)
     with exclusive(state_dir):
@@ -201,9 +202,9 @@ def start(
 
 
 def give_back_start_pages(server: ServerRecord) -> None:
-    """Free what only the server's start has needed of its program, once the worker has connected to it.
+    """Free the memory of program pages that only the server's start needed; called when the worker has connected.
 
-    For root alone, and not with every kernel; otherwise nothing happens.
+    Does nothing without root, or with a kernel that cannot free them.
     """
     with contextlib.suppress(OSError):
         free_program_pages(server.process.pid)
@@ -259,9 +260,10 @@ def _launch(
 
 
 def _is_new(database: Path) -> bool:
-    """Return whether there is no database yet, and remove an empty file of one.
+    """Return whether there is no database yet; remove its file if it is empty.
 
-    A server leaves that if it is killed as it begins. The next one would take it for a whole database, and not start.
+    A server that is killed at its start leaves an empty file. The next server would take the file for a complete
+    database, and not start.
     """
     with contextlib.suppress(FileNotFoundError):
         if database.stat().st_size > 0 or database.with_name(f"{database.name}-wal").exists():
@@ -271,7 +273,7 @@ def _is_new(database: Path) -> bool:
 
 
 def _spare_the_disk(database: Path) -> None:
-    """Have the server write less, if its database allows it. The server also works if it does not."""
+    """Drop the indexes that make the server write much. A failure is only noted, since the server works with them."""
     try:
         drop_costly_indexes(database)
     except sqlite3.Error as error:
@@ -279,7 +281,7 @@ def _spare_the_disk(database: Path) -> None:
 
 
 def drop_costly_indexes(database: Path) -> int:
-    """Drop the visibility table's indexes but a few, and return how many were dropped. Blocks.
+    """Drop all indexes of the visibility table except a few, and return how many were dropped. Blocks.
 
     No data changes. The server may run, but not on a full database. Raises sqlite3.Error.
     """
@@ -311,7 +313,7 @@ def _locked_database(state_dir: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _is_locked(lock: int) -> bool:
-    """Take the lock, and say whether that succeeded: a server that was killed holds it until it has ended."""
+    """Take the lock, and return whether that succeeded. Waits a few seconds, for a killed server to release it."""
     deadline = time.monotonic() + _ENDING_SECONDS
     while True:
         try:
@@ -352,14 +354,14 @@ def _is_free(port: int) -> bool:
 
 
 def _goes_on(server: ServerRecord) -> bool:
-    """Return whether a server that runs is to be used, once it serves: the command that started it may be cut off.
+    """Wait until a running server serves, and return whether it does; False if it ends meanwhile.
 
-    Raises Failure if it does not answer.
+    The command that started it may have been killed before it served. Raises Failure if it does not answer.
     """
     require_not_stopped("Temporal server", server.process.pid)
     try:
         return _serves(server.process, server.address, server.ui.removeprefix("http://"))
-    except _Outrun:  # the next to connect reports it
+    except _Outrun:  # the next connection reports it
         return is_running(server.process)
 
 

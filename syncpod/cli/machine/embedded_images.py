@@ -1,4 +1,4 @@
-"""Images that this machine's embedded runtime does not have: it pulls none."""
+"""Warns of images that this machine's embedded runtime does not have, since it pulls none."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ NO_REGISTRY: Final = (
     "the embedded runtime has no registry, so its containers run programs of the machine there; `syncpod load` on the "
     "node gives the image files of its own"
 )
-"""Why it pulls none, and what helps."""
+"""Why the embedded runtime pulls no image, and what helps."""
 _STAND_INS: Final = ("docker.io/library/busybox", "registry.k8s.io/pause")
-"""Images that the embedded runtime stands for by itself."""
+"""Images for which the machine's own programs are meant to run."""
 
 
 def images_with_files(spec: PodSpec) -> list[str]:
-    """Return the images of a pod's containers that a machine's programs are not meant to stand for, each once."""
+    """Return the images of a pod's containers that need files of their own, each once: all but the stand-ins."""
     found = dict.fromkeys(each.image for each in (*spec.init_containers, *spec.containers))
     return [image for image in found if (name := parse_image_name(image)) and name.repository not in _STAND_INS]
 
@@ -33,10 +33,10 @@ def full_name(image: str) -> str:
 
 
 async def image_warnings(state_dir: Path, node: str, pods: Sequence[Pod]) -> dict[str, list[str]]:
-    """Return for each pod, by its name, a sentence for each image that this machine's runtime does not have.
+    """Return, by pod name, a warning for each image that this machine's embedded runtime does not have.
 
-    Pods of other nodes, and of a node with another runtime, have none. {} if it does not
-    answer: the worker will say so.
+    Pods of other nodes are left out. {} if the node uses another runtime. Also {} if the runtime does not answer, which
+    the worker reports.
     """
     from syncpod.settings.process_records import running_runtime
 
@@ -56,7 +56,7 @@ async def image_warnings(state_dir: Path, node: str, pods: Sequence[Pod]) -> dic
 
 
 async def _loaded(endpoint: str) -> set[str] | None:
-    """Return the full names of the images with files of their own; None if the runtime does not say."""
+    """Return the full names of the images with files of their own; None if the runtime does not answer."""
     from syncpod.cri.client import CriClient
     from syncpod.cri.errors import CriError
 

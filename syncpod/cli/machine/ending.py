@@ -1,4 +1,4 @@
-"""Ending what `up` has started in a state directory; each function returns how many processes it has ended."""
+"""Ends the processes that `up` has started in a state directory. Each function returns how many it has ended."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _SERVER_SECONDS: Final = 15.0
 
 
 def end_all(directory: Path) -> int:
-    """End the worker, the embedded runtime and the Temporal server, in this order; the pods run on."""
+    """End the worker, the embedded runtime and the Temporal server, in this order; pods keep running."""
     unrecorded = end_all_unrecorded(directory)
     return unrecorded + end_worker(directory) + _end_runtime(directory) + end_server(directory)
 
 
 def end_all_unrecorded(directory: Path) -> int:
-    """End what a command has started here that was killed before it could record it: no other command would find it.
+    """End processes whose command was killed before it could record them: no other command would find them.
 
-    Pods lose nothing by it: they run on, and the next worker goes on from what is on the disk.
+    Pods lose nothing: they keep running, and the next worker continues from the files on the disk.
     """
     if not log_directory(directory).is_dir():
         return 0
@@ -88,7 +88,7 @@ def end_server(directory: Path) -> int:
 
 
 def end_guard(directory: Path, node: str) -> int:
-    """Remove the rule that guards the server's ports, once they are nobody's."""
+    """Remove the rule that guards the server's ports, unless the server runs."""
     if running_server(directory) is not None or not remove_guard(node):
         return 0
     say("guard of the Temporal server's ports removed")

@@ -1,8 +1,7 @@
 """The fleet that is commanded from a state directory: its authority and its keys.
 
-Only `fleet up`, `fleet serve` and `fleet gate` begin a fleet. Any other command refuses where there is none, or where
-its keys are missing: with keys of its own it could read nothing, and its commands would stop the workflows that got
-them.
+Only `fleet up`, `fleet serve` and `fleet gate` create a fleet. Any other command fails if there is no fleet, or if its
+keys are missing. With new keys, a command could read nothing, and the workflows that received it would be stuck.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from syncpod.signing.keys import DIRECTORY, read_signing_keys
 
 
 def home_of_a_fleet(state_dir: str = "") -> Path:
-    """Return the state directory, which has a fleet and its keys. Blocks. Raises BadInput; nothing is created."""
+    """Return the state directory. Raises BadInput if it has no fleet, or not its keys. Creates nothing. Blocks."""
     here = settings(state_dir=state_dir).state_dir
     directory = fleet_directory(here)
     try:
@@ -40,7 +39,7 @@ def home_of_a_fleet(state_dir: str = "") -> Path:
 
 
 def open_here(state_dir: str = "") -> Fleet:
-    """Return the fleet that is commanded from this state directory. Blocks. Raises BadInput; none is begun."""
+    """Return the fleet that is commanded from this state directory. Raises BadInput if there is none. Blocks."""
     directory = fleet_directory(home_of_a_fleet(state_dir))
     try:
         return open_fleet(directory, now())

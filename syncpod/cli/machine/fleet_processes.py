@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
 
 LISTEN: Final = "127.0.0.1:7300"
-"""Where a gate listens that was never told otherwise: at the loopback, so that a first look opens no port."""
+"""Where a gate listens by default: on the loopback, so that a first try opens no port to the network."""
 PARTS: Final[tuple[FleetPart, ...]] = ("worker", "gate")
 _CALLED: Final[dict[FleetPart, str]] = {"worker": "fleet's worker", "gate": "fleet's gate"}
 _READY: Final[dict[FleetPart, str]] = {"worker": "fleet worker ready: ", "gate": "the fleet's gate listens at "}
@@ -41,9 +41,9 @@ _LOOK_SECONDS: Final = 0.05
 
 
 def served_parts(state_dir: Path, address: str = "") -> list[str]:
-    """Return what runs of the fleet that `fleet up` has started, each with its pid, for a sentence.
+    """Return the running processes that `fleet up` has started, each as a phrase with its pid.
 
-    `address` = only what uses the Temporal server there.
+    `address` selects those that use the Temporal server there; "" = all.
     """
     found = ((part, running_fleet_process(state_dir, part)) for part in PARTS)
     return [
@@ -54,18 +54,19 @@ def served_parts(state_dir: Path, address: str = "") -> list[str]:
 
 
 def start_worker(state_dir: Path, config: ClientConnectConfig) -> int:
-    """Start the fleet's worker, if none of `fleet up` runs; return its pid, 0 if it runs already. It serves then.
+    """Start the fleet's worker, and return its pid once it serves; 0 if the worker of `fleet up` runs already.
 
-    Raises Failure with what it says.
+    Raises Failure with the last line of its log, and BadInput if it runs with another server.
     """
     command = [sys.executable, str(fleet_worker_program()), "--state-dir", str(state_dir)]
     return _start(state_dir, "worker", command, config, "", ())
 
 
 def start_gate(state_dir: Path, config: ClientConnectConfig, listen: str, names: Sequence[str] | None) -> int:
-    """Start the fleet's gate, if none of `fleet up` runs; return its pid, 0 if it runs already. It listens then.
+    """Start the fleet's gate, and return its pid once it listens; 0 if the gate of `fleet up` runs already.
 
-    `listen` "" and `names` None are those of its last start. Raises Failure with what it says, or if it runs otherwise.
+    `listen` "" and `names` None are those of its last start. Raises Failure with the last line of its log, and BadInput
+    if it runs with another server, address or names.
     """
     before = recorded_fleet_process(state_dir, "gate")
     listen = listen or (before.listen if before is not None else LISTEN)
@@ -76,7 +77,7 @@ def start_gate(state_dir: Path, config: ClientConnectConfig, listen: str, names:
 
 
 def end_fleet(state_dir: Path) -> int:
-    """End the gate and the worker that `fleet up` has started; return how many there were. The nodes run on."""
+    """End the gate and the worker that `fleet up` has started; return how many there were. Nodes keep running."""
     ended = 0
     if not log_directory(state_dir).is_dir():
         return 0
@@ -121,7 +122,7 @@ def _start(
             with waiting(f"waiting up to {_READY_SECONDS:g} s for the {_CALLED[part]} to serve"):
                 _await_ready(part, child, log, begin)
         finally:
-            if child.poll() is not None and before is not None:  # the next start is as the last one that served
+            if child.poll() is not None and before is not None:  # the next start is like the last that served
                 write_fleet_process(state_dir, part, before)
     return child.pid
 
@@ -162,7 +163,7 @@ def _require_same(part: FleetPart, runs: FleetProcess, wanted: FleetProcess) -> 
 
 
 def _end_unrecorded(state_dir: Path) -> int:
-    """End what a command has started here that was killed before it could record it."""
+    """End processes whose command was killed before it could record them; return how many."""
     ended = 0
     for part in PARTS:
         word = str(fleet_worker_program()) if part == "worker" else part

@@ -1,4 +1,4 @@
-"""The log of one instance of a container, however long ago it ended: its file, or the end that the journal keeps."""
+"""Finds the log of one instance of a container, even long after its end: its file, or its last part in the journal."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class JournaledLog:
     """Where an instance's log is, or was."""
 
     records: PodRunRecords
-    """The life of the pod that it belongs to."""
+    """The records of the pod's life that the instance belongs to."""
     is_newest: bool
-    """Whether no later life of the name is known."""
+    """Whether the journal has no later life of the pod's name."""
     instance: Instance
     path: Path
-    """The file, if it is there."""
+    """Where the log's file is, or was."""
 
     @property
     def life(self) -> PodLife:
-        """The life of the pod that it belongs to."""
+        """The pod's life that the instance belongs to."""
         return self.records.life
 
     @property
@@ -51,9 +51,9 @@ def journaled_log(
 ) -> JournaledLog:
     """Return the log of the instance with this number, of the newest life of the pod that had one. Blocks.
 
-    `container` "" = the only one that the journal knows of the pod, or of several the pod's default, with a note as of
-    a pod that runs. `uid` names the life; "" = any. `pod_of` returns the pod of a life, if this machine still has it.
-    Raises Failure.
+    `container` "" = the only container in the journal's records, or of several the default one, which is noted. `uid`
+    selects the life; "" = any. `pod_of` returns the pod of a life; None if this machine no longer has it. Raises
+    Failure.
     """
     from syncpod.api.client import settle_journal
     from syncpod.journal.reading import NoJournal, lives_of
@@ -79,7 +79,7 @@ def journaled_log(
 
 
 def why_never_ran(state_dir: Path, life: tuple[str, str, str], container: str, restart: int) -> str:
-    """Return why an instance could not be started, as the journal knows; "" if it ran, or nothing is known. Blocks.
+    """Return the journal's reason why an instance could not be started; "" if it ran, or has no record. Blocks.
 
     `life` is the pod's namespace, name and uid.
     """
@@ -114,8 +114,8 @@ def _default_container(
 ) -> str:
     """Return the only container that was ever started, or else the default one, with a note.
 
-    For a pod that is gone, the journal has neither annotations nor which container is ephemeral: it is the first main
-    container. Raises Failure.
+    The default of a pod that is gone is its first main container: the journal records neither annotations nor which
+    containers are ephemeral. Raises Failure if no container was ever started.
     """
     names = sorted({instance.container for records in lives for instance in records.instances})
     if not names:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 _LISTEN: Final = "0A"
-"""TCP_LISTEN, as /proc/net/tcp has it."""
+"""TCP_LISTEN in /proc/net/tcp."""
 
 
 def listens(pid: int, address: str) -> bool | None:
@@ -24,7 +24,7 @@ def listens(pid: int, address: str) -> bool | None:
 
 
 def somebody_listens(address: str) -> bool:
-    """Say whether ``<host>:<port>`` accepts a connection within a second."""
+    """Return whether ``<host>:<port>`` accepts a connection within a second."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=1).close()

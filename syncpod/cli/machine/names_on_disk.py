@@ -57,9 +57,10 @@ def objects(kind: str, namespace: str) -> list[str]:
 
 
 def pods_of_fleet(state_dir: Path) -> tuple[str, list[str]]:
-    """Return the fleet that has given the node its list of pods (`syncpod.agent.fleet.kept_intent`), "" = none has.
+    """Return the fleet that has given the node a list of pods, and which of these pods are on the node.
 
-    And the sorted ``namespace/name`` of those of its pods that are on the node.
+    The list is kept by `syncpod.agent.fleet.kept_intent`. The fleet is "" if there is none; pods are sorted, each as
+    ``namespace/name``.
     """
     kept = _read(state_dir / "fleet-intent.json") or {}
     pods = kept.get("pods")

@@ -1,4 +1,4 @@
-"""Applying ConfigMaps and Secrets to this machine's node: whether that is possible, what it would change, doing it."""
+"""Applies ConfigMaps and Secrets to this machine's node, after checking that it is possible; also predicts changes."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class Expected:
     change: Change | None
     """None if the change would be refused."""
     error: str = ""
+    """Why the change would be refused; "" if it would not."""
 
 
 def what_would_change(manifests: Manifests, here: NodeSettings) -> list[Expected]:

@@ -1,4 +1,4 @@
-"""The journal of this machine: pods that the Temporal server has forgotten, and the node's last worker."""
+"""Reads this machine's journal: about pods that the Temporal server no longer has, and the node's last worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syncpod.settings.worker_record import serving
 def last_life(server: tuple[str, str], namespace: str, name: str) -> PodRunRecords | None:
     """Return the journal's records of the last life of a pod; None if it has none. Blocks.
 
-    If the node belongs to another server than this one (its address and namespace), its journal has nothing of the pod.
+    Also None if the node's worker serves another Temporal server than `server` (address and namespace).
     """
     worker = serving(settings().state_dir)
     if worker is not None and (worker.address, worker.namespace) != server:
@@ -33,7 +33,7 @@ def last_life(server: tuple[str, str], namespace: str, name: str) -> PodRunRecor
 
 
 def missing(server: tuple[str, str], namespace: str, name: str) -> str:
-    """Return the sentence that there is no pod of this name, with where to read of one that is gone. Blocks."""
+    """Return the sentence that there is no pod of this name, and how to read about one that is gone. Blocks."""
     said = no_such_pod(name, namespace)
     if last_life(server, namespace, name) is None:
         return said
@@ -47,10 +47,10 @@ def with_gone(
     names: Collection[str],
     now: datetime,
 ) -> list[PodEvent]:
-    """Return the events, and those of the last hour of pods that are gone from this machine's node.
+    """Return these events, and those of the last hour about pods that are gone from this machine's node.
 
-    `namespace`: None = all; with `names`, those of these alone. An event that is among those given is not repeated. If
-    the node does not belong to `server` (its address and namespace), its journal has nothing of these pods.
+    `namespace` None = all. With `names`, only gone pods of these names count. Events that are given are not repeated.
+    Nothing is added if the node's worker does not serve `server` (address and namespace).
     """
     worker = serving(settings().state_dir)
     if worker is None or (worker.address, worker.namespace) != server:
@@ -61,5 +61,8 @@ def with_gone(
 
 
 def last_sign(here: NodeSettings) -> datetime | None:
-    """Return it; None if it is not known. After a reboot it may be a minute too early. Blocks."""
+    """Return when the node's worker last gave a sign of life; None if not known. Blocks.
+
+    After a reboot, the time may be up to a minute too early.
+    """
     return last_sign_of(here.state_dir, memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR))))

@@ -1,4 +1,4 @@
-"""The ConfigMaps and Secrets of this machine's node, as they are deleted: running pods keep what they were given."""
+"""Deletes ConfigMaps and Secrets of this machine's node; running pods keep the values that they were given."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class OwnObjects:
             return _required(thing, is_there=store_to_read().delete(_ref_of(thing)))
 
     async def begun(self, going: Sequence[Going]) -> Sequence[Going]:
-        """Return these: none of them is an object of this machine."""
+        """Return these unchanged. An object is gone at once, so none of them is an object."""
         return going
 
     async def until_in_vain(self, left: Callable[[], Sequence[Going]]) -> None:
-        """Wait for ever: nothing is left."""
+        """Never return, since no object's deletion goes on."""
         await asyncio.get_running_loop().create_future()
 
 

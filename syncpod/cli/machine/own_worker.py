@@ -1,6 +1,6 @@
-"""The worker of this machine, if commands are sent to the server that it serves: then it answers for the server.
+"""Finds out whether this machine's worker can answer commands in place of the Temporal server that it serves.
 
-It does so without the Temporal SDK, whose import takes ten times as long as everything else that a short command does.
+A command that asks the worker needs no Temporal SDK, whose import takes ten times as long as a whole short command.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from syncpod.settings.worker_record import serving
 _ADDRESS: Final = "TEMPORAL_ADDRESS"
 _NAMESPACE: Final = "TEMPORAL_NAMESPACE"
 _OF_OTHERS: Final = ("TEMPORAL_CLI_", "TEMPORAL_CODEC_")
-"""Beginnings of variables for `tctl` and `temporal`, which `syncpod env` sets and our connection does not depend on."""
+"""Prefixes of variables that `syncpod env` sets for `tctl` and `temporal`. Our connection does not depend on them."""
 _CONFIGURATION: Final = Path("temporalio", "temporal.toml")
 
 
 def own_server() -> tuple[str, str] | None:
-    """Return the server and its namespace that this machine's worker serves, if commands are sent to it."""
+    """Return address and namespace of the server that commands use, if this machine's worker serves it; else None."""
     directory = state_of_own_worker()
     worker = None if directory is None else serving(directory)
     return None if worker is None else (worker.address, worker.namespace)
 
 
 def state_of_own_worker() -> Path | None:
-    """Return the state directory of the node whose worker may be asked; None if the server must be."""
+    """Return the state directory of the worker that can answer for the server; None if the server must be asked."""
     try:
         directory = settings().state_dir
     except BadInput:
@@ -43,9 +43,9 @@ def state_of_own_worker() -> Path | None:
 
 
 def server_of(directory: Path, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the server and its namespace that commands are sent to, None if that takes more to find out.
+    """Return address and namespace of the server that commands use; None if only the Temporal SDK can find it.
 
-    As in :func:`syncpod.cli.temporal.session.connection`, where nothing but the two usual variables says where.
+    Agrees with :func:`syncpod.cli.temporal.session.connection` where no more than the two usual variables are set.
     """
     said = {name for name in environ if name.startswith("TEMPORAL_") and not name.startswith(_OF_OTHERS)}
     if said - {_ADDRESS, _NAMESPACE} or not all(environ[name] for name in said):

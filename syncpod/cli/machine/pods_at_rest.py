@@ -1,4 +1,4 @@
-"""The pods that run on this machine's node while its worker is away, by the runtime and the node's records."""
+"""Lists the pods that run on this machine's node while it has no worker, from the runtime and the node's records."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def pods_at_rest(
     state_dir: Path, worker: WorkerRecord, namespace: str | None, names: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return the pods of a namespace (None = all) that run here, marked; with `names`, only these.
+    """Return the pods of a namespace (None = all) that run here, marked as orphans; with `names`, only these.
 
-    `worker` is the record of the worker that has ended. Whether their workflows are open is for the caller to ask.
-    Pods whose lives the node has noted as over are left out: the next worker ends what runs of them. [] if the runtime
-    does not say what it has. Blocks.
+    `worker` is the record of the worker that has ended. The caller has to find out which of the pods have an open
+    workflow. Pods with a tombstone are left out, since the next worker ends them. [] if the runtime does not answer.
+    Blocks.
     """
     import asyncio
 
@@ -39,7 +39,7 @@ def pods_at_rest(
 
 
 async def _running(worker: WorkerRecord) -> list[PodInRuntime]:
-    """Return the node's pods of which something runs; [] if the runtime does not answer."""
+    """Return the node's pods that are alive; [] if the runtime does not answer."""
     from syncpod.cri.client import CriClient
     from syncpod.cri.errors import CriError
     from syncpod.node.inventory import take_inventory

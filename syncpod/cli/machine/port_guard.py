@@ -25,10 +25,10 @@ def table_name(node: str) -> str:
 
 
 def ruleset(node: str, ports: Iterable[int], owners: Iterable[int]) -> str:
-    """Return what ``nft -f`` is given: in one transaction, the node's table and nothing of an earlier one.
+    """Return the input of ``nft -f``: one transaction that replaces the node's table.
 
-    Connections over the loopback to these ports are refused unless the socket's user is one of `owners`. A pod with a
-    network of its own does not reach them; one with the host's is its user. A pod that is root passes.
+    Connections over the loopback to these ports are refused unless the socket's user is one of `owners`. A pod with its
+    own network cannot reach the ports; a pod with the host's network is treated as its user, so root passes.
     """
     name, among = f"{_FAMILY} {table_name(node)}", ", ".join(map(str, sorted(set(ports))))
     users = ", ".join(map(str, sorted(set(owners))))
@@ -55,7 +55,7 @@ def require_possible() -> None:
 
 
 def is_set(node: str) -> bool:
-    """Say whether the node's table is there, as far as this user can tell."""
+    """Return whether the node's table is there; False if this user cannot tell."""
     if os.geteuid() != 0 or shutil.which("nft") is None:
         return False
     return _nft("list", "table", _FAMILY, table_name(node)).returncode == 0

@@ -18,13 +18,13 @@ from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
 from syncpod.kernel.procfs import ProcessIdentity, identify, is_running, process_stat
 
 LOG_LIMIT = 16 * 1024 * 1024
-"""Bytes from which a log is renamed to ``.old`` when its process is started again."""
+"""The size in bytes above which a log is renamed to ``.old`` when its process is started again."""
 
 _LOOK_SECONDS: Final = 0.5
 _LAST_SECONDS: Final = 3.0
-"""The time for the threads of a process that is ending."""
+"""How long to wait for the last threads of a process that is ending."""
 _STOPPED: Final = ("T", "t")
-"""The states of such a process (proc_pid_stat(5)): by a signal, and by a debugger."""
+"""The states of a stopped process (proc_pid_stat(5)): by a signal, and by a debugger."""
 _UNRECORDED_SECONDS: Final = 10.0
 """How long a process that could not be recorded may take to end, before it is killed."""
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -63,8 +63,8 @@ def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
 def _has_ended(handle: int, process: ProcessIdentity, seconds: float) -> bool:
     """Wait for a process's end, and return whether it came.
 
-    The kernel reports no end, and closes no file of it, while a thread waits for a disk that hangs; but nothing of the
-    process runs then, and it is left.
+    While a thread waits for a hanging disk, the kernel neither reports the end nor closes the process's files. Nothing
+    of the process runs then, so that it counts as ended.
     """
     until = time.monotonic() + seconds
     while not select.select([handle], [], [], min(_LOOK_SECONDS, seconds))[0]:
@@ -86,9 +86,9 @@ def _is_this_users(pid: int) -> bool:
 def start_detached(
     command: Sequence[str], *, log: Path, environment: Mapping[str, str], keep: Sequence[int] = (), umask: int = -1
 ) -> subprocess.Popen[bytes]:
-    """Start a process that Ctrl-C here does not reach, with its output in `log`; it inherits the descriptors `keep`.
+    """Start a process in a session of its own, with its output in `log`; it inherits the descriptors `keep`.
 
-    `umask` -1 = ours. Raises BadInput if the program cannot be run.
+    Ctrl-C in this terminal does not reach it. `umask` -1 = ours. Raises BadInput if the program cannot be run.
     """
     with contextlib.suppress(FileNotFoundError):
         if log.lstat().st_size > LOG_LIMIT:
@@ -124,8 +124,8 @@ def start_recorded(
     """Start a process as `start_detached` does, and call `record` with its identity before anything else happens.
 
     No command would find a process without a record: if `record` raises, as on a full disk, the process is ended first.
-    The identity is None, and nothing recorded, if the process has ended already. If this command is killed between the
-    two, the next one ends the process (`end_unrecorded`).
+    The identity is None, and nothing recorded, if the process has ended already. If this command is killed between
+    start and record, the next command ends the process (`end_unrecorded`).
     """
     with signals_held_back():
         child = start_detached(command, log=log, environment=environment, keep=keep, umask=umask)
@@ -141,11 +141,11 @@ def start_recorded(
 
 
 def end_unrecorded(log: Path, word: str) -> list[int]:
-    """End each process that was started with this log, where no live process is recorded; return their pids.
+    """End each process that was started with this log, and return their pids. No process may be recorded for the log.
 
-    Such a one is left by a command that was killed just after it had started it, or by the loss of its record. It is
-    known as ours: this user has started it, as the leader of a session of its own, with the log as its output, and
-    `word` is one of its command line's. Its children, such as a runtime's supervisors, lack that word.
+    A process has no record if its command was killed just after the start, or if the record was lost. It is ours if
+    this user runs it, it leads its session, its output is the log, and `word` is in its command line. Its children,
+    such as a runtime's supervisors, lack that word.
     """
     try:
         output = log.stat()
@@ -176,8 +176,8 @@ def _is_started_with(pid: int, output: os.stat_result, word: str) -> bool:
 def signals_held_back() -> Iterator[None]:
     """Hold back SIGINT, SIGTERM and SIGHUP during the block, and deliver them after it.
 
-    Start a process that outlives this one within the block, and record it there: without the record no command finds
-    it. The process itself gets the default actions; signals that are ignored here stay ignored. In the main thread
+    A process that outlives this one is started and recorded within the block, since no command finds it without the
+    record. The new process has the default actions; signals that are ignored here stay ignored. For the main thread
     only.
     """
     held: list[int] = []
@@ -205,7 +205,7 @@ def run_in_place(command: Sequence[str], environment: Mapping[str, str]) -> NoRe
 
 
 def cannot_run(path: str, error: OSError) -> BadInput:
-    """Return the failure to run a program: this Python, or a program beside it."""
+    """Return the failure to run a program of our environment: Python itself, or a program beside it."""
     what = f"the program {path!r}" if path else "this Python, whose own path is not known,"
     if is_of_the_machine(error) and error.errno not in (errno.ENOENT, errno.EACCES):
         return BadInput(f"{what} cannot be run: {sentence_of(error)}")

@@ -1,4 +1,4 @@
-"""``down --purge``: removing a state directory and its memory directory, and nothing that is not ours."""
+"""``down --purge``: removes a state directory and its memory directory, except files that are not ours."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def require_ours(directory: Path) -> None:
 
 
 def purge(directory: Path, memory: Path, logs: Path) -> None:
-    """Remove a state directory and a memory directory that are no longer used, and the pods' logs below the former.
+    """Remove an unused state directory, with pods' logs below it, and its memory directory.
 
-    Other files stay. Mounts that dead workers left for volumes are unmounted; if anything else is mounted there,
-    nothing is removed. Raises Failure with the reason.
+    Files that are not ours stay. Mounts that dead workers left for volumes are unmounted; if anything else is mounted
+    there, nothing is removed. Raises Failure with the reason.
     """
     _unmount(directory, memory)
     _purge_memory(memory)
@@ -59,7 +59,7 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
 
 
 def _purge_of_drivers(directory: Path) -> None:
-    """Remove what workers have made for storage drivers. The drivers' own sockets stay. Raises OSError."""
+    """Remove the files that workers made for storage drivers. The drivers' own sockets stay. Raises OSError."""
     from syncpod.translation.paths import PLUGINS, PLUGINS_REGISTRY
 
     remove_tree(directory / PLUGINS / "kubernetes.io")
@@ -69,7 +69,7 @@ def _purge_of_drivers(directory: Path) -> None:
 
 
 def _purge_logs(directory: Path, logs: Path) -> None:
-    """Remove pods' logs and the links to them, and the directories above them that are empty then."""
+    """Remove pods' logs and the links to them, then the directories above them that are empty."""
     try:
         remove_all_links(logs)
         for place in pod_directories(logs):
@@ -82,7 +82,7 @@ def _purge_logs(directory: Path, logs: Path) -> None:
 
 
 def _unmount(directory: Path, memory: Path) -> None:
-    """Unmount what workers left mounted for volumes. Raises Failure if anything else is mounted."""
+    """Unmount the volumes that workers left mounted. Raises Failure if anything else is mounted."""
     from syncpod.kernel.mounting import mounts_below, unmount
 
     own = directory.resolve()
@@ -111,7 +111,7 @@ def _is_of_a_volume(place: Path, state_dir: Path) -> bool:
 
 
 def _purge_memory(memory: Path) -> None:
-    """Remove what workers put into the memory directory, and then the directory if it is empty: it has no mark."""
+    """Remove workers' files from the memory directory, and the directory if it is empty then: it has no mark."""
     try:
         require_own_memory_directory(memory)
         for name in ("objects", "pods", SIGN_NAME):

@@ -31,21 +31,22 @@ class Choice:
     endpoint: str
     """Its socket; "" = the embedded runtime."""
     simulated: bool = False
+    """Whether it is the embedded runtime, and only simulates containers."""
     why: str = ""
-    """A line for the user, if the embedded runtime has to be started."""
+    """A line for the user about the embedded runtime, if it has to be started."""
 
     @property
     def embedded(self) -> bool:
-        """Whether it is the state directory's own."""
+        """Whether it is the state directory's embedded runtime."""
         return not self.endpoint
 
 
 def choose(here: NodeSettings, *, asked: str = "", embedded: bool = False, simulate: bool = False) -> Choice:
-    """Return the runtime named by the flag (`asked`) or the environment, else the node's, else one that is found.
+    """Return the runtime that the flag (`asked`) or the environment names, else the node's, else one of this machine.
 
-    The node's is the runtime of the worker that serves the state directory, or the one that it was started with last,
-    or the embedded one that has its pods. Found is containerd or CRI-O, and if neither answers, the embedded runtime.
-    Starts nothing. Raises BadInput if the runtime does not answer, or the node has pods on another one.
+    The node's runtime is that of the worker that serves the state directory, or of the node's last start, or the
+    embedded one if it has pods. Without one, containerd or CRI-O is chosen, and if neither answers, the embedded one.
+    Starts nothing. Raises BadInput if the runtime does not answer, or if the node has pods on another runtime.
     """
     if asked and (embedded or simulate):
         raise BadInput(f"either {_FLAG} or the embedded runtime")
@@ -68,7 +69,7 @@ def choose(here: NodeSettings, *, asked: str = "", embedded: bool = False, simul
 
 
 def _own(here: NodeSettings, kept: KeptSettings, used: Choice | None, *, simulate: bool) -> Choice:
-    """Return the embedded runtime, which was asked for. Raises BadInput if the node has pods on another one."""
+    """Return the embedded runtime, which the user asked for. Raises BadInput if the node has pods on another one."""
     wanted = Choice("", simulate, SIMULATED if simulate else f"as asked for: {WITHOUT_ISOLATION}")
     if used is None:
         return wanted
@@ -84,7 +85,7 @@ def _own(here: NodeSettings, kept: KeptSettings, used: Choice | None, *, simulat
 
 
 def require_same_name(here: NodeSettings) -> None:
-    """Raise BadInput if the state directory's worker or pods are another node's than `here` names."""
+    """Raise BadInput if the state directory's worker or pods belong to another node than `here` names."""
     from syncpod.node.inventory import has_pods
 
     kept, worker = kept_settings(here.state_dir), serving(here.state_dir)
@@ -96,14 +97,14 @@ def require_same_name(here: NodeSettings) -> None:
 
 
 def _has_lost_record(here: NodeSettings, kept: KeptSettings) -> bool:
-    """Return whether the node was on the directory's embedded runtime, of which there is no legible record any more."""
+    """Return whether the node used the directory's embedded runtime, and the runtime's record is missing or damaged."""
     record = recorded_runtime(here.state_dir)
     own = f"unix://{runtime_process.usual_socket(here.state_dir)}"
     return kept.endpoint == own and (record is None or record.endpoint != own)
 
 
 def _require_answer(here: NodeSettings, kept: KeptSettings) -> None:
-    """Raise BadInput if nothing listens where the node's runtime did."""
+    """Raise BadInput if nothing listens at the socket of the node's runtime."""
     from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 
     try:
@@ -119,7 +120,7 @@ def _require_answer(here: NodeSettings, kept: KeptSettings) -> None:
 
 
 def _require_no_pods(here: NodeSettings, kept: KeptSettings, wanted: str) -> None:
-    """Raise BadInput if the node has a worker or pods on its runtime, and is asked to use another."""
+    """Raise BadInput if the node has a worker, or pods on its runtime: then it cannot use `wanted` instead."""
     from syncpod.node.inventory import has_pods
 
     worker = serving(here.state_dir)
@@ -133,9 +134,10 @@ def _require_no_pods(here: NodeSettings, kept: KeptSettings, wanted: str) -> Non
 
 
 def _used(here: NodeSettings, workers: str) -> Choice | None:
-    """Return the runtime of the state directory's worker, by its socket, or the embedded one that has its pods.
+    """Return the runtime that the state directory's node uses; None if it has used none.
 
-    "" = the socket is not known. None if there is no sign of any runtime.
+    `workers` is the socket of its worker's runtime; "" = not known, and then the embedded runtime is meant if it has
+    the node's pods.
     """
     record = recorded_runtime(here.state_dir)
     if workers and (record is None or workers != record.endpoint):
@@ -169,7 +171,7 @@ def _named(endpoint: str, *, by_flag: bool) -> Choice:
 
 
 def _found() -> Choice:
-    """Return the first usual runtime that answers a CRI call, else the embedded one with a list of what was tried."""
+    """Return the first usual runtime that answers a CRI call, else the embedded one with a list of tried sockets."""
     from syncpod.cri.endpoint import VARIABLE, NoRuntime, candidates, find_endpoint
 
     tried = []
@@ -202,9 +204,8 @@ async def _obstacle(endpoint: str) -> str | None:
 def endpoint_of(state_dir: Path) -> str:
     """Return the socket of the runtime that has the state directory's pods.
 
-    That is the worker's, else the one that it was started with last, else the embedded one's if it runs, else the one
-    that the environment names or that is found.
-    Raises BadInput.
+    That is the worker's runtime, else that of the node's last start, else the embedded one if it runs, else one that
+    the environment names or that is found. Raises BadInput if there is none.
     """
     from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 

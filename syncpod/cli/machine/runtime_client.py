@@ -1,4 +1,4 @@
-"""A client of this machine's runtime, for a pod that runs here; and the failure of a runtime that does not answer."""
+"""Makes clients of this machine's runtime, and the failure for a runtime that does not answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def runtime_of(pod: Pod) -> CriClient:
-    """Return a client of the runtime in which the pod runs. Raises Failure if that is another node's."""
+    """Return a client of the runtime in which a pod runs. Raises Failure if the pod is on another node."""
     from syncpod.cri.client import CriClient
 
     here = settings()
@@ -32,7 +32,7 @@ def runtime_of(pod: Pod) -> CriClient:
 
 
 def unanswered(fault: TransportFault) -> Failure:
-    """Return the failure to reach this machine's runtime, and what helps."""
+    """Return the failure to reach this machine's runtime, with the command that helps."""
     from syncpod.cri.errors import Unavailable
 
     state_dir = settings().state_dir

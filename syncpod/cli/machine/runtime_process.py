@@ -1,4 +1,4 @@
-"""The embedded runtime that ``up`` starts: one per state directory. Finding, starting and ending it."""
+"""Finds, starts and ends the embedded runtime of ``up``, one per state directory."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from syncpod.settings.variables import RUNTIME_ENDPOINT
 MODULE: Final = "syncpod.runtime"
 """The module that Python runs as the embedded runtime."""
 _SOCKETS: Final = "syncpod-cri-"
-"""Prefix of directories that are created only for a socket."""
+"""The prefix of directories that are created only for a socket."""
 READY_SECONDS = 120.0
-"""How long a runtime may take until it answers. One that is only slow is not ended: on a busy machine, importing takes
-longer than all else."""
+"""How long a runtime may take until it answers. It is long, so that a runtime that is only slow is not ended: on a busy
+machine, importing takes longer than all else."""
 _END_SECONDS: Final = 10.0
 
 
@@ -82,9 +82,9 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def choose_socket(state_dir: Path) -> Path:
-    """Return the path for the runtime's socket: the last one, else one in its directory.
+    """Return the path for the runtime's socket: that of its last start, else one in the runtime's directory.
 
-    If that path is too long for a socket, one in a new private directory below $XDG_RUNTIME_DIR or /tmp.
+    If that path is too long for a socket, returns one in a new private directory below $XDG_RUNTIME_DIR or /tmp.
     """
     recorded = recorded_runtime(state_dir)
     if recorded is not None:
@@ -101,9 +101,9 @@ def choose_socket(state_dir: Path) -> Path:
 
 
 def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tuple[RuntimeRecord, bool]:
-    """Return the embedded runtime of the state directory, and whether it was started here; returns once it answers.
+    """Start the state directory's embedded runtime if it does not run, and return once it answers.
 
-    Raises Failure with the runtime's last words.
+    Returns its record, and whether it was started. Raises Failure with the last line of its log.
     """
     prepare(state_dir)
     log = runtime_log(state_dir)
@@ -126,7 +126,7 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
             with waiting("waiting for the embedded runtime to answer"):
                 ready = record is not None and _gets_ready(record)
         finally:
-            if not ready:  # Ctrl-C, and a full disk too
+            if not ready:  # also after Ctrl-C or on a full disk
                 ended_here = record is not None and child.poll() is None and end_process(record.process)
                 if recorded_runtime(state_dir) != before:
                     _put_back(state_dir, before, kept)
@@ -142,7 +142,7 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
 def _launch(
     state_dir: Path, socket: Path, *, simulated: bool, environ: Mapping[str, str]
 ) -> tuple[subprocess.Popen[bytes], RuntimeRecord | None]:
-    """Start the runtime, and record it before it serves: others find the runtime even if this command ends early.
+    """Start the runtime, and record it before it serves: other commands find it even if this one ends early.
 
     The record is None if the runtime has ended already.
     """
@@ -161,18 +161,18 @@ def _launch(
 
 
 def _gets_ready(record: RuntimeRecord) -> bool:
-    """Return whether a runtime answers, as soon as it does; False if it ends before, or does not answer in time."""
+    """Return True as soon as a runtime answers; False if it ends first, or does not answer within READY_SECONDS."""
     socket, deadline = Path(record.endpoint.removeprefix("unix://")), time.monotonic() + READY_SECONDS
     while is_running(record.process) and time.monotonic() < deadline:
         if _answers(socket):
             return True
         time.sleep(0.02)
-    # Once more: this process may have been held up for as long as the runtime was.
+    # Try once more: this process may have been stalled for as long as the runtime was.
     return is_running(record.process) and _answers(socket)
 
 
 def _put_back(state_dir: Path, before: RuntimeRecord | None, kept: KeptSettings) -> None:
-    """Restore what a runtime that did not serve was recorded over: the runtime before it, and its node's socket."""
+    """Restore the record of the runtime before one that did not serve, and the node's kept settings."""
     if before is None:
         forget_runtime(state_dir)
         return
@@ -196,7 +196,7 @@ def load(state_dir: Path, files: Sequence[str], name: str, *, environ: Mapping[s
 
 
 def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Mapping[str, str]) -> None:
-    """Turn this process into the embedded runtime, so that Ctrl-C reaches it directly.
+    """Replace this process by the embedded runtime, so that Ctrl-C reaches it directly.
 
     Raises Failure if it runs already, and BadInput if its socket's path is too long.
     """
@@ -219,7 +219,7 @@ def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Ma
 
 
 def _note(state_dir: Path, record: RuntimeRecord) -> None:
-    """Record the runtime that serves now. If its socket lies elsewhere than before, its node finds it there."""
+    """Record the runtime that serves now. If its socket has moved, change the node's kept settings too."""
     before, kept = recorded_runtime(state_dir), kept_settings(state_dir)
     write_runtime(state_dir, record)
     if before is not None and kept.endpoint == before.endpoint != record.endpoint:
@@ -228,7 +228,7 @@ def _note(state_dir: Path, record: RuntimeRecord) -> None:
 
 
 def weaknesses(endpoint: str) -> tuple[str, ...]:
-    """Return what an embedded runtime cannot do on this machine, each in a sentence; () if it does not say."""
+    """Return a sentence for each thing that an embedded runtime cannot do here; () if it does not answer."""
     return asyncio.run(_weaknesses(endpoint))
 
 
@@ -240,7 +240,7 @@ async def _weaknesses(endpoint: str) -> tuple[str, ...]:
     async with CriClient(endpoint) as runtime:
         try:
             return records.weaknesses((await runtime.status(verbose=True)).info)
-        except CriError:  # The worker, which is started next, says what is wrong with it.
+        except CriError:  # the worker, which is started next, reports what is wrong
             return ()
 
 

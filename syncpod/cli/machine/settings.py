@@ -1,4 +1,4 @@
-"""The node's settings for a command: from flags, the environment and defaults."""
+"""Reads the node's settings for a command, from flags, the environment and defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syncpod.settings.values import SettingsInvalid
 def settings(*, state_dir: str = "", adopt_cluster: bool = False, **flags: str | bool | None) -> NodeSettings:
     """Return the settings of this machine's node, given flags by their names in the table of settings.
 
-    None = the flag is not given; so is "", except for a setting that it takes back. Raises BadInput.
+    None = the flag is not given. "" means the same, except that it unsets a setting that may be none. Raises BadInput.
     """
     given = {name: None if text == "" and not BY_NAME[name].may_be_none else text for name, text in flags.items()}
     try:
@@ -38,7 +38,7 @@ def require_valid(here: NodeSettings) -> None:
 
 
 def kept_settings(state_dir: Path) -> KeptSettings:
-    """Return what the node of a state directory keeps of how it was started. Raises BadInput."""
+    """Return the settings with which the node of a state directory was last started. Raises BadInput."""
     try:
         return read_kept_settings(state_dir)
     except SettingsInvalid as wrong:

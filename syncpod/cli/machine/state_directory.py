@@ -1,4 +1,4 @@
-"""What ``up`` keeps in the state directory: records of the processes that it started, their logs, and our mark."""
+"""The files of ``up`` in the state directory: records of the processes that it started, their logs, and our mark."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ _OF_WORKER: Final = frozenset(
 )
 """The files of a worker."""
 _OF_POD: Final = re.compile(r"([a-z0-9.-]+_[a-z0-9.-]+_)?([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})")
-"""``<uid>`` and ``<namespace>_<name>_<uid>``."""
+"""The names of pods' directories, ``<uid>``, and of their logs', ``<namespace>_<name>_<uid>``."""
 OURS: Final = (
     _OF_WORKER
     | {MARK, _SERVER, _WORKER, _RUNTIME, _LOCK, "log", "temporal", "runtime", "units.env"}
     | set(_FLEET_PARTS.values())
 )
-"""All that syncpod creates in a state directory for a node, and records of what serves a fleet."""
+"""All that syncpod creates in a state directory for a node, and the records of a fleet's processes."""
 FLEET: Final = "fleet"
 """The directory of a fleet that is commanded from here: its authority, and its keys."""
 
 
 _ROOM: Final = 1 << 20
-"""Bytes below which a disk counts as full: a database grows by more at a time."""
+"""A disk with fewer free bytes counts as full, since a database may grow by more at once."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ServerRecord:
     ui: str
     """The URL of its UI; "" = it serves none."""
     detached: bool
-    """Whether ``up`` started it: only then ``down`` ends it."""
+    """Whether ``up`` started it: ``down`` ends no other server."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,12 @@ class StartedWorker:
     endpoint: str
     """The runtime's socket."""
     address: str
-    """The Temporal server's."""
+    """The Temporal server's address."""
     namespace: str
     own_server: bool
     """Whether that server is the state directory's."""
     memory_dir: str = ""
-    """Where it keeps Secrets; "" if the record does not say."""
+    """Where the worker keeps Secrets; "" in records of earlier versions."""
     manifest_dir: str = ""
     """The directory of manifests that it follows; "" = none."""
 
@@ -105,12 +105,12 @@ class FleetProcess:
 
     process: ProcessIdentity
     address: str
-    """The Temporal server's."""
+    """The Temporal server's address."""
     namespace: str
     listen: str = ""
-    """Where the gate listens, as it was given; "" for the worker."""
+    """The address at which the gate was told to listen; "" for the worker."""
     names: Sequence[str] = ()
-    """The gate's names, as they were given."""
+    """The names that were given for the gate."""
 
 
 def server_log(state_dir: Path) -> Path:
@@ -162,9 +162,10 @@ def prepare(state_dir: Path) -> None:
 
 
 def full_disk_note(state_dir: Path) -> str:
-    """Return a clause that says that the directory's disk is full, "" if it is not.
+    """Return a clause that the directory's disk is full; "" if it is not.
 
-    It follows a failure of what writes there: a Temporal server on a full disk says only that a shard is unknown.
+    It completes a failure of a process that writes there: a Temporal server on a full disk reports only that a shard is
+    unknown.
     """
     try:
         found = os.statvfs(state_dir)
@@ -185,7 +186,7 @@ def mark(state_dir: Path) -> None:
 
 
 def _only_pods(directory: Path) -> bool:
-    """Return whether a directory has only directories of pods and of their logs, as workers make them."""
+    """Return whether a directory has only directories that workers make for pods and their logs."""
     return directory.is_dir() and len(pod_directories(directory)) == sum(1 for _ in directory.iterdir())
 
 
@@ -228,21 +229,20 @@ def recorded_server(state_dir: Path) -> ServerRecord | None:
 
 
 _other_servers: dict[Path, str] = {}
-"""By state directory: the address at which a command reached a Temporal server that is not the node's.
+"""By state directory: the address of the server that this command uses, if that is not the node's own server.
 
-Such a server does not show which pods of the node are orphans: their workflows may be on the node's own server. A
-command is one process, and learns this when it connects."""
+Such a server does not show which pods of the node are orphans: their workflows may be on the node's own server."""
 
 
 def note_server(state_dir: Path, address: str, *, is_own: bool) -> None:
-    """Note whether the server that answers at `address` is that of the state directory's node."""
+    """Remember whether the server that this command uses is that of the state directory's node."""
     _other_servers.pop(state_dir, None)
     if not is_own:
         _other_servers[state_dir] = address
 
 
 def other_server(state_dir: Path) -> str:
-    """Return the address of the server that this command talks to; "" if that is the node's own, or nobody knows."""
+    """Return the address of the server that this command uses; "" if it is the node's own, or not connected yet."""
     return _other_servers.get(state_dir, "")
 
 

@@ -1,4 +1,4 @@
-"""systemd on this machine: our units in its directory, and the calls of ``systemctl``."""
+"""Writes and removes our units in systemd's directory, and calls ``systemctl``."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.os_errors import sentence_of
 
 _BOOTED: Final = Path("/run/systemd/system")
-"""It exists where systemd is what the machine was booted with; see sd_booted(3)."""
+"""It exists if systemd booted the machine; see sd_booted(3)."""
 _LINGERING: Final = Path("/var/lib/systemd/linger")
-"""Where logind keeps whose units begin at boot, a file for each."""
+"""Where logind has a file for each user whose units start at boot."""
 _PATIENCE_SECONDS: Final = 400.0
-"""Longer than the start of one unit may take."""
+"""More than the start of one unit may take."""
 
 
 def is_system() -> bool:
-    """Say whether our units are root's, rather than a user's."""
+    """Return whether our units are root's, rather than a user's."""
     return os.geteuid() == 0
 
 
 def unit_directory(environ: Mapping[str, str]) -> Path:
-    """Return where our units lie."""
+    """Return the directory of our units."""
     if is_system():
         return Path("/etc/systemd/system")
     home = Path(environ.get("HOME") or "~").expanduser()
@@ -36,7 +36,7 @@ def unit_directory(environ: Mapping[str, str]) -> Path:
 
 
 def require_booted() -> None:
-    """Raise BadInput where no systemd would start our units."""
+    """Raise BadInput if no systemd would start our units."""
     if not _BOOTED.is_dir():
         raise BadInput(
             f"systemd does not run on this machine ({_BOOTED} is missing): `--print` shows the units, and `syncpod up` "
@@ -49,7 +49,7 @@ def require_booted() -> None:
 
 
 def installed(state_dir: Path, names: Iterable[str] = (*NODE_UNITS, *FLEET_UNITS)) -> dict[str, str]:
-    """Return the units of a state directory that are installed for this user, as their texts by name."""
+    """Return the texts, by name, of the state directory's units that are installed for this user."""
     found = {}
     for name in dict.fromkeys(names):
         text = _read(unit_directory(os.environ) / name)
@@ -59,7 +59,7 @@ def installed(state_dir: Path, names: Iterable[str] = (*NODE_UNITS, *FLEET_UNITS
 
 
 def require_ours(state_dir: Path, names: Iterable[str]) -> None:
-    """Raise BadInput if a unit of one of these names is there that is not this state directory's."""
+    """Raise BadInput if a unit of one of these names is not this state directory's."""
     for name in names:
         path = unit_directory(os.environ) / name
         text = _read(path)
@@ -69,15 +69,14 @@ def require_ours(state_dir: Path, names: Iterable[str]) -> None:
 
 
 def write(units: Mapping[str, str]) -> None:
-    """Write units, and have systemd read them and begin them at boot. Raises Failure."""
+    """Write units, and enable them, so that systemd starts them at boot. Raises Failure."""
     directory = unit_directory(os.environ)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, text in units.items():
             replace_file(directory / name, text, durable=True)
-            (directory / name).chmod(
-                0o644
-            )  # nothing in it is secret, and systemd warns of one that others may not read
+            # Nothing in a unit is secret, and systemd warns of one that others may not read.
+            (directory / name).chmod(0o644)
     except OSError as error:
         raise Failure(f"the units cannot be written to {directory}: {error.strerror}") from None
     systemctl("daemon-reload")
@@ -85,7 +84,7 @@ def write(units: Mapping[str, str]) -> None:
 
 
 def remove(names: Iterable[str]) -> None:
-    """Stop units, in this order, and have systemd forget them. Raises Failure."""
+    """Stop units, in this order, and remove them from systemd. Raises Failure."""
     directory, there = unit_directory(os.environ), list(names)
     if not there:
         return
@@ -97,7 +96,7 @@ def remove(names: Iterable[str]) -> None:
 
 
 def start(names: Iterable[str], changed: Iterable[str]) -> None:
-    """Start units, and those anew that have `changed`; return when they serve. Raises Failure."""
+    """Start units, restart those that have `changed`, and return when all serve. Raises Failure."""
     anew = set(changed)
     for name in names:
         try:
@@ -109,7 +108,7 @@ def start(names: Iterable[str], changed: Iterable[str]) -> None:
 
 
 def systemctl(*arguments: str) -> str:
-    """Return what systemctl prints. Raises Failure with its own words."""
+    """Return the output of systemctl. Raises Failure with its error."""
     line = ["systemctl", *([] if is_system() else ["--user"]), *arguments]
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
@@ -122,7 +121,7 @@ def systemctl(*arguments: str) -> str:
 
 
 def linger() -> str:
-    """Have this user's units begin at boot, and outlive the login. Return why that is not possible; "" if it is."""
+    """Let this user's units start at boot and outlive the login. Return why that is not possible; "" if it is."""
     user = pwd.getpwuid(os.geteuid()).pw_name
     if (_LINGERING / user).exists():
         return ""

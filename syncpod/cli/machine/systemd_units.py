@@ -1,6 +1,6 @@
-"""The systemd units of a node and of a fleet, as text: which processes there are, and how systemd keeps each of them.
+"""The texts of the systemd units of a node and of a fleet: one for each process.
 
-Decided from values alone; `systemd.py` writes and starts them. See systemd.service(5), systemd.kill(5) and
+Only values are used here; `systemd.py` writes and starts the units. See systemd.service(5), systemd.kill(5) and
 systemd.exec(5).
 """
 
@@ -19,7 +19,7 @@ WORKER: Final = "syncpod-worker.service"
 FLEET_WORKER: Final = "syncpod-fleet-worker.service"
 FLEET_GATE: Final = "syncpod-fleet-gate.service"
 NODE_UNITS: Final = (WORKER, RUNTIME, SERVER)
-"""In the order in which they are ended."""
+"""The units of a node, in the order in which they are stopped."""
 FLEET_UNITS: Final = (FLEET_GATE, FLEET_WORKER, SERVER)
 
 _OWNER: Final = "# For the state directory "
@@ -34,9 +34,9 @@ class UnitSettings:
     """The `syncpod` that they run."""
     state_dir: Path
     environment_file: Path
-    """Variables of whoever installed them, which may be secret: a file of its owner alone."""
+    """A file that only its owner can read, with variables of the user who installed the units: they may be secret."""
     system: bool
-    """Whether they are root's, begun at boot; otherwise a user's, begun with the user's manager."""
+    """Whether they are root's, started at boot; otherwise a user's, started with the user's manager."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class DevServerUnit:
     ui_port: int | None
     """None = it serves no UI."""
     guard: bool
-    """Whether the kernel lets only root connect to it; it forgets that at a reboot, so each start sets it."""
+    """Whether the kernel lets only root connect to it. The rule is lost at a reboot, so each start sets it."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Temporal:
     address: str
     namespace: str
     own: DevServerUnit | None
-    """Its unit, too; None = the server is others'."""
+    """The server's own unit; None = others run the server."""
 
 
 def node_units(settings: UnitSettings, temporal: Temporal, *, embedded: bool, simulated: bool) -> dict[str, str]:
-    """Return the units of a node, by name: its worker, and where they are its own, its runtime and its server.
+    """Return the units of a node, by name: its worker, and if they are its own, its runtime and its server.
 
-    Each is restarted by itself: none is stopped for another, so that pods and their workflows outlive each.
+    Each is restarted by itself. None is stopped because another is, so that pods and workflows outlive each of them.
     """
     units = {}
     if temporal.own is not None:
@@ -144,12 +144,12 @@ def _address(temporal: Temporal) -> list[str]:
 
 
 def _spared(settings: UnitSettings) -> list[str]:
-    """Return what has the kernel kill pods first where memory runs out; a user's manager may not say that."""
+    """Return the setting by which the kernel kills pods first if memory runs out; a user's manager may not set it."""
     return [f"OOMScoreAdjust={NODE}"] if settings.system else []
 
 
 def _confined(settings: UnitSettings) -> list[str]:
-    """Return what is denied to a process that needs only its files and connections; a user's manager denies less."""
+    """Return the restrictions of a process that needs only its files and connections; a user's manager has fewer."""
     if not settings.system:
         return ["NoNewPrivileges=yes"]
     return [
@@ -174,9 +174,9 @@ def _unit(
 ) -> str:
     """Return a unit that systemd starts at boot.
 
-    It comes after the units `after`, which it starts too, and after those of `before` that the machine starts anyway.
+    systemd starts the units `after` with it and before it. It waits for the units `before`, but does not start them.
 
-    It is restarted after any end, for ever: its program logs why it cannot serve, and the missing thing may come.
+    It is restarted after any end, without limit: its program logs why it cannot serve, and the cause may go away.
     """
     wants = [f"Wants={' '.join(after)}"] if after else []
     lines = [
@@ -222,7 +222,7 @@ def _in_file(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as one word of a setting: systemd expands %, and takes C's escapes within double quotes."""
+    """Return a text as one word of a setting: systemd expands %, and reads C's escapes within double quotes."""
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("\n", "\\n")
     return f'"{text}"'
 

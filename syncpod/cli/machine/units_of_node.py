@@ -1,4 +1,4 @@
-"""The systemd units of a state directory: which its node and its fleet get, and how `up` and `down` respect them."""
+"""Chooses the systemd units of a state directory's node, and keeps `up` and `down` away from what systemd serves."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from syncpod.settings.variables import STATE_DIR
 from syncpod.settings.worker_record import serving
 
 ENVIRONMENT_FILE: Final = "units.env"
-"""In the state directory: the part of the environment at their installation that the units are given."""
+"""The file in the state directory with the variables that units get from the environment of their installation."""
 _OURS: Final = ("TEMPORAL_", "OTEL_", "SYNCPOD_")
 _OF_UNITS: Final = (*BY_VARIABLE, STATE_DIR, "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
-"""The settings in the units, or those that the node has kept."""
+"""Variables that are not in that file: the units have them, or the node keeps them."""
 _OF_THE_USER: Final = (
     *("PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"),
     *(name for each in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (each, each.upper())),
@@ -38,7 +38,7 @@ _OF_THE_USER: Final = (
 
 
 def unit_settings(state_dir: Path) -> UnitSettings:
-    """Return what the units of a state directory have in common. Raises Failure."""
+    """Return the common part of the units of a state directory. Raises Failure."""
     ours = Path(sys.executable).with_name("syncpod")
     if not ours.is_file():
         raise Failure(f"{ours} is missing: install syncpod again")
@@ -46,7 +46,7 @@ def unit_settings(state_dir: Path) -> UnitSettings:
 
 
 def given_to_units(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what of an environment units are given: configuration that neither they nor the node keep, and PATH."""
+    """Return the variables that units get: configuration that neither they nor the node keep, and PATH and the like."""
     return {
         name: text
         for name, text in environ.items()
@@ -68,12 +68,12 @@ def units_for(state_dir: Path, worker: StartedWorker) -> dict[str, str]:
 
 
 def as_unit(server: ServerRecord, *, guard: bool) -> DevServerUnit:
-    """Return the Temporal server of a record as its unit is to start it: where it was."""
+    """Return the unit of a recorded Temporal server, which starts it at the same address."""
     return DevServerUnit(server.address, int(server.ui.rpartition(":")[2]) if server.ui else None, guard)
 
 
 def require_fleet_not_installed(state_dir: Path) -> None:
-    """Raise BadInput if systemd serves the fleet of a state directory: `fleet up` and `fleet down` must not, too."""
+    """Raise BadInput if systemd serves the fleet of a state directory: `fleet up` and `fleet down` must not."""
     if not systemd.installed(state_dir, (FLEET_WORKER, FLEET_GATE)):
         return
     us, flag = program(), "" if systemd.is_system() else "--user "
@@ -84,11 +84,11 @@ def require_fleet_not_installed(state_dir: Path) -> None:
 
 
 def require_not_installed(state_dir: Path, *, unless_serving: bool = False) -> None:
-    """Raise BadInput if systemd serves the node of a state directory: `up` and `down` must not start and end it, too.
+    """Raise BadInput if systemd serves the node of a state directory: `up` and `down` must not start or end it.
 
-    `unless_serving`: not while its worker serves, which `up` only uses then.
+    `unless_serving`: do not raise while the node's worker serves, since `up` then only uses it.
     """
-    if not systemd.installed(state_dir, (WORKER, RUNTIME)):  # the server's may be a fleet's
+    if not systemd.installed(state_dir, (WORKER, RUNTIME)):  # the unit of a server may be a fleet's
         return
     if unless_serving and serving(state_dir) is not None:
         return

@@ -1,7 +1,7 @@
-"""The CPU and memory usage of containers, and of the whole machine, from two measurements.
+"""Measures the CPU and memory usage of containers and of the whole machine, by two measurements.
 
-Only totals are taken from the runtime. Its own rates are over unknown periods (in containerd 1.6: since anybody's last
-request), so rows of one table would not be comparable.
+Only totals are taken from the runtime. Its own rates are over unknown periods (in containerd 1.6: since any client's
+last request), so that the rows of a table would not be comparable.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from syncpod.kernel.procfs import read_memory, read_processors
 from syncpod.translation.names import CONTAINER_NAME_LABEL, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
 
 WINDOW_SECONDS: Final = 1.0
-"""Between the two measurements: long for the clock ticks that /proc counts in, short for the user."""
+"""The time between the two measurements: long compared with the clock ticks of /proc, short for the user."""
 _LONGEST_WINDOW_SECONDS: Final = 12.0
-"""containerd 2 measures every few seconds, and repeats the last result in between."""
+"""The longest time between them: containerd 2 measures every few seconds, and repeats the last result until then."""
 _PAUSE_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 3.0
-"""For the statistics of one sandbox: a shim that hangs must not hold up the others."""
+"""The timeout for the statistics of one sandbox: a shim that hangs must not delay the others."""
 _AT_ONCE: Final = 16
 
 
@@ -35,7 +35,7 @@ class TopUsage:
     cpu_nano_cores: int
     """Billionths of a core."""
     memory_bytes: int
-    """The working set, which cannot be reclaimed without harm."""
+    """The working set: memory that cannot be reclaimed without harm."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ async def measure(runtime: CriRuntime, node: str) -> TopMeasured:
 
 
 class Meter:
-    """Measures the running containers of a node's pods again and again, with one look at the runtime each time."""
+    """Measures the running containers of a node's pods repeatedly, with one round of requests each time."""
 
     def __init__(self, runtime: CriRuntime, node: str) -> None:
         """Measure nothing yet."""
@@ -101,7 +101,7 @@ class Meter:
         self._known: dict[str, TopUsage] = {}
 
     async def next(self) -> TopMeasured:
-        """Return the usage since the last call; for a container that was not measured anew, the last known one.
+        """Return each container's usage since the last call, or the last known usage if the runtime has no new one.
 
         A container that has been measured only once is left out. Raises CriError.
         """
@@ -132,7 +132,7 @@ def _measured(running: Iterable[_Running], usages: Mapping[str, TopUsage], reaso
 def between(first: ContainerStats | None, last: ContainerStats | None) -> TopUsage | None:
     """Return a container's usage between two measurements; None if one of them is missing.
 
-    Also None while both are of the same moment: kubectl leaves out such containers as well.
+    Also None if both were made at the same moment: kubectl leaves out such containers as well.
     """
     if first is None or last is None or first.cpu is None or last.cpu is None or last.working_set_bytes is None:
         return None

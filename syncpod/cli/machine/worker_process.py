@@ -1,4 +1,4 @@
-"""The worker that ``up`` starts: one per state directory. Finding it, and starting it."""
+"""Finds and starts the worker of ``up``, one per state directory."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
 
 _READY_SECONDS: Final = 60.0
 _LIFE_SECONDS: Final = 10.0
-"""The largest age of the last sign of life of a worker that serves, and the longest wait for a newer one."""
+"""How old the last sign of life of a serving worker may be, and how long to wait for a newer one."""
 _LOOK_SECONDS: Final = 0.1
 
 
 def local_node(asked: str) -> str:
-    """Return the node for pods that name none: the one asked for, else this machine's."""
+    """Return the node for pods that name none: the one that was asked for, else this machine's."""
     here = settings(node=asked)
     worker = None if asked else serving(here.state_dir)
     return worker.node if worker is not None else here.node
@@ -67,7 +67,7 @@ def local_node(asked: str) -> str:
 def start(
     node: NodeSettings, endpoint: str, config: ClientConnectConfig, *, own_server: bool
 ) -> tuple[WorkerRecord, bool]:
-    """Return the worker of the node, and whether it was started here; returns once it serves.
+    """Start the node's worker if it does not run, and return once it serves; returns also whether it was started.
 
     `own_server`: whether the server is the state directory's own. Raises Failure with the worker's own error.
     """
@@ -114,9 +114,9 @@ def start(
 
 
 def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
-    """Return the worker's arguments: all settings of the node, of now or of its last start.
+    """Return the worker's arguments: all settings that were given now or at the node's last start.
 
-    A command may have changed a setting since: the worker that only deletes pods has no source of pods.
+    Settings that a command has changed replace these: a worker that only deletes pods has no source of pods.
     """
     said = {
         NODE: node.node,
@@ -140,9 +140,9 @@ def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
 
 
 def _require_signs_of_life(node: NodeSettings, worker: WorkerRecord) -> None:
-    """Return once a worker that runs has given a sign of life that is not old. Raises Failure if it does not.
+    """Return once a running worker has given a recent sign of life. Raises Failure if it gives none.
 
-    It gives one each second, but a busy machine may delay it.
+    A worker gives one each second, but a busy machine may delay it.
     """
     require_not_stopped("worker", worker.pid)
     deadline = time.monotonic() + _LIFE_SECONDS
@@ -160,9 +160,9 @@ def _require_signs_of_life(node: NodeSettings, worker: WorkerRecord) -> None:
 
 
 def _put_back(state_dir: Path, before: StartedWorker | None) -> None:
-    """Restore the record of the worker before one that could not serve, perhaps for the server that it was given.
+    """Restore the record of the previous worker, after a worker could not serve, perhaps because of its server.
 
-    The next `up` takes the node's server from that record.
+    The next `up` takes the node's server from the record.
     """
     if before is not None:
         write_worker(state_dir, before)
@@ -171,14 +171,14 @@ def _put_back(state_dir: Path, before: StartedWorker | None) -> None:
 
 
 _REFUSAL: Final = "syncpod worker: "
-"""The beginning of the sentence with which a worker says that it cannot serve."""
+"""The prefix of a worker's message that it cannot serve."""
 _ENTRY: Final = re.compile(r"\d{4}-\d\d-\d\d \S+ (?P<level>[A-Z]+) \S+: (?P<text>.*)")
 _EXCEPTION: Final = re.compile(r"[\w.]*[A-Z]\w+: .+")
 """The last line of a traceback."""
 
 
 def _not_ready(child: subprocess.Popen[bytes], log: Path, begin: int) -> Failure:
-    """Return why a worker did not get ready, from its log since `begin`, if the log has a reason."""
+    """Return the failure of a worker that did not get ready, with the reason in its log since byte `begin`, if any."""
     lines = since(log, begin).splitlines()
     trouble = [text for level, text in map(_entry, lines) if level in ("WARNING", "ERROR", "CRITICAL")]
     code = child.poll()
@@ -198,7 +198,7 @@ def _not_ready(child: subprocess.Popen[bytes], log: Path, begin: int) -> Failure
 
 
 def _entry(line: str) -> tuple[str, str]:
-    """Return level and text of an entry of the log, whichever form it has; both are "" for other lines."""
+    """Return level and text of a log entry, in either format; both are "" for other lines."""
     if entry := _ENTRY.fullmatch(line):
         return entry["level"], entry["text"]
     try:
@@ -209,7 +209,7 @@ def _entry(line: str) -> tuple[str, str]:
 
 
 def worker_program() -> Path:
-    """Return the path of worker.py, beside the package in a checkout and in an installation alike. Raises Failure."""
+    """Return the path of worker.py, which is beside the package, even if installed. Raises Failure if missing."""
     return _program("worker.py")
 
 

@@ -1,1 +1,1 @@
-"""Orphans: pods and other things in this machine's runtime that no workflow wants. Finds, adopts and removes them."""
+"""Finds, adopts and removes orphans: pods and other objects in this machine's runtime that have no workflow."""

@@ -1,4 +1,4 @@
-"""Adopting a pod: starting a workflow for one that runs already, from its node's record of it."""
+"""Adopts a pod that runs without a workflow: starts its workflow from the node's record of the pod."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ async def start_for(
 ) -> None:
     """Start the workflow of a recorded pod on this node, to adopt its running containers.
 
-    `has_attributes`: whether the namespace has our search attributes. With `replace`, an open workflow of that name is
-    terminated at the same moment, so that the pod is never without one; and so is one that is not a pod's. With
-    `delete`, the payload of that signal, the workflow gets the order to end the pod before it does anything else.
-    Raises HasWorkflow if the name has an open workflow.
+    `has_attributes`: whether the namespace has our search attributes. With `replace`, the same call terminates an open
+    workflow of that name, so that the pod is never without a workflow. A workflow of that name that is not a pod's is
+    always terminated. `delete` is the payload of a delete signal, which the workflow handles before all else; None = no
+    signal. Raises HasWorkflow if the name has an open workflow that is not replaced.
     """
     try:
         await require_pods_own(client, record.pod.metadata.namespace, record.pod.metadata.name)
@@ -79,7 +79,7 @@ async def start_for(
 
 
 async def _how_ended(client: Client, workflow_id: str) -> str:
-    """Return how a pod's workflow has ended, in a clause; "" if it has not, or the server does not say."""
+    """Return how a pod's workflow has ended, in a clause; "" if it has not, or the server does not answer."""
     try:
         ended = await how_ended(client, workflow_id, timeout=_RPC)
     except RPCError:
@@ -88,9 +88,9 @@ async def _how_ended(client: Client, workflow_id: str) -> str:
 
 
 async def until_adopted(client: Client, place: Here, orphan: FoundOrphan) -> None:
-    """Wait until the pod's workflow has adopted what runs.
+    """Wait until the pod's workflow has adopted the running containers.
 
-    Raises Failure if it has not done so in time, and at once if no worker runs that could.
+    Raises Failure after ADOPTED_SECONDS, and at once if no worker serves the node or the adoption has failed.
     """
     workflow_id = pod_workflow_id(orphan.pod.namespace, orphan.pod.name)
     deadline = asyncio.get_running_loop().time() + ADOPTED_SECONDS

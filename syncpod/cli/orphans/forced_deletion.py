@@ -1,4 +1,4 @@
-"""The order to end a pod that is deleted by force while its node is away, left in the records of that node."""
+"""Records on this machine's node that a pod is deleted by force, although the node does not answer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from syncpod.translation.paths import UnsafeName
 
 
 def leave_order(fetched: FetchedPod) -> bool:
-    """Note in the records of this machine's node that a pod's life is over; return whether that is noted. Blocks.
+    """Write a pod's tombstone on this machine's node; return whether it was written. Blocks.
 
-    The node's next worker then ends what runs of it. Only a user who may read the node's key can write there. The
-    server's word for the UID is not trusted: the node's record under it must be of the same name.
+    The node's next worker then ends the pod's running containers. Only a user who may read the node's key can write
+    tombstones. The UID, which comes from the server, is not trusted: the node's record with it must have the same name.
     """
     meta = fetched.pod.metadata
     try:
@@ -26,5 +26,5 @@ def leave_order(fetched: FetchedPod) -> bool:
             return False
         write_tombstone(node, meta.uid, record.incarnation)
     except (OSError, UnsafeName, BadInput):
-        return False  # another user's directory, a full disk, or no node here: the caller says what follows
+        return False  # another user's directory, a full disk, or no node here: the caller reports it
     return True

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
 Standing = Literal["open", "another", "none"]
-"""The workflow with a pod's name: open, and the pod's as far as is known; open, but another pod's; none of a pod is
-open."""
+"""Who has a pod's name. "open": the pod's own open workflow, as far as is known. "another": another pod with an open
+workflow, or another orphan that gets the name (`told_apart`). "none": no pod has an open workflow of this name."""
 
 _AT_ONCE: Final = 50
 
@@ -124,9 +124,9 @@ async def chosen(
 ) -> tuple[list[FoundOrphan], tuple[Nameless, ...]]:
     """Return the named pods; without names, every pod without a workflow, and also objects that name no pod.
 
-    `keys` names pods by namespace and name.
+    `keys` names further pods, by namespace and name.
 
-    The runtime may have several pods of one name, of which at most one has a workflow: then the name means the others.
+    The runtime may have several pods of one name. At most one of them has a workflow, and the name means the others.
     Without names, `namespace` selects the pods ("" = all). Raises Failure for named pods that are not in the runtime,
     and if the server is not the node's.
     """
@@ -155,7 +155,7 @@ async def chosen(
     without = [each for group in groups for each in group if each.standing != "open"]
     if not named:
         return without, inventory.nameless if not namespace else ()
-    # Pods of a name that all have a workflow: the caller refuses each.
+    # If all pods of a name have a workflow, they are returned too: the caller refuses each.
     with_one = [each for group in groups if all(one.standing == "open" for one in group) for each in group]
     return [*without, *with_one], ()
 
@@ -176,7 +176,7 @@ def _require_own_server(place: Here) -> None:
 
 
 def _present(named: Sequence[tuple[str, str]], there: Collection[tuple[str, str]], node: str) -> list[tuple[str, str]]:
-    """Return namespace and name of each pod that is named, once. Raises Failure for those that are not there."""
+    """Return namespace and name of each named pod, once. Raises Failure for pods that are not in the runtime."""
     keys = list(dict.fromkeys(named))
     if missing := [key for key in keys if key not in there]:
         raise Failure(
@@ -189,9 +189,10 @@ def _present(named: Sequence[tuple[str, str]], there: Collection[tuple[str, str]
 
 
 def told_apart(namesakes: Sequence[FoundOrphan]) -> list[FoundOrphan]:
-    """Return the pods of one name with their standings: only one of those without a workflow can get the name.
+    """Return the pods of one name, with the standing "none" for at most one of them: only one pod can get the name.
 
-    That is the newest one with running containers. To every other pod, the name counts as taken.
+    That is the newest pod without a workflow; one with running containers goes before one without. The standing of the
+    other pods without a workflow becomes "another".
     """
     if not any(each.standing == "none" for each in namesakes):
         return list(namesakes)
@@ -202,18 +203,18 @@ def told_apart(namesakes: Sequence[FoundOrphan]) -> list[FoundOrphan]:
 
 
 def _claim(orphan: FoundOrphan) -> tuple[bool, float, str]:
-    """Return a pod's claim to its name, for comparison: whether any of it runs, since when (epoch seconds), its UID."""
+    """Return the sort key of a pod's claim to its name: whether a container runs, when it was made (s), its UID."""
     made = orphan.pod.made_at
     return orphan.pod.running > 0, made.timestamp() if made is not None else 0.0, orphan.pod.uid
 
 
 async def staying(place: Here, orphans: Sequence[FoundOrphan]) -> list[FoundOrphan]:
-    """Return these pods without deleted ones, whose remains the node removes by itself."""
+    """Return these pods except deleted ones, whose remains the node removes by itself."""
     return [each for each in orphans if not await asyncio.to_thread(is_leaving, place, each)]
 
 
 def is_leaving(place: Here, orphan: FoundOrphan) -> bool:
-    """Say whether nothing of a pod runs any more and its node removes the rest: its life is over. Blocks."""
+    """Return whether a pod's life is over: nothing of it runs, and its node removes the remains. Blocks."""
     pod = orphan.pod
     if pod.is_alive:
         return False
@@ -221,10 +222,7 @@ def is_leaving(place: Here, orphan: FoundOrphan) -> bool:
 
 
 def refusal_of_open(place: Here, name: str) -> str:
-    """Return why a pod of this machine with an open workflow is left alone; a workflow needs a worker to do anything.
-
-    Blocks.
-    """
+    """Return the sentence that a pod with an open workflow is left alone, and whether it needs a worker. Blocks."""
     if serving(place.node.state_dir) is not None:
         return printable(f'pod "{name}" has an open workflow, which looks after it')
     return printable(
@@ -251,15 +249,16 @@ def named_only(output: str) -> bool:
 
 
 async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
-    """Ask Temporal for the workflow with a pod's name. A workflow that does not name its pod may be the pod's.
+    """Return whether the workflow with a pod's name is this pod's, by a query.
 
-    The recorded UID of a workflow that does not answer proves nothing: it may be of an earlier pod of that name.
+    It counts as this pod's unless it answers with another UID. If it does not answer, its recorded UID proves nothing:
+    that may be the UID of an earlier pod of the name.
     """
     from syncpod.cli.temporal.pods import Squatted, read_pod
 
     try:
         fetched = await read_pod(client, pod.namespace, pod.name)
-    except Squatted:  # `start_for` ends it
+    except Squatted:  # `start_for` terminates that workflow
         return "none"
     if fetched is None:
         return "none"

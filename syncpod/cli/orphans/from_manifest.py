@@ -1,4 +1,4 @@
-"""The record of a pod whose node has lost it, made anew from the pod's manifest and its running containers."""
+"""Makes a pod's record anew, if its node has lost it, from the pod's manifest and its running containers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def record_from(manifest: Pod, orphan: FoundOrphan, node: str) -> PodRecord:
-    """Return the record of a pod in the runtime that was made from this manifest, admitted.
+    """Return the record of a pod in the runtime that was made from this manifest, which has been admitted.
 
-    UID, life and age come from the runtime's objects. Raises Failure with a sentence if nothing in the runtime
-    shows which life of the pod it is, or if the running containers were not made from the manifest, so that an adoption
-    would restart them.
+    UID, incarnation and creation time come from the runtime's objects. Raises Failure if the runtime's objects do not
+    name the incarnation. Raises it too if running containers were not made from the manifest: an adoption would restart
+    them.
     """
     if not orphan.pod.incarnation:
         raise Failure(
@@ -42,7 +42,7 @@ def record_from(manifest: Pod, orphan: FoundOrphan, node: str) -> PodRecord:
 
 
 def _other_identity(manifest: Pod, orphan: FoundOrphan, node: str) -> Iterator[str]:
-    """Yield the fields that say that the manifest is of another pod."""
+    """Yield the fields that show that the manifest is another pod's."""
     if manifest.metadata.uid not in ("", orphan.pod.uid):
         yield f"metadata.uid: is {manifest.metadata.uid}, must be {orphan.pod.uid}"
     if manifest.spec.node_name not in (None, "", node):
@@ -50,7 +50,7 @@ def _other_identity(manifest: Pod, orphan: FoundOrphan, node: str) -> Iterator[s
 
 
 def _differences(manifest: Pod, orphan: FoundOrphan) -> Iterator[str]:
-    """Yield the containers that run and that the manifest does not have, or has with another image."""
+    """Yield the running containers that the manifest does not have, or has with another image."""
     spec = manifest.spec
     kinds: tuple[tuple[str, tuple[Container | EphemeralContainer, ...]], ...] = (
         ("initContainers", spec.init_containers),

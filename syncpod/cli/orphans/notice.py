@@ -29,9 +29,9 @@ _NAMED: Final = 5
 
 
 def note(config: ClientConnectConfig, worker: WorkerRecord) -> str:
-    """Return a sentence that names them and says what to do; "" if none are found quickly.
+    """Return a note that names the pods without a workflow, and the commands for them; "" if there are none.
 
-    This never fails: `syncpod node` reports the same within a minute.
+    Also "" after an error or five seconds: `syncpod node` reports the same pods within a minute.
     """
 
     async def work(client: Client) -> list[str]:
@@ -46,7 +46,7 @@ def note(config: ClientConnectConfig, worker: WorkerRecord) -> str:
 
 
 def sentence(found: Sequence[str]) -> str:
-    """Return the note; it names the first few."""
+    """Return the note, which names the first few of these pods."""
     us = shlex.quote(program())
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return (
@@ -57,14 +57,14 @@ def sentence(found: Sequence[str]) -> str:
 
 
 async def _find(client: Client, worker: WorkerRecord) -> list[str]:
-    """Return the name of each. Raises CriError, Failure, RPCError."""
+    """Return the names of the pods without a workflow. Raises CriError, Failure, RPCError."""
     from syncpod.cli.temporal.pods import list_recorded
     from syncpod.cri.client import CriClient
 
     async with CriClient(worker.endpoint) as runtime:
         inventory = await take_inventory(runtime, worker.node, {})
     known = {(pod.metadata.namespace, pod.metadata.name): pod.metadata.uid for pod in await list_recorded(client, None)}
-    # Visibility may lag, and may lack UIDs: ask about each pod that it does not account for.
+    # Visibility may lag, and may lack UIDs: query the workflow of each pod that it does not list with its UID.
     suspects = [pod for pod in inventory.pods.values() if known.get((pod.namespace, pod.name)) != pod.uid]
     if worker.manifest_dir:
         suspects = [pod for pod in suspects if not _is_static(pod)]  # the node will apply those by itself

@@ -67,13 +67,16 @@ async def prune_pod(
 
 
 async def _until_removed(directory: Path) -> None:
-    """Wait until the node has removed the rest of a pod, of which its directory is the last."""
-    while await asyncio.to_thread(directory.exists):  # noqa: ASYNC110  # it tells nobody
+    """Wait until the node has removed a pod's remains; its directory is removed last."""
+    while await asyncio.to_thread(directory.exists):  # noqa: ASYNC110  # nothing reports the removal
         await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def prune_nameless(place: Here, thing: Nameless, grace: int | None) -> None:
-    """Kill and remove a sandbox or container that names no pod, unless it holds another's container. Raises Failure."""
+    """Kill and remove a sandbox or container that names no pod.
+
+    Raises Failure, and removes nothing, if a container in it is not this node's.
+    """
     async with _runtime(place, thing.id) as runtime:
         inside = await runtime.list_containers()
         containers = [each for each in inside if thing.id in (each.id, each.sandbox_id)]

@@ -1,4 +1,4 @@
-"""Removes a node's pods in the embedded runtime that no workflow knows, and their files."""
+"""Removes the pods that are left in the embedded runtime when no workflow is, and their files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> None:
-    """End this node's containers in the embedded runtime that no workflow knows; with `everything`, all that it has.
+    """Remove this node's sandboxes from the embedded runtime, with their containers; with `everything`, all sandboxes.
 
-    Starts the runtime if it has ended. Raises Failure.
+    Their workflows have ended. Starts the runtime if it has ended. Raises Failure.
     """
     from syncpod.cri.errors import CriError
 
@@ -36,7 +36,7 @@ def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> N
 
 
 def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> None:
-    """Remove cgroups, volumes, logs and directories of pods whose sandboxes are removed; warn of what cannot be."""
+    """Remove cgroups, volumes, logs and directories of pods whose sandboxes are removed; warn of failures."""
     from syncpod.node.cgroups import remove_pod_cgroup
     from syncpod.node.directories import remove_pod_directories
     from syncpod.translation.context import NodeContext

@@ -43,7 +43,7 @@ _Identity = tuple[int, int]
 """A device and an inode on it."""
 
 Tell = Callable[[str], None]
-"""Takes a message about something that was left out."""
+"""Receives a message about each entry that is left out."""
 
 
 class NotWhatWasAsked(Exception):
@@ -51,9 +51,10 @@ class NotWhatWasAsked(Exception):
 
 
 def pack(source: Path, name: str, stream: IO[bytes], tell: Tell) -> None:
-    """Write an archive of a file or a directory, as `name`; `source` may be a symlink and is followed, others are kept.
+    """Write an archive of a file or a directory, which has the name `name` in it. Raises OSError.
 
-    In the GNU format, which busybox reads too. Sockets, pipes and devices are left out. Raises OSError.
+    If `source` is a symlink, its target is archived; symlinks below it are archived as symlinks. Sockets, pipes and
+    devices are left out. The format is GNU's, which busybox reads too.
     """
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, bufsize=_BLOCK) as archive:
         _add(archive, source.resolve(strict=True), name, tell)
@@ -101,10 +102,10 @@ def unpack(stream: IO[bytes], root: str, destination: Path, name: str, tell: Tel
 
 
 class _Header(tarfile.TarInfo):
-    """A header of an archive, none of which is held whole unless it is short.
+    """A header of an archive. Long and sparse ones are refused, so that no archive fills the memory or the disk.
 
-    A sparse entry is refused: its map may go on without end, and a few bytes of it stand for terabytes. No tar writes
-    one unless it is asked to.
+    The map of a sparse entry may go on without end, and a few bytes of it stand for terabytes. tar writes such an entry
+    only on request.
     """
 
     @classmethod
@@ -120,7 +121,7 @@ class _Header(tarfile.TarInfo):
     def _refuse(self, *_: object) -> None:
         _refuse_sparse()
 
-    # Called in place of what reads a map of the PAX formats (TarInfo._proc_pax).
+    # TarInfo._proc_pax calls these to read the map of a sparse entry in each PAX format.
     _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse
 
 
@@ -142,7 +143,7 @@ def _next(archive: tarfile.TarFile) -> tarfile.TarInfo | None:
 
 @contextlib.contextmanager
 def _readable_headers() -> Iterator[None]:
-    """Raise NotWhatWasAsked where tarfile meets a number that is none, or thousands of headers for one entry."""
+    """Raise NotWhatWasAsked if tarfile fails on an invalid number, or on thousands of headers for one entry."""
     try:
         yield
     except (ValueError, RecursionError):
@@ -163,7 +164,7 @@ def _fill(archive: tarfile.TarFile, entry: tarfile.TarInfo, descriptor: int) -> 
         shutil.copyfileobj(content, file, _BLOCK)
         file.flush()
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            with contextlib.suppress(ValueError, OverflowError):  # a time that is none, or that no file can have
+            with contextlib.suppress(ValueError, OverflowError):  # not a number, or a time that no file can have
                 os.utime(descriptor, (entry.mtime, entry.mtime))
 
 
@@ -196,7 +197,7 @@ class _Placing:
     def place_all(self, root: str) -> None:
         """Place all entries after the first, which has been read.
 
-        However this ends, it leaves no symlink that leads out.
+        Symlinks that lead out are removed at the end, even if this raises.
         """
         with contextlib.ExitStack() as last:
             self._top = open_directory(self._destination)
@@ -264,8 +265,8 @@ class _Placing:
     def _where(self, directory: int, relative: str) -> str:
         """Return the path of an open directory relative to the top, "" for the top itself, without symlinks.
 
-        The names in the archive do not tell: a later entry may replace a symlink on the way. Directories stay where
-        they are. Raises LeadsOut if another process has moved it, and OSError if it lies too deep.
+        The entry's name would not do: a later entry may replace a symlink in it, whereas directories are never moved.
+        Raises LeadsOut if another process has moved the directory, and OSError if its path is too long.
         """
         top, path = (Path(f"/proc/self/fd/{opened}").readlink() for opened in (self._top, directory))
         if not path.is_relative_to(top):
@@ -279,7 +280,7 @@ class _Placing:
             self._symlinks[where, name] = (made.st_dev, made.st_ino)
 
     def _remove_leading_out(self) -> None:
-        """Remove the symlinks that lead out. Only now this can be known: where each leads depends on the others."""
+        """Remove the symlinks that lead out. This comes last: where a symlink leads depends on the other entries."""
         leading = [(where, name, how) for where, name in self._symlinks if (how := self._leads_out(where, name))]
         for where, name, how in leading:
             try:
@@ -291,7 +292,7 @@ class _Placing:
                 self._tell(f"{posixpath.join(where, name)!r}: a symlink to {target!r}, which {how}; left out")
 
     def _leads_out(self, where: str, name: str) -> str:
-        """Return that a symlink leads out, or that this cannot be known; "" if it stays inside, or leads nowhere."""
+        """Return a clause if a symlink leads out or cannot be followed; "" if it stays inside or has no target."""
         try:
             os.close(open_beneath(self._top, posixpath.join(where, name)))
         except LeadsOut:

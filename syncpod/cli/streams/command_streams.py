@@ -24,14 +24,14 @@ PROTOCOL: Final = "v4.channel.k8s.io"
 
 
 class Output(Enum):
-    """Where a command's output comes from."""
+    """The output streams of a command."""
 
     STDOUT = "stdout"
     STDERR = "stderr"
 
 
 Write = Callable[[Output, bytes], Awaitable[None]]
-"""Takes output; the runtime is read no faster than this takes it."""
+"""Receives output. No more is read from the runtime until it returns."""
 
 
 class StreamBroken(Failure):
@@ -39,7 +39,7 @@ class StreamBroken(Failure):
 
 
 class NeverRan(StreamBroken):
-    """The runtime could not run the command, or not attach; the text says why."""
+    """The runtime could not run the command, or could not attach; the text says why."""
 
 
 async def stream(
@@ -99,9 +99,9 @@ async def _open(session: ClientSession, kind: str) -> SpdyStream:
 async def _while_sending(
     sending: list[Coroutine[Any, Any, None]], *receiving: Coroutine[Any, Any, bytes]
 ) -> list[bytes]:
-    """Return all that is received, in order; then stop sending.
+    """Await all receivers, return their results in order, and cancel the senders.
 
-    Raises the errors of our own ends of the streams: a terminal or a reader that is gone.
+    Raises the errors of our own ends of the streams, such as a terminal or a reader that is gone.
     """
     senders = [asyncio.create_task(each) for each in sending]
     receivers = [asyncio.create_task(each) for each in receiving]

@@ -1,4 +1,4 @@
-"""Forwarding connections from ports of this machine, to wherever they are passed on."""
+"""Listens on ports of this machine, and hands each connection to a callback that carries it to a pod's port."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class ForwardedPort:
 
 
 class ForwardingOver(Failure):
-    """Nothing more can be forwarded."""
+    """No further connection can be forwarded, for example since the pod is gone."""
 
 
 class Connected:
-    """A connection that was made to a port of this machine (`syncpod.handlers.port_forwarding.Near`)."""
+    """An accepted connection to a port of this machine; implements `syncpod.handlers.port_forwarding.Near`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty once no more come."""
+        """Return the next bytes; b"" once the client has finished sending."""
         return await self._reader.read(CHUNK)
 
     async def write(self, data: bytes) -> None:
@@ -54,9 +54,10 @@ class Connected:
 
 
 Carry = Callable[[Connected, int], Awaitable[None]]
-"""Passes one connection on to a port until it ends.
+"""Carries one connection to a port of the pod until it ends.
 
-Raises Failure if it cannot be forwarded, ForwardingOver if none can be any more, and OSError if an end breaks.
+Raises Failure if this connection cannot be forwarded, ForwardingOver if no further one can, and OSError if one of its
+ends breaks.
 """
 
 
@@ -64,7 +65,7 @@ class Forwarder:
     """Forwards ports of this machine."""
 
     def __init__(self, carry: Carry) -> None:
-        """`carry` passes each connection on."""
+        """Hand each connection to `carry`."""
         self._carry = carry
         self._connections: set[asyncio.Task[None]] = set()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -120,7 +121,7 @@ class Forwarder:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, remote: int) -> None:
-        """Forward one connection until it ends; an error is printed, and resets it."""
+        """Forward one connection until it ends. An error is printed, and the connection reset."""
         local = writer.get_extra_info("sockname")[1]
         say(f"Handling connection for {local}")
         try:

@@ -1,4 +1,4 @@
-"""Printing the logs of containers: as far as they go, or as they grow, from the runtime's files on this machine."""
+"""Prints the logs of containers from the runtime's files on this machine: once, or following them as they grow."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ class LogManner:
     follow: bool
     previous: bool
     tail: int | None
-    """Lines of each container; None = all."""
+    """The last lines of each container to print; None = all."""
     since: datetime | None
+    """When the first printed line was written; None = at any time."""
     rotated: bool
+    """Whether rotated files are printed first."""
     limit_bytes: int | None
-    """Bytes of each container; None = all."""
+    """The most bytes of each container to print; None = all."""
     timestamps: bool
     prefix: bool
     ignore_errors: bool
@@ -46,9 +48,10 @@ class LogPrinter:
         self._manner = manner
 
     async def print_all(self, chosen: Sequence[tuple[Pod, str, NodeContext | None]]) -> None:
-        """Print the logs of containers, one after the other, or all as they grow. Raises Failure for unreadable ones.
+        """Print the logs of containers, one after the other, or all at once to follow them.
 
-        With a node, the log is in the node's files, and whether the container runs is not known.
+        Raises Failure for unreadable ones. With a node, the log is searched in its files, since no status of the pod is
+        known.
 
         Difference from kubectl: all readable logs are printed before the failure.
         """
@@ -102,7 +105,10 @@ class LogPrinter:
             await self.print_file(pod, container, path, runs)
 
     async def _print_kept(self, pod: Pod, container: str, node: NodeContext) -> None:
-        """Print the newest log on the node, or the one before; the newest is followed until it is interrupted."""
+        """Print the container's newest log in the node's files, or the previous one.
+
+        The newest one is followed until the user interrupts it, since nothing reports the container's end.
+        """
         import asyncio
 
         from syncpod.cli.machine.kept_logs import newest_log
@@ -116,7 +122,7 @@ class LogPrinter:
         await self.print_file(pod, container, path, runs)
 
     async def print_file(self, pod: Pod, container: str, path: Path, runs: Runs) -> None:
-        """Print the log at a path as long as `runs` says that it may grow. Raises Failure."""
+        """Print the log at a path; if it is followed, until `runs` returns False. Raises Failure."""
         from syncpod.node.log_lines import LogText
         from syncpod.node.log_reading import LogUnreadable, read_blocks
 
@@ -154,9 +160,9 @@ class LogPrinter:
 
 
 def _of_deleted(pods: Sequence[Pod]) -> list[str]:
-    """Return a note for each pod that ends or has ended, so that nothing more is logged. Blocks.
+    """Return a note for each pod that is being or has been deleted, and logs nothing more. Blocks.
 
-    A pod of which this machine's worker says nothing has none.
+    Pods about which this machine's worker does not answer are left out.
     """
     from syncpod.api.client import listed
     from syncpod.cli.machine.own_worker import state_of_own_worker
@@ -176,7 +182,7 @@ def _of_deleted(pods: Sequence[Pod]) -> list[str]:
 
 
 def _require_run(node: NodeContext, pod: Pod, container: str, path: Path) -> None:
-    """Raise Failure if the journal knows that the instance of a log could not be started. Blocks."""
+    """Raise Failure if the journal has recorded that the instance of this log could not be started. Blocks."""
     life = pod.metadata.namespace, pod.metadata.name, pod.metadata.uid
     number = path.stem  # of `3.log`
     why = why_never_ran(node.state_dir, life, container, int(number)) if number.isdecimal() else ""

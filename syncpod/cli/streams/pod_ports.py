@@ -1,4 +1,4 @@
-"""The ports of a pod that runs here, for what forwards connections to them."""
+"""The ports of a pod that runs on this machine, for ``port-forward``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syncpod.translation import names
 
 
 class OurPodPorts:
-    """The ports of one pod, in the words of commands."""
+    """Carries connections to the ports of one pod. Raises the failures of commands."""
 
     def __init__(self, runtime: Runtime, pod: Pod) -> None:
         meta = pod.metadata

@@ -33,7 +33,7 @@ exec 3>&1
 code=$( { { tar cf - -C "$1" "$2"; echo $? >&4; } | tail -c "+$3" >&3; } 4>&1 )
 exit "$code"
 """
-"""tar's output from a byte on (counting from 1), with tar's own exit code."""
+"""A shell script that prints tar's output from a byte on (counting from 1), and exits with tar's code."""
 
 
 class Copying:
@@ -63,7 +63,7 @@ class Copying:
                 yield data
             try:
                 await packing
-            except OSError as error:  # or tar would take this for the end
+            except OSError as error:  # without it, tar would take this for the end of the archive
                 raise Failure(f"{error.filename or source}: {why_of(error)}") from None
 
         try:
@@ -91,7 +91,7 @@ class Copying:
         try:
             code = await self._fetch(directory, root, writing, tar, retries)
         except BrokenPipeError:
-            code = 0  # unpacking has failed, and says how
+            code = 0  # unpacking has failed, and its error is raised below
         finally:
             os.close(writing)
             await asyncio.gather(unpacking, return_exceptions=True)
@@ -105,7 +105,10 @@ class Copying:
             unpack(stream, root, destination, name, self._leave_out)
 
     async def _fetch(self, directory: str, root: str, target: int, tar: _Said, retries: int) -> int:
-        """Let tar write to `target`, and return its exit code; after a break, resume at the first missing byte."""
+        """Run tar, write its output to `target`, and return its exit code.
+
+        A broken connection is resumed at the first missing byte, up to `retries` times (-1 = always).
+        """
         fetched = 0
 
         async def write(which: Output, data: bytes) -> None:
@@ -175,7 +178,7 @@ class _Said:
         self._text = bytearray()
 
     def hear(self, data: bytes) -> None:
-        """Take a part of it."""
+        """Add a part of the output; beyond the limit it is dropped."""
         self._text += data[: _COMPLAINT - len(self._text)]
 
     async def __call__(self, _which: Output, data: bytes) -> None:

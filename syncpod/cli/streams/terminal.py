@@ -1,4 +1,4 @@
-"""Our input, output and terminal, for ``exec`` and ``attach``; the terminal is raw meanwhile, and restored."""
+"""The command's own input, output and terminal, for ``exec`` and ``attach``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syncpod.streaming.readiness import readable, writable
 
 _BLOCK: Final = 32 * 1024
 _TAKEN_WHOLE: Final = select.PIPE_BUF
-"""Bytes that a pipe which is ready takes without blocking the writer."""
+"""The most bytes that a writable pipe accepts without blocking the writer."""
 
 
 def our_input() -> int:
@@ -35,7 +35,7 @@ _ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
 def raw(terminal: int) -> Iterator[None]:
     """Pass every key on as it is typed, Ctrl-C included, during the block.
 
-    The terminal is restored also on SIGTERM and SIGHUP: then the block is left, and Failure raised with the exit code
+    The terminal is restored afterwards. SIGTERM and SIGHUP cancel the block, and Failure is raised with the exit code
     that a shell would show. Must run in a task.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -59,7 +59,7 @@ def raw(terminal: int) -> Iterator[None]:
     finally:
         for number in _ENDS:
             loop.remove_signal_handler(number)
-        with contextlib.suppress(termios.error):  # it is gone
+        with contextlib.suppress(termios.error):  # the terminal is gone
             termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
@@ -89,7 +89,7 @@ async def read(source: int) -> AsyncIterator[bytes]:
 
 
 async def write(target: int, data: bytes) -> None:
-    """Write all data to a terminal, a pipe or a file, as fast as it takes it, without blocking the event loop.
+    """Write all data to a terminal, a pipe or a file, without blocking the event loop.
 
     Raises BrokenPipeError once there is no reader.
     """

@@ -1,4 +1,4 @@
-"""How the workflows of pods have ended, and which node an open one is of, by the Temporal server."""
+"""Asks the Temporal server how a pod's workflow has ended, and whether it is open on a node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RPC: Final = timedelta(seconds=5)
 
 
 def end_of(namespace: str, name: str) -> RunEnd | None:
-    """Return how the last workflow of a pod's name has ended; None if it has not, or the server does not say."""
+    """Return how the last workflow of a pod's name has ended; None if it has not, or the server does not answer."""
 
     async def work(client: Client) -> RunEnd | None:
         try:
@@ -37,7 +37,7 @@ def end_of(namespace: str, name: str) -> RunEnd | None:
 
 
 def is_open_on(node: str, namespace: str, name: str) -> bool:
-    """Say whether a pod's workflow is open, and of this node; a server that does not answer says nothing."""
+    """Return whether a pod's workflow is open and belongs to this node; False if the server does not answer."""
 
     async def work(client: Client) -> bool:
         described = await client.get_workflow_handle(pod_workflow_id(namespace, name)).describe(rpc_timeout=_RPC)

@@ -1,7 +1,7 @@
-"""Ephemeral containers in a manifest, as `get -o yaml` prints them of a pod that was debugged.
+"""Handles ephemeral containers in a manifest, which `get -o yaml` prints for a pod that was debugged.
 
 An API server accepts them in an apply if the pod already has them, since nothing changes. A node never takes them from
-a manifest, so they are compared here, and not sent.
+a manifest, so they are compared here, and never sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIELD: Final = "spec.ephemeralContainers"
 async def without_known(client: Client, admissions: Sequence[Admission]) -> list[Admission]:
     """Return the pods without those ephemeral containers that they already have.
 
-    Raises BadInput with a line for each pod with other ones, and Failure if the node that knows is away.
+    Raises BadInput with a line for each manifest that has other ones, and Failure if a pod's node does not answer.
     """
     problems: list[str] = []
     for pod, _ in admissions:

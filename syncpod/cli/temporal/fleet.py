@@ -45,14 +45,14 @@ class UnreadNode(FleetNodeSummary):
     """A node whose memo cannot be read, so that nothing but its name is known."""
 
     why: str
-    """In a clause."""
+    """Why the memo cannot be read, as a clause."""
 
 
 class StuckNode(FleetNodeSummary):
-    """A node whose workflow cannot go on: it is silent, and the rest is the earlier knowledge of it."""
+    """A node whose workflow is stuck: it is Unknown, and its other fields come from the last memo."""
 
     why: str
-    """In a clause."""
+    """Why the workflow is stuck, as a clause."""
 
 
 def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
@@ -99,8 +99,8 @@ def object_sealing(state_dir: str = "") -> ObjectSealing:
 async def summaries(client: Client) -> list[FleetNodeSummary]:
     """Return all nodes of the fleet, sorted by name. This reads only lists, so no worker has to answer.
 
-    One whose memo cannot be read is an UnreadNode. A memo stays as it is while its workflow cannot go on; a node whose
-    workflow lacks a sealing key is a StuckNode.
+    A node whose memo cannot be read is returned as an UnreadNode. A node whose workflow lacks a sealing key is returned
+    as a StuckNode, since such a workflow no longer updates its memo.
     """
     found = await fleet_memos.running(client, FLEET_NODE_WORKFLOW, FLEET_NODE_MEMO, FleetNodeSummary)
     named = sorted((_named(each, workflow_id) for workflow_id, each in found), key=lambda each: each.name)
@@ -108,7 +108,7 @@ async def summaries(client: Client) -> list[FleetNodeSummary]:
 
 
 async def _judged(client: Client, node: FleetNodeSummary) -> FleetNodeSummary:
-    """Return a node as it is, or as a StuckNode. The server is asked only about a node whose key is not here."""
+    """Return the node, or a StuckNode of it. The server is asked only about a node whose key is not here."""
     if isinstance(node, UnreadNode) or not (why := await without_the_key_of(client, node)):
         return node
     return StuckNode(**node.model_dump() | {"presence": "Unknown", "since": None}, why=why)
@@ -165,7 +165,7 @@ async def update(client: Client, name: str, change: str, *args: Any) -> dict[str
 
 
 async def intent(client: Client, name: str) -> Intent:
-    """Return the list that a node is given. Raises Failure."""
+    """Return the list of pods that the fleet gives a node. Raises Failure."""
     try:
         return Intent.model_validate(await fleet_answers.query(client, handle_of(client, name), "intent"))
     except RPCError as error:

@@ -1,8 +1,8 @@
-"""Waiting for the answers of a fleet's worker to updates and queries.
+"""Sends updates and queries to a fleet's workflows, and waits for the answers of the fleet's worker.
 
-A late answer says nothing about the worker. So a command waits for as long as a worker of the fleet gives signs of
-life. A server that was restarted has forgotten them all, so if it knows of none the command waits a little for the next
-one. In the end it says only what is known: either no worker gives any, or one does but has not answered.
+A late answer does not mean that the worker is dead. So a command waits for as long as a worker of the fleet gives signs
+of life. A restarted server has lost these signs: if it has none, the command waits a little for the next one. The error
+tells two cases apart: no worker gives a sign of life, or a worker does and has not answered.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from syncpod.temporal.workflow_starts import look_at
 RPC: Final = timedelta(seconds=5)
 """How long one call waits for an answer, before the next call."""
 BUSY_SECONDS: Final = 60.0
-"""How long to wait for a busy worker to accept a request. For the result of an accepted update there is no limit."""
+"""How long to wait until a busy worker accepts a request. The result of an accepted update has no time limit."""
 RETURN_SECONDS: Final = 10.0
-"""The longest silence of a worker after a restart of the server: it looks for one each second."""
+"""How long a worker may be silent after a restart of the server. It tries to connect each second."""
 _LATE: Final = AGAIN | {RPCStatusCode.CANCELLED}
 _ENCODED: Final = "Encoded failure"
 """The placeholder for the message of an encrypted failure."""
@@ -124,7 +124,7 @@ async def update_with_start(
 
 
 async def silence(client: Client, workflow_id: str = "") -> str:
-    """Return a sentence about the fleet's workers, or about the workflow, whose answer is late. Raises RPCError."""
+    """Return why an answer is late: a sentence about the fleet's workers, or the workflow. Raises RPCError."""
     life = await heard_on(client, FLEET_QUEUE)
     if life.lives:
         if workflow_id and (failed := await _failed_tries(client, workflow_id)) > 1:
@@ -139,7 +139,7 @@ async def silence(client: Client, workflow_id: str = "") -> str:
 
 
 async def _outcome(client: Client, workflow_id: str, send: Callable[[], Awaitable[WorkflowUpdateHandle[Any]]]) -> Any:
-    """Send an update until it is accepted; return its answer. All attempts share one id, so it is made only once."""
+    """Send an update until it is accepted; return its answer. All attempts share one id, so it is done only once."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while True:
@@ -152,7 +152,7 @@ async def _outcome(client: Client, workflow_id: str, send: Callable[[], Awaitabl
             if loop.time() > began + BUSY_SECONDS:
                 clocks = "perhaps this machine's clock is behind that of another one that commands the fleet"
                 raise Failure(f"{said}; {clocks}") from None
-        await asyncio.sleep(PAUSE_SECONDS)  # the next one is signed anew
+        await asyncio.sleep(PAUSE_SECONDS)  # the next attempt has a new signature
 
 
 async def _answer_to_one(
@@ -173,10 +173,11 @@ async def _patiently(
     *,
     but: str = "",
 ) -> _Answer:
-    """Ask until there is an answer, for as long as a worker gives signs of life, and nobody has to bring a key back.
+    """Repeat a request until it is answered, for as long as a worker gives signs of life.
 
-    While the server knows of no worker at all, ask for RETURN_SECONDS. The limit is `patience` seconds, None = no
-    limit. Raises Unanswered, whose text ends with `but`.
+    If the server has no sign of any worker, the limit is RETURN_SECONDS. Else it is `patience` seconds; None = none.
+    A workflow that another program has taken, or that lacks a key, is not waited for. Raises Unanswered, whose text
+    ends with `but`.
     """
     loop = asyncio.get_running_loop()
     began, is_said = loop.time(), False
@@ -222,12 +223,12 @@ async def _without_a_key(client: Client, workflow_id: str) -> str:
 
 
 async def _why(client: Client, handle: WorkflowHandle[Any, Any], failed: WorkflowQueryFailedError) -> str:
-    """Return why a query has failed, in a clause. The worker has encrypted it, and the SDK does not decrypt it."""
+    """Return why a query has failed, in a clause. The worker encrypts the reason, and the SDK does not decrypt it."""
     error = failed.__context__
     details = error.grpc_status.details if isinstance(error, RPCError) else ()
     for detail in details:
         said, place = QueryFailedFailure(), WorkflowSerializationContext(client.namespace, handle.id)
-        with contextlib.suppress(ValueError, RuntimeError, KeyError):  # another worker's, or of other keys
+        with contextlib.suppress(ValueError, RuntimeError, KeyError):  # written by somebody else, or with other keys
             if detail.Unpack(said) and said.HasField("failure"):
                 told = await client.data_converter.with_context(place).decode_failure(said.failure)
                 return str(getattr(told, "message", "") or told)

@@ -1,4 +1,4 @@
-"""The things of a fleet that can be deleted: its workloads, the pods on its nodes, and its ConfigMaps and Secrets."""
+"""Deletes a fleet's workloads, the pods on its nodes, and its ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from syncpod.messages.workload import WorkloadPod, WorkloadView
 
 _LOOK_SECONDS: Final = 0.3
 _FEW: Final = 10
-"""For so many more things that are left, the pause between two looks is longer by one."""
+"""The pause between two looks grows by _LOOK_SECONDS for each so many things that are left."""
 _NAMED: Final = 3
 """The most pods of a workload that are named."""
 
 
 class FleetThings:
-    """What a fleet has. A deletion goes on even if the command ends."""
+    """Deletes things of a fleet; implements `syncpod.cli.deletion.Owner`. A deletion continues if the command ends."""
 
     def __init__(self, client: Client, node: str = "", *, force: bool = False) -> None:
-        """Delete pods on one node alone, "" = on all; by force without waiting for their nodes."""
+        """Delete pods on `node` only; "" = on all nodes. With `force`, do not wait for their nodes."""
         self._client, self._node, self._force = client, node, force
         self._going = 1
         """The number of things that are waited for."""
 
     async def selected(self, selection: Selection) -> list[Thing]:
-        """Return what is selected. Raises BadInput for labels of objects, which are sealed, and Failure."""
+        """Return the selected things. Raises Failure, and BadInput for objects by their labels, which are sealed."""
         form = selecting(selection.namespace, selection.conditions, selection.fields)
         found = []
         for kind in selection.kinds:
@@ -76,11 +76,11 @@ class FleetThings:
         return going
 
     async def until_in_vain(self, left: Callable[[], Sequence[Going]]) -> None:
-        """Wait for ever: somebody may end what is left at any time."""
+        """Never return: the deletions that are left may end at any time."""
         await asyncio.get_running_loop().create_future()
 
     def going(self, thing: Thing, *left: Callable[[Thing], Awaitable[str]], where: str = "") -> Going:
-        """Return something that is being deleted, which waits first for one of `left`, then for the next."""
+        """Return a deletion that is under way. Each of `left` returns what it waits for; the first reason counts."""
 
         async def why() -> str:
             for each in left:
@@ -89,7 +89,7 @@ class FleetThings:
             return ""
 
         async def gone() -> None:
-            while await why():  # noqa: ASYNC110 - nothing but another look tells; each is a query
+            while await why():  # noqa: ASYNC110 - only another query shows it
                 await asyncio.sleep(_LOOK_SECONDS * (1 + self._going // _FEW))
 
         return Going(thing, gone, why, where)
@@ -100,7 +100,7 @@ class FleetThings:
         Raises Failure.
         """
         view = await fleet_workloads.view(self._client, *thing)
-        # Applied anew by somebody meanwhile, it is another one.
+        # If somebody has applied it again meanwhile, it is another workload.
         return "" if view is None or not view.deleting else why_workload_is_left(view)
 
     async def object_left(self, thing: Thing) -> str:
@@ -122,7 +122,7 @@ class FleetThings:
         return left
 
     async def _on_nodes(self, pods: Sequence[Thing]) -> list[Thing]:
-        """Return those pods that can be deleted; a note names the others, which their workloads are yet to place."""
+        """Return those pods that can be deleted; a note names the others, which have no node yet."""
         unplaced = set[Thing]()
         for namespace in dict.fromkeys(pod.namespace for pod in pods):
             names = [pod.name for pod in pods if pod.namespace == namespace]

@@ -1,4 +1,4 @@
-"""Warnings of images that nodes of a fleet do not have, since their embedded runtime pulls none."""
+"""Warns of images that nodes of a fleet do not have, since their embedded runtime pulls none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syncpod.pod import PodSpec
 
 _EMBEDDED: Final = "syncpod-embedded://"
 _JOINING_SECONDS: Final = 5.0
-"""The time for the first report of a node that has just joined."""
+"""How long to wait for the first report of a node that has just joined."""
 _LOOK_SECONDS: Final = 0.25
 _NAMED: Final = 3
 """The most nodes that a warning names."""
@@ -27,8 +27,8 @@ _NAMED: Final = 3
 async def image_warnings(client: Client, workloads: Sequence[Workload]) -> list[str]:
     """Return a sentence for each image of these workloads that nodes with an embedded runtime do not have.
 
-    Only nodes with such a runtime are asked, and those that have just joined, once their first report has come. Only
-    those count that a pod may go to by its nodeName and nodeSelector. Nodes that do not answer are left out.
+    Only nodes with such a runtime are queried, and nodes that have just joined, after their first report. A node counts
+    only if the pod's nodeName and nodeSelector allow it. Nodes that do not answer are left out.
     """
     wanted = [(each, image) for each in workloads for image in images_with_files(template_of(each).spec)]
     if not wanted:
@@ -51,20 +51,20 @@ async def image_warnings(client: Client, workloads: Sequence[Workload]) -> list[
 
 
 def _has_just_joined(node: FleetNodeSummary) -> bool:
-    """Say whether a node has joined, and has not reported its facts yet."""
+    """Return whether a node has joined, and has not reported its facts yet."""
     return node.presence != "Unknown" and not node.node_info.container_runtime_version
 
 
 async def _until_reported(client: Client, name: str) -> None:
-    """Wait until a node has told the fleet about itself, a while at most."""
+    """Wait for a node's first report to the fleet, at most _JOINING_SECONDS."""
     with contextlib.suppress(Failure, TimeoutError):
         async with asyncio.timeout(_JOINING_SECONDS):
-            while _has_just_joined(await fleet.view(client, name)):  # noqa: ASYNC110  # it tells only its fleet
+            while _has_just_joined(await fleet.view(client, name)):  # noqa: ASYNC110  # no event shows it
                 await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _lacks(node: FleetNodeView, image: str) -> bool:
-    """Say whether a node is known to lack an image."""
+    """Return whether a node is known to lack an image."""
     return node.images is not None and full_name(image) not in node.images
 
 

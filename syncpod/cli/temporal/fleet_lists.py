@@ -1,4 +1,4 @@
-"""The rows of ``fleet get``: the nodes, workloads, pods and objects of a fleet, as its server has them."""
+"""The rows of ``fleet get``: the nodes, workloads, pods and objects of a fleet, read from its server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syncpod.messages.workload import WorkloadSummary, WorkloadView
 
 _WATCH_SECONDS: Final = 2.0
 _MANY: Final = 50
-"""For so many more lines, the pause between two looks of a watch is longer by one: each node and workload is asked."""
+"""The pause of a watch grows by _WATCH_SECONDS for each so many lines, since each node and workload is queried."""
 
 
 async def find(client: Client, kind: str, names: Sequence[str], form: Form) -> FoundObjects:
@@ -87,7 +87,7 @@ async def _pods(client: Client, names: Sequence[str], form: Form) -> FoundObject
         cells = fleet_table.pending_row(one.owner, one.pod, now)
         document = fleet_table.pending_document(one.namespace, one.labels, one.pod)
         rows.append(Row(cells, document, place=one.pod.node, status=cells[2]))
-    # Each in its place in the table: a pod keeps it when its node reports it.
+    # Both kinds are sorted together, so that a pod keeps its line when its node reports it.
     rows = sorted(form.chosen(rows), key=lambda row: (*row.key, row.place))
     found = FoundObjects("pod", form.head(fleet_table.POD_HEADER, fleet_table.POD_WIDE), rows)
     there = {row.name for row in rows}

@@ -1,4 +1,4 @@
-"""Reading the memos of a fleet's workflows. Some may be unreadable: anybody who reaches the server may forge one."""
+"""Reads the memos of a fleet's workflows. Some may be unreadable: anybody who reaches the server may forge one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class UnreadableMemo:
 
     workflow_id: str
     why: str
-    """In a clause."""
+    """Why it cannot be read, as a clause."""
 
 
 async def running(
@@ -42,7 +42,7 @@ async def running(
         except Undecipherable as why:
             undecipherable = why
             found.append((each.id, UnreadableMemo(each.id, str(why))))
-        except (ValueError, KeyError, RuntimeError):  # of a type, an encoding or a form that no worker of ours writes
+        except (ValueError, KeyError, RuntimeError):  # not as our workers write a memo
             found.append((each.id, UnreadableMemo(each.id, "it is not what the fleet's workers write")))
     if undecipherable is not None and all(isinstance(each, UnreadableMemo) for _, each in found):
         raise undecipherable

@@ -1,4 +1,4 @@
-"""The nodes of a fleet, as they are cordoned and drained: the fleet moves their pods to others by itself."""
+"""Cordons and drains nodes of a fleet. The fleet itself moves their pods to other nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOK_SECONDS: Final = 0.5
 
 
 class FleetNodes:
-    """The nodes of a fleet, which moves their pods to others by itself."""
+    """The nodes of a fleet; implements `syncpod.cli.maintenance.Nodes`."""
 
     def __init__(self, client: Client, skip_after: int = 0) -> None:
         """Do not wait for pods that have been ending for more than so many seconds; 0 = wait for each."""
@@ -55,7 +55,7 @@ class FleetNodes:
     async def evicted(
         self, name: str, pods: Sequence[PodToDrain[PlacedPod]], how: Draining
     ) -> AsyncIterator[PodToDrain[PlacedPod]]:
-        """Have the fleet replace these pods, and yield each that has left the node; say what the others wait for.
+        """Make the fleet replace these pods; yield each that has left the node, and print what the others wait for.
 
         Raises Failure on a timeout.
         """
@@ -95,7 +95,7 @@ class FleetNodes:
 
 
 async def _in_the_way(client: Client, node: FleetNodeView, pods: Sequence[PlacedPod]) -> str:
-    """Return a line for everything that the drain of a node waits for, as long as it has these pods.
+    """Return a line for each reason why these pods are still on a node that is being drained.
 
     Pods that have been withdrawn wait for their node, and all others for their workloads.
     """
@@ -120,7 +120,7 @@ async def _in_the_way(client: Client, node: FleetNodeView, pods: Sequence[Placed
 
 
 def is_daemon(pod: PlacedPod) -> bool:
-    """Say whether a pod belongs to its node, as those of DaemonSets do."""
+    """Return whether a pod belongs to its node, as those of DaemonSets do."""
     return is_per_node(workload_in(pod.owner)[0])
 
 

@@ -1,4 +1,4 @@
-"""Explains placement: applies the fleet's own rules to a pod and the nodes' present offers."""
+"""Explains placement: applies the fleet's own rules to a pod and the current offers of the nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ExplainedPlacement:
     pod: Pod
     owner: str
     at: str
-    """Its node; "" = none. The verdict on this node does not count the pod itself."""
+    """The pod's node; "" = none. The verdict on this node leaves the pod itself out."""
     placement: Placement
     silent: Sequence[str]
     """Nodes that have never reported, so that no pod is placed there."""
@@ -77,7 +77,7 @@ async def explain_pod(client: Client, namespace: str, name: str) -> list[Explain
 async def explain_workload(client: Client, kind: str, namespace: str, name: str) -> ExplainedPlacement:
     """Explain where the next pod of a workload would be placed. Raises Failure.
 
-    A DaemonSet has one pod on a node, so it would have none on a node that has its pod.
+    A DaemonSet places no second pod on a node that has its pod.
     """
     (view,) = await fleet_workloads.views(client, kind, namespace, [name])
     pod, owner, nodes = _sample(view, view.pending[0].name if view.pending else ""), _owner(view), await _nodes(client)

@@ -19,7 +19,7 @@ class PodDeletionResult:
     """The result of deleting a pod."""
 
     is_placed: bool
-    """The fleet itself had placed it, as a single Pod."""
+    """Whether the fleet itself had placed it, as a single Pod."""
     nodes: Sequence[FleetNodeView]
     """The nodes that had it, as they were before the deletion."""
     owners: Sequence[str]
@@ -68,7 +68,7 @@ async def delete(client: Client, namespace: str, name: str, *, node: str = "", f
     owners = {owner for owner, _ in owned if owner}
     change = {"pods": [{"namespace": namespace, "name": name}], "reason": "deleted by hand", "force": force}
     for holder in holders:
-        # The workflow of a placed pod withdraws it itself. If the fleet has lost that workflow, nobody else does.
+        # A placed pod is withdrawn by its own workflow. If the fleet has lost that workflow, this is the only way.
         if force or not is_placed or any(each.owner != own for each in _here(holder, namespace, name)):
             await fleet.update(client, holder.name, "withdraw", change)
     return PodDeletionResult(is_placed, holders, sorted(owners - {own}))

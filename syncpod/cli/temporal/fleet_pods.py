@@ -1,4 +1,4 @@
-"""Finding the node that a pod of a fleet is on."""
+"""Finds the pods of a fleet, and the nodes that they are on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OnNoNode(Failure):
     """No node has the pod yet. The text has the reason, and the command that shows more."""
 
     def __init__(self, pod: PendingPod, why: str) -> None:
-        """Say that no node has `pod`; `why` is a clause."""
+        """`why` is the reason, as a clause."""
         super().__init__(f"pod {pod.name} is on no node yet: {why} (`fleet explain --placement {pod.name}` says more)")
         self.pod = pod
         self.why = why
@@ -51,9 +51,9 @@ async def find_pod(
 ) -> FoundPod:
     """Return the named pod, ``web`` or ``pod web``, or one pod of a workload, ``deployment/web``.
 
-    The pod of a workload is the one that is best to ask, or with `unwell` one that is not well, if there is one. With
-    `node` it may also be a pod of that node which is not the fleet's. Raises NotInFleet if there is none, and OnNoNode
-    if no node has it yet.
+    Of a workload's pods, the best one to query is returned; with `unwell`, one that is not well, if there is one. With
+    `node`, the pod may also be one of that node that is not the fleet's. Raises NotInFleet if there is none, and
+    OnNoNode if no node has it yet.
     """
     kind, name = kind_and_name(words)
     if node and kind == "Pod":
@@ -92,13 +92,13 @@ async def find_pod(
 
 
 def _on_no_node(pod: PendingPod, views: Sequence[FleetNodeView]) -> OnNoNode:
-    """Return why a pod is on no node, and since when the node that it waits for is silent."""
+    """Return the failure for a pod on no node; it also says for how long the chosen node has been silent."""
     silences = (silence_of(each, datetime.now(UTC)) for each in views if each.name == pod.node)
     return OnNoNode(pod, "; ".join(filter(None, (pod.why or "the fleet is looking for one", next(silences, "")))))
 
 
 async def _unanswered(client: Client, owner: WorkloadSummary, name: str) -> PendingPod | None:
-    """Return a pod of a workload that is not on the node that was chosen for it; None if it is not such a pod."""
+    """Return a workload's pod if the node that was chosen for it does not have it yet; else None."""
     if not name.startswith(f"{owner.name}-"):
         return None
     found = await fleet_workloads.view(client, owner.kind, owner.namespace, owner.name)
@@ -154,7 +154,7 @@ def _is(pod: PlacedPod, namespace: str, name: str) -> bool:
 
 
 async def _best(client: Client, found: Sequence[FoundPod], owner: tuple[str, str, str] | None) -> FoundPod:
-    """Return the pod to ask: one that stays and can be reached; that runs, and is ready; of the workload's template.
+    """Return the best pod to query: one that stays, can be reached, runs, is ready, and has the current template.
 
     `owner` None = the pods are of several workloads, or of none.
     """
@@ -178,8 +178,8 @@ async def _best(client: Client, found: Sequence[FoundPod], owner: tuple[str, str
 async def _least_well(client: Client, found: Sequence[FoundPod], owner: tuple[str, str, str]) -> FoundPod | None:
     """Return the pod of a workload that is the least well: one that fails, is not ready, or is silent.
 
-    None = all are ready. A note says how many are not well. A pod without a node, for which OnNoNode is raised,
-    counts as better than those that a node has reported, and as worse than those on silent nodes.
+    None = all are ready. A note says how many are not well. Raises OnNoNode for a pod that has no node, if no other
+    unwell pod is on a node that can be reached.
     """
     unwell = sorted((each for each in found if not _is_well(each)), key=_trouble)
     workload = await fleet_workloads.view(client, *owner)
@@ -201,7 +201,7 @@ def _is_well(one: FoundPod) -> bool:
 
 
 def _trouble(one: FoundPod) -> tuple[bool, bool, bool, int, str]:
-    """Sort pods that are not well: those that fail come first, and those of silent nodes last."""
+    """Return the sort key of a pod that is not well: failing pods come first, and pods of silent nodes last."""
     placed = one.placed or PlacedPod()
     report = placed.report or PodReport()
     member = Member(placed.name, placed.revision, datetime.min.replace(tzinfo=UTC), status=report.status)

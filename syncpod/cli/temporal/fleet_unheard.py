@@ -1,4 +1,4 @@
-"""The fleet's own knowledge of a pod whose node has fallen silent."""
+"""Reads what the fleet itself has recorded of a pod whose node does not answer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from syncpod.messages.workload import WorkloadPod
 
 
 async def unheard(client: Client, found: FoundPod, *, silent: str = "") -> UnheardPod | None:
-    """Return the fleet's knowledge of a pod on an Unknown node; None if the node can be asked, or has its own pod.
+    """Return the fleet's records of a pod on an Unknown node; None if the node can be asked, or the pod is its own.
 
-    `silent` says how a node that is not Unknown has not answered. Raises Failure.
+    `silent` says how a node that is not Unknown has failed to answer; "" = it has not been asked. Raises Failure.
     """
     placed = found.placed
     if (found.node.presence != "Unknown" and not silent) or placed is None:
@@ -37,5 +37,5 @@ async def _rule(client: Client, node: str, placed: PlacedPod) -> WhenLost:
     document = (await wanted_pods(client, [node])).get((node, placed.namespace, placed.name))
     try:
         return when_lost((document or {}).get("metadata", {}).get("annotations") or {})
-    except ValueError:  # of another version of the fleet
+    except ValueError:  # written by another version of the fleet
         return WAIT

@@ -1,4 +1,4 @@
-"""Pods of a fleet's workloads that no node's list shows yet."""
+"""Finds the pods of a fleet's workloads that no node has reported yet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from syncpod.messages.fleet import PlacedPod
 from syncpod.messages.workload import PendingPod, WorkloadSummary, WorkloadView
 
 _AT_ONCE = 20
-"""The most workloads that are asked at the same time."""
+"""The most workloads that are queried at the same time."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class WaitingPod:
     owner: str
     pod: PendingPod
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Those of its workload's template, as far as that is known."""
+    """The labels of its workload's template; {} if that is not known."""
 
 
 async def waiting_pods(
@@ -36,8 +36,8 @@ async def waiting_pods(
 ) -> list[WaitingPod]:
     """Return the pods that no node has yet, sorted by namespace and name; no `names` = all of them.
 
-    `listed` are all pods that the fleet's nodes list, each with its node, as they were read before. A workload of which
-    they miss pods is asked where those are: its memo names only pods that are on no node, and is a moment late.
+    `listed` are all pods that the fleet's nodes list, each with its node, as they were read before. A workload with
+    fewer listed pods than it wants is queried: its memo names only pods without a node, and is a moment late.
     """
     counted, few = Counter(pod.owner for _, pod in listed), asyncio.Semaphore(_AT_ONCE)
 

@@ -1,4 +1,4 @@
-"""Reading and changing the workloads of a fleet at its own Temporal server."""
+"""Reads and changes the workloads of a fleet at its own Temporal server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ POD: Final = "Pod"
 async def apply(client: Client, workload: Workload) -> str:
     """Apply a workload; return kubectl's word for the change, such as `created`. Raises Failure.
 
-    A note says if nothing changes since its template was rolled back.
+    If the workload is unchanged because its template was rolled back, a note says so.
     """
     before = await view(client, workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
     name, wire = owner_of(workload), _as_restarted(to_wire(workload), before)
@@ -84,8 +84,8 @@ async def undo(client: Client, kind: str, namespace: str, name: str, revision: i
         wanted = chosen(before.history, revision)
     except NoRevision as none:
         raise Failure(str(none)) from None
-    # Not the number: a request whose answer is lost may be carried out twice, the second time by the workflow's next
-    # run, for which the revision before the newest is the one that was left.
+    # The template is sent, not a number: a request whose answer is lost may be carried out twice. For the workflow's
+    # next run, the revision before the newest one would be the one that this undo has replaced.
     return Undone.model_validate(await _changed(client, kind, namespace, name, "undo", Undo(template=wanted.template)))
 
 
@@ -101,9 +101,9 @@ async def _changed(client: Client, kind: str, namespace: str, name: str, change:
 
 
 def _as_restarted(wire: dict[str, Any], before: WorkloadView | None) -> dict[str, Any]:
-    """Return a document with the note of the workload's last restart, unless it has one of its own.
+    """Return a document with the annotation of the workload's last restart, unless it has one of its own.
 
-    A manifest has none, and applying it again must not replace all pods again.
+    A manifest lacks this annotation, and applying the manifest again must not replace all pods.
     """
     template = ((before.document if before is not None else None) or {}).get("spec", {}).get("template", {})
     restarted = (template.get("metadata", {}).get("annotations") or {}).get(RESTARTED_AT)
@@ -116,7 +116,7 @@ def _as_restarted(wire: dict[str, Any], before: WorkloadView | None) -> dict[str
 
 
 async def template(client: Client, kind: str, namespace: str, name: str, revision: str) -> dict[str, Any] | None:
-    """Return a template of a workload by its digest; None if it is not remembered. Raises Failure."""
+    """Return a template of a workload by its digest; None if the workload no longer has it. Raises Failure."""
     handle = client.get_workflow_handle(workload_id(kind, namespace, name))
     try:
         document: dict[str, Any] | None = await fleet_answers.query(client, handle, "template", revision)

@@ -1,4 +1,4 @@
-"""Asking a node whether it would run a pod that does not exist yet."""
+"""Asks a node whether it would run a pod that does not exist yet."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _RPC: Final = timedelta(seconds=10)
 
 
 class NodeUnanswered(Exception):
-    """A node has not said whether it would run a pod; the text says why."""
+    """A node has not answered whether it would run a pod; the text says why."""
 
 
 class Foresight:
-    """Asks nodes about the pods of some manifests, one after another; each pod counts in the later questions."""
+    """Asks nodes about the pods of some manifests, one after another; each pod counts for those after it."""
 
     def __init__(self, client: Client, patience: float = BUSY_PATIENCE_SECONDS, served: Collection[str] = ()) -> None:
         """Wait at most `patience` seconds for each answer of a busy node, and less for one that is away.
 
-        A worker has served the nodes `served`; the server is asked whether one has served another node.
+        `served` are nodes that a worker is known to have served; for other nodes, the server is asked.
         """
         self._client, self._patience, self.served = client, patience, set(served)
         self._before: dict[str, list[ComesBefore]] = {}
 
     async def reasons(self, pod: Pod, node: str) -> list[str]:
-        """Return why a node would not run a pod beside those before it, a sentence for each reason; [] if it would.
+        """Return why a node would not run a pod beside the earlier ones, a sentence for each reason; [] if it would.
 
         The pod counts from now on, unless the node would not run it. Raises NodeUnanswered.
         """
@@ -64,12 +64,12 @@ class Foresight:
 async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str, served: Collection[str] = ()) -> None:
     """Raise BadInput if a pod is new and its node cannot enforce its limits, a line for each limit of each pod.
 
-    Its node is `node` unless it names one; a worker has served the nodes `served`. A node that does not answer refuses
-    nothing: it rejects the pod later. It is not asked about limits with which a pod is there already, unless that one
-    has failed.
+    A pod's node is `node` unless it names one. `served` are nodes that a worker is known to have served. A node that
+    does not answer refuses nothing here: it rejects the pod later. It is not asked about limits that a pod on it has
+    already, unless that pod has failed.
     """
     foresight = Foresight(client, PATIENCE_SECONDS, served)
-    enforces: set[tuple[str, frozenset[str]]] = set()  # by node: hundreds of pods with the same limits are one question
+    enforces: set[tuple[str, frozenset[str]]] = set()  # by node: one question for all pods with the same limits
     refused: list[str] = []
     for pod in pods:
         there, limits = pod.spec.node_name or node, limits_of(pod)
@@ -93,7 +93,7 @@ async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str, serv
 
 
 async def _foreseen(client: Client, pod: Pod, node: str, before: list[ComesBefore], patience: float) -> list[str]:
-    """Run an activity without a workflow on the node: it leaves nothing but the server's record of that activity."""
+    """Run a standalone activity on the node. It leaves nothing but the server's record of it."""
     asking = client.execute_activity(
         FORESEE_ADMISSION,
         args=[pod_to_wire(pod), list(before)],

@@ -1,4 +1,4 @@
-"""Finding the workflows of a node or a fleet that need a key, and making them need only the newest one."""
+"""Finds the workflows of a node or a fleet that need a key, and renews them under the newest key."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 
 async def workflows_with_key(client: Client, queue: str, key: str) -> list[str]:
-    """Return the ids of a task queue's open workflows whose histories have something that needs the key of this id.
+    """Return the ids of a task queue's open workflows with an event in their history that needs the key of this id.
 
-    Each of their events is read, since a replay verifies each. Raises RPCError.
+    All events are read, since a replay verifies all of them. Raises RPCError.
     """
     found = []
     async for workflow_id in _open_workflows(client, queue):
@@ -24,7 +24,7 @@ async def workflows_with_key(client: Client, queue: str, key: str) -> list[str]:
 
 
 async def ended_before(client: Client, queue: str, moment: datetime) -> int:
-    """Return how many runs of a task queue's workflows have ended, and began before a moment. Raises RPCError."""
+    """Return how many ended runs of a task queue's workflows had started by a moment. Raises RPCError."""
     query = f"TaskQueue = '{queue}' AND ExecutionStatus != 'Running' AND StartTime <= '{moment.isoformat()}'"
     return (await client.count_workflows(query)).count
 

@@ -1,4 +1,4 @@
-"""Decides whether a node's worker is alive. A busy worker still gives signs of life, so one late answer proves nothing.
+"""Decides whether a node's worker is alive, by its signs of life: a late answer may come from a busy worker.
 
 On the worker's own machine, the sign is its process. Elsewhere, the signs are the heartbeats and the polls that the
 server has received from it. The SDK sends both even while the worker is busy. Mirrors pkg/controller/nodelifecycle,
@@ -34,7 +34,7 @@ POLLED_WITHIN: Final = timedelta(seconds=70)
 """A poll lasts a minute. It shows that a worker is alive before its first heartbeat, and on servers before 1.30, which
 keep no heartbeats."""
 KEPT_SECONDS: Final = 2.0
-"""For how long the server's records of a worker count. That it has died shows in them much later than this."""
+"""How long the server's records of a worker are cached. A worker's death shows in them much later than this."""
 _RPC: Final = timedelta(seconds=5)
 
 
@@ -50,17 +50,18 @@ class Sign:
 
 @dataclass(frozen=True)
 class Liveness:
-    """Whether a node's worker is alive, and the time of its last sign of life. None = never, or it has shut down."""
+    """Whether a node's worker is alive."""
 
     lives: bool
     heard: datetime | None
+    """The time of its last sign of life; None = it has given none, or has shut down."""
 
 
 def judge(signs: Iterable[Sign], now: datetime, *, here: bool = False, dead: str = "") -> Liveness:
     """Return whether one of a node's workers is alive.
 
     `here`: its process is known to run on this machine. `dead` is the identity of a worker whose process is known to
-    have ended: its signs are ignored, and those of the workers of the same node and machine before it.
+    have ended. Its signs are ignored, and so are those of earlier workers of the same node and machine.
     """
     if here:
         return Liveness(True, now)
@@ -70,7 +71,7 @@ def judge(signs: Iterable[Sign], now: datetime, *, here: bool = False, dead: str
 
 
 def _is_or_precedes(identity: str, dead: str) -> bool:
-    """Return whether an identity is a worker's or an earlier one's: `node/machine/3` precedes `node/machine/4`."""
+    """Return whether an identity is that of `dead`, or of an earlier worker: `node/machine/3` precedes `…/4`."""
     of, _, number = identity.rpartition("/")
     of_dead, _, last = dead.rpartition("/")
     both_numbers = number.isdecimal() and last.isdecimal()
@@ -103,8 +104,8 @@ async def lives(client: Client, node: str) -> bool:
 async def unserved_queue(client: Client) -> str:
     """Return the task queue of this machine's node if its worker has ended, and no other has polled it.
 
-    A question to a workflow of that queue would wait in vain. "" = somebody may answer. It costs nothing while the
-    worker's process is there. Raises RPCError.
+    A query to a workflow of that queue would wait in vain. "" = a worker may answer. While the worker's process runs,
+    no request is sent. Raises RPCError.
     """
     try:
         state_dir = settings().state_dir
@@ -126,7 +127,7 @@ async def heard_on(client: Client, queue: str) -> Liveness:
 
 
 async def absence(client: Client, nodes: Iterable[str]) -> str:
-    """Return a text that says which of these silent nodes are away, and which are busy. Raises RPCError."""
+    """Return a clause that names which of these silent nodes are away, and which are busy. Raises RPCError."""
     found = await lives_of(client, nodes)
     dead, live = (sorted(node for node, life in found.items() if life.lives is lives) for lives in (False, True))
     said = [sentence(", ".join(names)) for sentence, names in ((away, dead), (busy, live)) if names]
@@ -134,7 +135,7 @@ async def absence(client: Client, nodes: Iterable[str]) -> str:
 
 
 async def judged(client: Client, fetched_pods: Sequence[FetchedPod]) -> list[FetchedPod]:
-    """Return the pods; those that did not answer also say whether their node's worker is alive. Raises RPCError."""
+    """Return the pods; for those that did not answer, `lives` is whether their worker is alive. Raises RPCError."""
     silent = {fetched.pod.spec.node_name for fetched in fetched_pods if not fetched.current}
     found = await lives_of(client, silent)
     return [
@@ -144,9 +145,9 @@ async def judged(client: Client, fetched_pods: Sequence[FetchedPod]) -> list[Fet
 
 
 def _has_ended(record: WorkerRecord) -> bool:
-    """Return whether no process has the id of the recorded worker, apart from what is left of one that was killed.
+    """Return whether no process, or only a zombie, has the id of the recorded worker.
 
-    If a process has it, that may be the worker, started by other means than `up`. Then the server's records decide.
+    A process with that id may be a worker that was not started by `up`: then the server's records decide.
     """
     return identify(record.pid) is None
 
@@ -169,20 +170,20 @@ class _Beat:
 
 @dataclass
 class _Records:
-    """The server's records, kept for a moment: a command that waits, or applies many pods, asks again and again."""
+    """The server's records, cached for KEPT_SECONDS: a command that waits, or applies many pods, needs them often."""
 
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     beats: tuple[float, Mapping[str, Mapping[str, _Beat]]] = (-math.inf, {})
-    """When the heartbeats of all workers were read, by `time.monotonic`, and what they were."""
+    """When the heartbeats of all workers were read, by `time.monotonic`; and the heartbeats."""
     polls: dict[str, tuple[float, Mapping[str, datetime]]] = field(default_factory=dict)
-    """The same of the polls of each task queue."""
+    """The same for the polls of each task queue."""
 
 
 _records: Final[WeakKeyDictionary[Client, _Records]] = WeakKeyDictionary()
 
 
 async def _signs_on(client: Client, queue: str) -> list[Sign]:
-    """Return the newest sign of each worker of a task queue, as the server had it a moment ago. Raises RPCError."""
+    """Return the newest sign of each worker of a task queue, at most KEPT_SECONDS old. Raises RPCError."""
     kept = _records.setdefault(client, _Records())
     async with kept.asking:
         oldest = time.monotonic() - KEPT_SECONDS

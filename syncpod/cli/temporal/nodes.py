@@ -1,4 +1,4 @@
-"""Reading nodes: the state that their workflows keep, and whether their workers are alive.
+"""Reads nodes: the state that their workflows keep, and whether their workers are alive.
 
 Whether a worker is alive is known from its signs of life (:mod:`syncpod.cli.temporal.liveness`), never from a
 workflow's memory. Mirrors pkg/controller/nodelifecycle, v1.36: a dead worker's node has Unknown conditions.
@@ -28,14 +28,13 @@ from syncpod.temporal.run_history import how_ended
 from syncpod.temporal.workflow_starts import ENDED
 
 _ANSWER: Final = timedelta(seconds=10)
-"""How long a live worker has for its node's answer: it may have much to do."""
+"""How long to wait for the answer of a live worker, which may be busy."""
 _RPC: Final = timedelta(seconds=5)
 _BEGINS_AGAIN: Final = "its worker starts it again within half a minute"
 _ENDED_AT_MOST: Final = 100
-"""At most so many ended runs of nodes are looked at: anybody can end any number of them."""
+"""The most ended runs of nodes that are read: anybody can end any number of them."""
 _UNREADABLE: Final = (ValidationError, KeyError, RuntimeError)
-"""The exceptions of the SDK and pydantic for a memo or an answer that nobody of ours has made: anybody can write
-one."""
+"""The exceptions of the SDK and pydantic for a memo or an answer that is not written by us: anybody can write one."""
 
 
 async def list_nodes(client: Client) -> list[FetchedNode]:
@@ -84,7 +83,7 @@ async def why_absent(client: Client, name: str) -> str:
 
 
 async def notes_of_ended(client: Client, listed: Iterable[str]) -> list[str]:
-    """Return a sentence for each node that is not listed, since its workflow has ended, although its worker lives."""
+    """Return a sentence for each node whose workflow has ended, although its worker is alive: it is not listed."""
     states = ", ".join(f"'{state}'" for state in ("Terminated", "Failed", "Completed", "Canceled", "TimedOut"))
     query = f"WorkflowType = '{NODE_WORKFLOW}' AND WorkflowId STARTS_WITH 'node/' AND ExecutionStatus IN ({states})"
     found = {_name(each) async for each in client.list_workflows(query, limit=_ENDED_AT_MOST, rpc_timeout=_RPC)}
@@ -116,7 +115,7 @@ async def _another_in_its_place(client: Client, name: str) -> str:
 
 
 async def read_summary(client: Client, name: str) -> NodeSummary | None:
-    """Return a node's summary, from its memo, also while it is away; None = it has no workflow.
+    """Return a node's summary from its memo, even if its worker is away; None = it has no workflow.
 
     The summary is empty if the node has not reported anything yet.
     """
@@ -130,7 +129,7 @@ async def read_summary(client: Client, name: str) -> NodeSummary | None:
 
 
 def _is_nodes(execution: WorkflowExecution) -> bool:
-    """Say whether the workflow under a node's id is open, and that of a node: anybody can start another one there."""
+    """Return whether the workflow with a node's id is open and of the right type: anybody can start one there."""
     return execution.workflow_type == NODE_WORKFLOW and execution.status not in ENDED
 
 
@@ -154,7 +153,7 @@ async def _read(client: Client, execution: WorkflowExecution, life: Liveness) ->
     here = settings()
     told = await asyncio.to_thread(recorded_status, here.state_dir, execution.run_id)
     heard = life.heard
-    if told and heard is None:  # its process has ended on this machine
+    if told and heard is None:  # the worker's process has ended on this machine
         heard = await asyncio.to_thread(last_sign, here)
     with suppress(ValidationError):  # a record of another version
         whole = NodeView.model_validate({**told, **known.model_dump(exclude_defaults=True, by_alias=True)})

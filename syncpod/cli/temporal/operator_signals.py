@@ -1,4 +1,4 @@
-"""Signals that an operator sends to a pod, and the pod's reaction.
+"""Sends an operator's signals to a pod, and waits for the pod's reaction.
 
 Temporal keeps a signal even while the pod's node is away. The pod's own history shows whether it was accepted.
 """
@@ -46,7 +46,7 @@ async def pod_to_signal(client: Client, namespace: str, name: str) -> Pod:
 
 
 def _how_to_go_on(pod: Pod) -> str:
-    """Return the sentence that says what has a pod run that its node has rejected."""
+    """Return the sentence how a pod that its node has rejected can run after all."""
     flag = "" if pod.metadata.namespace == "default" else f" -n {pod.metadata.namespace}"
     name = pod.metadata.name
     if is_asked_again(pod.metadata):
@@ -59,7 +59,8 @@ def _how_to_go_on(pod: Pod) -> str:
 async def signal(client: Client, pod: Pod, sent: SignalSpec[Payload], payload: Payload) -> None:
     """Send a signal to a pod, and return when the pod has accepted it.
 
-    Raises Failure with the pod's reason if it rejects the signal, and if it does not answer: then the signal is kept.
+    Raises Failure with the pod's reason if it rejects the signal. Raises it too if the pod does not answer; then the
+    server keeps the signal.
     """
     meta, name = pod.metadata, sent.name
     before = await records_of(client, pod, name)

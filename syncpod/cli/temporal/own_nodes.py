@@ -1,4 +1,4 @@
-"""Nodes alone, as they are cordoned and drained: their pods are ended by signals to the pods' workflows."""
+"""Cordons and drains nodes without a fleet: signals to the pods' workflows end the pods."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ EVERY_POD: Final = Selector()
 
 
 class OwnNodes:
-    """Nodes outside a fleet: their pods are ended by signals to the pods' workflows."""
+    """Nodes without a fleet; implements `syncpod.cli.maintenance.Nodes`."""
 
     def __init__(self, client: Client, conditions: Selector = EVERY_POD, grace: int | None = None) -> None:
-        """Pods that meet the conditions are ended, with so many seconds of grace, None = each pod's own."""
+        """End pods that meet the conditions, with `grace` seconds; None = each pod's own grace period."""
         self._client, self._conditions, self._grace = client, conditions, grace
         self._cordoned: set[str] = set()
 
@@ -46,17 +46,17 @@ class OwnNodes:
         return self._cordoned
 
     async def change(self, name: str, change: Change) -> None:
-        """Cordon or uncordon a node, unless it is so already. Raises Failure if it refuses or does not answer."""
+        """Cordon or uncordon a node, unless that is done already. Raises Failure if it refuses or does not answer."""
         if (name in self._cordoned) is not (change == "cordon"):
             await _change(self._client, name, change)
 
     async def pods(self, name: str) -> tuple[list[PodToDrain[FetchedPod]], list[str]]:
-        """Return the pods of a node, and why those that run without a workflow keep it from being drained."""
+        """Return the pods of a node, and the reasons why it cannot be drained: its pods without a workflow."""
         with _refusals():
             there = [one for one in await list_pods(self._client, None, EVERY_POD) if one.pod.spec.node_name == name]
         if silent := [one for one in there if not one.current]:
             return [], [f"it does not answer: nothing is known of its {len(silent)} pods"]
-        # Only now: the labels of a pod that does not answer may be incomplete.
+        # Select only pods that answer: the labels of others may be incomplete.
         chosen = [one for one in there if self._conditions.matches(one.pod.metadata.labels)]
         orphans = [one for one in chosen if why_orphaned(one.wire) and not _is_static(one)]
         reasons = [_left_running([one.wire for one in orphans])] if orphans else []
@@ -105,7 +105,7 @@ class OwnNodes:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Turn an error of the server into a Failure, so that other nodes are drained all the same."""
+    """Turn an error of the server into a Failure, so that other nodes are drained nevertheless."""
     try:
         yield
     except RPCError as error:
@@ -125,7 +125,7 @@ def _pod_there(one: FetchedPod) -> PodToDrain[FetchedPod]:
 
 
 def _left_running(orphans: Sequence[Mapping[str, Any]]) -> str:
-    """Say that these printed pods run without a workflow, and what ends them."""
+    """Return a sentence that these pods run without a workflow, and which command ends them."""
     names = sorted({str(one["metadata"]["name"]) for one in orphans})
     which = f"pod {names[0]} runs" if len(names) == 1 else f"pods {', '.join(names)} run"
     end = f"drain cannot end {'it' if len(names) == 1 else 'them'}: {way_for('prune', orphans)}"
@@ -137,7 +137,7 @@ def _is_static(one: FetchedPod) -> bool:
 
 
 async def _change(client: Client, name: str, change: Change) -> None:
-    """Send a node's workflow the change until it is made. Raises Failure."""
+    """Send the change to a node's workflow until it is made. Raises Failure."""
     asked = {"by": client.identity.partition(", pid ")[0]}
 
     async def send() -> bool:

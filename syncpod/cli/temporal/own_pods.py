@@ -1,4 +1,4 @@
-"""The pods of nodes alone, as they are deleted: by a signal to the pod's workflow, which ends them on its node."""
+"""Deletes pods of nodes without a fleet: a signal to the pod's workflow ends the pod on its node."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from syncpod.cli.temporal.unserved import end_if_never_run, end_without_node, ne
 from syncpod.settings.worker_record import read_worker_record, serving
 
 _UNSERVED_SECONDS: Final = 15.0
-"""How long a worker of this machine's node may be missing until its pods are not waited for: one that is being started
-anew is there sooner."""
+"""How long this machine's node may lack a worker until its pods are no longer waited for. A worker that is being
+restarted is back sooner."""
 _LOOK_SECONDS: Final = 1.0
 
 
 class OwnPods:
-    """The pods of nodes alone. Temporal keeps the signal that ends one even while the pod's node is away."""
+    """Deletes pods by signals, which Temporal keeps while a pod's node is away; a `syncpod.cli.deletion.Owner`."""
 
     def __init__(
         self, client: Client, how: Deleting, grace: int | None, leave_order: Callable[[FetchedPod], bool]
     ) -> None:
-        """Delete with so many seconds of grace, None = each pod's own.
+        """Delete with `grace` seconds; None = each pod's own grace period.
 
-        `leave_order` notes in the node's records that a pod ends which its node has not ended; it blocks.
+        `leave_order` writes a pod's tombstone on this machine's node, if the node has not ended the pod; it blocks.
         """
         self._client, self._how, self._grace, self._leave_order = client, how, grace, leave_order
         self._ending: dict[Thing, FetchedPod] = {}
 
     async def selected(self, selection: Selection) -> list[Thing]:
-        """Return the pods that are selected. Raises Failure."""
+        """Return the selected pods. Raises Failure."""
         pods = await list_pods(self._client, selection.namespace, selection.conditions)
         fields = selection.fields
         return [Thing("Pod", *one.key) for one in pods if not fields.fields or fields.matches(one.document)]
@@ -61,9 +61,9 @@ class OwnPods:
         return DeletionResult(notes=source_notes(fetched), going=[Going(thing, gone, partial(self._why, fetched))])
 
     async def begun(self, going: Sequence[Going]) -> Sequence[Going]:
-        """Say why those do not end that do not answer, and return those to wait for.
+        """Print why pods that do not answer do not end, and return those to wait for.
 
-        By force, those that have never run, or whose node is away, are ended here, and not returned.
+        With ``--force``, pods that have never run, or whose node is away, are ended here, and not returned.
         """
         silent = [each for each in going if not self._ending[each.thing].current]
         ended = await self._forced(silent) if self._how.force else set()
@@ -90,7 +90,7 @@ class OwnPods:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _required(self, thing: Thing, found: Awaitable[FetchedPod | None]) -> FetchedPod:
-        """Return the pod that is found. Raises NotThere; or Failure if it runs without a workflow."""
+        """Return the found pod. Raises NotThere if there is none, and Failure if it runs without a workflow."""
         if (fetched := await found) is not None:
             return fetched
         if await asyncio.to_thread(orphan_of, thing.namespace, thing.name) is not None:
@@ -117,7 +117,7 @@ class OwnPods:
         return ended
 
     def _note(self, silent: Sequence[Going]) -> None:
-        """Print why these pods do not end, which did not answer: one note for all of one reason, with the ways."""
+        """Print why these pods, which did not answer, do not end: one note for each reason, with the user's choices."""
         for each in silent:
             each.said = why_silent_pod_is_left(self._ending[each.thing])
         pods = [self._ending[each.thing] for each in silent]
@@ -132,9 +132,9 @@ class OwnPods:
 
 
 def _ended_without_node(one: FetchedPod, *, is_ordered: bool) -> str:
-    """Say what becomes of a pod whose workflow has ended while its node is away.
+    """Return a sentence about a pod whose workflow was ended while its node is away.
 
-    `is_ordered`: the node has the order to end it in its records.
+    `is_ordered`: the node's records have the pod's tombstone.
     """
     where, name = one.pod.spec.node_name, one.pod.metadata.name
     ended = f"node {where} is away, so pod {name} has ended without it: its name is free"

@@ -1,4 +1,4 @@
-"""Applying a pod: update-with-start, which starts its workflow if there is none."""
+"""Applies a pod by update-with-start, which starts its workflow if there is none."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from syncpod.temporal.signing import is_overtaken
 from syncpod.temporal.workflow_starts import look_at, start_operation
 
 _AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
-"""NOT_FOUND: the pod ended while the update waited; the next attempt starts it afresh."""
+"""Errors after which the update is sent again. NOT_FOUND: the pod ended meanwhile, and the next attempt starts it."""
 _SOON_SECONDS: Final = 0.2
-"""A node that is there usually answers within this; only then is it asked whether it is."""
+"""A live node usually answers within this; only after it, the node's liveness is checked."""
 _RPC: Final = timedelta(seconds=5)
 _OWN_SECONDS: Final = 4.0
-"""If a node that is there has not answered for so long, the pod's name may be taken by a workflow that is no pod's."""
+"""If a live node has not answered for so long, a workflow that is not a pod's may have the pod's name."""
 _without_attributes: Final[WeakSet[Client]] = WeakSet()
 """The clients of namespaces that lack some of our search attributes."""
 
@@ -55,9 +55,9 @@ class Applied:
     pod: Pod
     change: Change
     node: str
-    """Where it is, or will be."""
+    """The node that it is on, or will be on."""
     node_is_away: bool = False
-    """The workflow has the pod, and starts it when its node's worker is back."""
+    """Whether its node does not answer: the workflow starts the pod when the node's worker is back."""
     follows: str = ""
     """UID of the pod of the same name that is being deleted and that this one replaces; "" = none."""
 
@@ -85,7 +85,7 @@ async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> Map
 
 
 async def refuse_unmatched(client: Client, pod: Pod, node: str, nodes: Mapping[str, NodeSummary]) -> None:
-    """Raise BadInput if the pod is new and its node would reject it for its labels; see `node_affinity`.
+    """Raise BadInput if the pod is new and its node would reject it because of the node's labels (`node_affinity`).
 
     `nodes` as `refuse_cordoned` returns them.
     """
@@ -103,12 +103,12 @@ async def refuse_unmatched(client: Client, pod: Pod, node: str, nodes: Mapping[s
 async def apply_pod(
     client: Client, pod: Pod, *, node: str, has_attributes: bool | None = None, patience: timedelta | None = None
 ) -> Applied:
-    """Apply an admitted pod, on `node` unless it names another, by one request: it starts a workflow if there is none.
+    """Apply an admitted pod, on `node` unless it names another; one request also starts its workflow if necessary.
 
-    `has_attributes`: whether the namespace has our search attributes; None = the answer shows it. Waits for the
-    answer as `answer_in_time` does, at most `patience`; for a new pod, only until its node is known not to answer.
-    Retries are harmless: all attempts share one update id. Raises BadInput for a change that is not allowed, and
-    Failure if the node of an existing pod does not answer in time.
+    `has_attributes`: whether the namespace has our search attributes; None = found out by the server's answer. Waits as
+    `answer_in_time` does, at most `patience`; for a new pod, only until its node is known not to answer. Retries are
+    harmless: all attempts share one update id. Raises BadInput for a change that is not allowed, and Failure if the
+    node of an existing pod does not answer in time.
     """
     node = pod.spec.node_name or node
     seconds = patience.total_seconds() if patience else math.inf
@@ -124,7 +124,7 @@ async def apply_pod(
 
 
 async def _unanswered(client: Client, pod: Pod, node: str, command: str) -> Applied:
-    """Return a new pod that its node has not answered for, if this command began its workflow. Raises Failure."""
+    """Return the result if this command started a new pod's workflow. Else raise Failure: the outcome is unknown."""
     if await _has_begun(client, pod, command):
         return Applied(pod, Change.CREATED, node, node_is_away=not await lives(client, node))
     existing = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
@@ -136,13 +136,13 @@ async def _unanswered(client: Client, pod: Pod, node: str, command: str) -> Appl
 
 
 async def _has_begun(client: Client, pod: Pod, command: str) -> bool:
-    """Return whether this command began the pod's workflow, whose run has everything that it needs. Raises RPCError."""
+    """Return whether this command started the pod's workflow, which then has all that it needs. Raises RPCError."""
     workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
     return await begun_by(client, workflow_id, timeout=_RPC) == command
 
 
 async def has_search_attributes(client: Client) -> bool:
-    """Return whether the namespace has our search attributes; False if the server does not say."""
+    """Return whether the namespace has our search attributes; False if the server does not answer."""
     try:
         answer = await client.operator_service.list_search_attributes(
             ListSearchAttributesRequest(namespace=client.namespace), timeout=timedelta(seconds=5)
@@ -164,7 +164,8 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
                 "apply", pod_to_wire(pod), id=update_id, result_type=dict, start_workflow_operation=start
             )
         except WorkflowUpdateFailedError as error:
-            # Somebody else may have applied the same new pod; a clock that is far behind is not waited for.
+            # Overtaken: somebody else may have applied the same new pod. Signed again only once: if this machine's
+            # clock is far behind, it would not help.
             signs_anew = is_overtaken(error) and not is_signed_anew
             if not (is_gone(error) or signs_anew):
                 raise BadInput(refusal(pod, error)) from None
@@ -186,7 +187,7 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
 
 
 def _is_about_attributes(error: RPCError) -> bool:
-    """Say whether the server refuses a start for a search attribute that its namespace does not have."""
+    """Return whether the server refuses a start because its namespace lacks a search attribute."""
     return error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower()
 
 
@@ -197,9 +198,9 @@ class _Begun:
 async def _unless_silent(
     client: Client, pod: Pod, node: str, command: str, sending: Coroutine[Any, Any, AppliedPod]
 ) -> AppliedPod | _Begun:
-    """Await the sending of an update, but not after the pod is known to be new and its node not to answer.
+    """Await the answer to an update; stop waiting if the pod is new and its node is known not to answer.
 
-    By then the update has started the pod's workflow with everything it needs, so there is nothing to wait for.
+    Then the update has started the pod's workflow with all that it needs, so there is nothing to wait for.
     """
     sent = asyncio.create_task(sending)
     silent = asyncio.create_task(_is_new_and_silent(client, pod, node, command))
@@ -213,7 +214,7 @@ async def _unless_silent(
 
 
 async def _is_new_and_silent(client: Client, pod: Pod, node: str, command: str) -> bool:
-    """Return whether a node is not going to answer soon for a new pod: its worker is dead. A busy one gets more time.
+    """Return whether a pod is new and its node's worker is dead, so that it will not answer soon; a busy one may.
 
     Raises Squatted if the pod's name is not a pod's.
     """

@@ -1,4 +1,4 @@
-"""Changing a pod that exists: its document is read, changed, checked, and applied again."""
+"""Changes an existing pod: reads its document, changes and checks it, and applies it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deleting pods: one by its signal, or all of a node until they are gone."""
+"""Deletes pods: sends the signal to one pod, or deletes all pods of a node and waits until they are gone."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ _MARGIN: Final = timedelta(seconds=30)
 _USUAL_GRACE_SECONDS: Final = 30
 _LOOK_SECONDS: Final = 0.25
 _ROUNDS: Final = 3
-"""The number of further lists of the node, for pods that were applied meanwhile."""
+"""How often the node's pods are listed and deleted, since pods may be applied meanwhile."""
 _AT_ONCE: Final = 50
-"""The number of pods that are ended, or asked for their waits, at a time: a node that ends them slowly is busy."""
+"""How many pods are signalled or queried at the same time: a node that ends its pods slowly is busy."""
 
 
 async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> FetchedPod | None:
     """Signal a pod to end; return the pod as it was before, or None if it does not exist.
 
-    `grace` is in seconds, None = the pod's own. The signal is kept even while the pod's node is away. Raises Failure if
-    the signal is not signed, and the pod takes none that is not; Squatted if the name is not a pod's.
+    `grace` is in seconds; None = the pod's own. The server keeps the signal while the pod's node is away. Raises
+    Failure if the pod rejects the signal because it is not signed, and Squatted if the name is not a pod's.
     """
     fetched = await read_pod(client, namespace, name)
     if fetched is None:
         return None
     request: dict[str, str | int] = {} if grace is None else {"gracePeriodSeconds": grace}
     if fetched.pod.metadata.deletion_timestamp is None:
-        request["uid"] = fetched.pod.metadata.uid  # if one is ending already, a pod that was applied since is meant too
+        request["uid"] = fetched.pod.metadata.uid  # if the pod is ending already, the signal is for its successor too
     is_signed = session.signs(client)
     before = None if is_signed else await records_of(client, fetched.pod, DELETE_POD.name)
     try:
@@ -70,7 +70,7 @@ async def request_deletion(client: Client, namespace: str, name: str, grace: int
 
 
 async def _require_ending(client: Client, fetched: FetchedPod, before: Counter[HistoryEntry]) -> None:
-    """Wait a little until a pod ends, as ordered. Raises Failure with its reason if it refuses to."""
+    """Wait a little until a pod begins to end. Raises Failure with its reason if it rejects the signal."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ACCEPT_SECONDS
     while loop.time() < deadline:
@@ -118,8 +118,8 @@ def pods_of(config: ClientConnectConfig, node: str) -> list[FetchedPod]:
 def delete_all(config: ClientConnectConfig, here: NodeSettings, patience: timedelta | None) -> None:
     """Delete all pods of this machine's node, showing their progress, and return when they are gone.
 
-    Those that run without a workflow are left alone: nothing would heed the signal. `patience` None = the longest grace
-    period of the pods and half a minute. Raises Failure naming those that have not ended.
+    Pods that run without a workflow are left alone, since nothing would receive the signal. `patience` None = the
+    longest grace period of the pods plus half a minute. Raises Failure that names the pods which have not ended.
     """
 
     async def work(client: Client) -> None:
@@ -187,14 +187,14 @@ async def _why_left(client: Client, left: Iterable[FetchedPod]) -> list[tuple[Fe
 
 
 def why_silent_pod_is_left(fetched: FetchedPod) -> str:
-    """Return why a pod that does not answer is not gone, although its deletion is ordered."""
+    """Return why a pod that does not answer is not gone, although the signal to delete it was sent."""
     if fetched.stuck:
         return fetched.why_silent
     return fetched.silence if fetched.lives else f"{fetched.silence}: {DELETION_IS_KEPT}"
 
 
 async def why_not_gone(client: Client, fetched: FetchedPod) -> str:
-    """Return what a pod that is being deleted waits for, by its workflow's plan of now; "" if it is gone.
+    """Return what a pod that is being deleted waits for, by its workflow's current plan; "" if it is gone.
 
     Raises RPCError.
     """
@@ -221,7 +221,7 @@ def _what_is_left(now: FetchedPod, plan: dict[str, Any]) -> str:
 
 
 async def _steps_of(client: Client, fetched: FetchedPod) -> list[str]:
-    """Return for each step of the pod that is under way what it says it does, and how it last failed."""
+    """Return for each running step of the pod its reported activity and its last failure."""
     try:
         steps = await pending_steps(await handle_of(client, *fetched.key).describe())
     except RPCError:
@@ -234,7 +234,7 @@ async def _steps_of(client: Client, fetched: FetchedPod) -> list[str]:
 
 
 def _is_under_way(fetched: FetchedPod) -> bool:
-    """Return whether the pod has not ended yet: one that has keeps its phase until it is gone."""
+    """Return whether the pod has not ended yet. A pod that has ended keeps its phase until it is gone."""
     return fetched.pod.status.phase not in ("Succeeded", "Failed")
 
 

@@ -1,4 +1,4 @@
-"""Asking pods' workflows: by their node's API if it is this machine's, else by a query."""
+"""Queries pods' workflows: through the node's API if the node is this machine's, else through Temporal."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from syncpod.pod.model_errors import first_problem
 QUERY_DEADLINE: Final = timedelta(seconds=2)
 """Without it, a query to a pod whose worker is away takes half a minute to fail."""
 OPEN_SECONDS: Final = 2.0
-"""For how long a run counts as open while a command waits for its pod."""
+"""How long a run counts as open after the server has last said so, while a command waits for its pod."""
 _AT_ONCE: Final = 50
-"""Queries of pods at the same time."""
+"""The most queries at the same time."""
 
 _Answer = TypeVar("_Answer")
 
@@ -43,10 +43,10 @@ class PublishedAnswer:
 
 
 async def told_by_this_node(workflows: Collection[str], query: str, *args: Any) -> dict[str, PublishedAnswer]:
-    """Return what this machine's node answers for these workflows, by id; those that it does not know are missing.
+    """Return the answers of this machine's node about these workflows, by id; unknown workflows are missing.
 
-    With arguments, a plan of one pod is asked for. It costs neither a query nor a workflow task. It may be the state of
-    a run that has been terminated since, or of another server's workflow: compare the run.
+    With arguments, the query is for the plan of one pod. Neither a query nor a workflow task reaches the server. An
+    answer may be of a terminated run, or of another server's workflow: the caller has to compare the run.
     """
     try:
         state_dir = settings().state_dir
@@ -77,7 +77,7 @@ def _answers(
 
 
 async def is_open(handle: WorkflowHandle[Any, Any], run_id: str) -> bool:
-    """Say whether this run is the open one of the workflow; False if the server does not say."""
+    """Return whether this run is the open one of the workflow; False if the server does not answer."""
     try:
         described = await handle.describe(rpc_timeout=QUERY_DEADLINE)
     except (RPCError, ValueError):  # ValueError: a state that the SDK does not know
@@ -86,9 +86,9 @@ async def is_open(handle: WorkflowHandle[Any, Any], run_id: str) -> bool:
 
 
 class OpenRuns:
-    """Says which runs are open, for a command that reads pods again and again: it asks the server now and then.
+    """Caches which runs are open, for a command that reads pods repeatedly.
 
-    A node forgets a run that ends by itself. So the command is late only to see that somebody has terminated one.
+    A node drops a run that ends by itself. So the cache is late only for a run that somebody has terminated.
     """
 
     def __init__(self, client: Client) -> None:
@@ -98,7 +98,7 @@ class OpenRuns:
         """The run of each workflow that was open, and when the server was asked, by `time.monotonic`."""
 
     async def has(self, workflow_id: str, run_id: str) -> bool:
-        """Say whether this run is the open one of the workflow, or was so a moment ago; False if that is not known."""
+        """Return whether this run is open, or was within OPEN_SECONDS; False if the server does not answer."""
         known, asked = self._found.get(workflow_id, ("", 0.0))
         if known == run_id and time.monotonic() - asked < OPEN_SECONDS:
             return True
@@ -110,7 +110,7 @@ class OpenRuns:
 async def ask_pod(client: Client, workflow_id: str, query: str, *args: Any, result_type: type[_Answer]) -> _Answer:
     """Return the answer of a pod's workflow, open or closed. Raises RPCError, WorkflowQueryFailedError as a query.
 
-    If nobody serves the workflow's queue, that is known at once, and not after QUERY_DEADLINE.
+    If no worker serves the workflow's queue, this fails at once, and not after QUERY_DEADLINE.
     """
     handle = client.get_workflow_handle(workflow_id)
     answer = (await told_by_this_node([workflow_id], query, *args)).get(workflow_id)
@@ -124,9 +124,9 @@ async def ask_pod(client: Client, workflow_id: str, query: str, *args: Any, resu
 async def ask_read_pods(
     client: Client, workflows: Sequence[str], query: str, *, result_type: type[_Answer]
 ) -> list[_Answer | None]:
-    """Return the answers of the workflows of pods that have just been read, in order; None for one without an answer.
+    """Return the answers of the workflows of pods that have just been read, in order; None for a missing answer.
 
-    So which runs are open is not asked of the server again.
+    Since the pods have just been read, the server is not asked again which runs are open.
     """
     answers, few = await told_by_this_node(workflows, query), asyncio.Semaphore(_AT_ONCE)
 

@@ -53,7 +53,7 @@ def settled(fetched: FetchedPod | None) -> Settled:
 
 
 def is_ready(pod: Pod) -> bool:
-    """Say whether the pod's Ready condition is true."""
+    """Return whether the pod's Ready condition is true."""
     return any(entry.type == "Ready" and entry.status == "True" for entry in pod.status.conditions)
 
 
@@ -105,7 +105,7 @@ _WITHOUT_IMAGE: Final = frozenset(
 
 
 def lacks_image(pod: Pod) -> bool:
-    """Say whether a container of the pod waits for an image that could not be pulled. The node keeps trying."""
+    """Return whether a container of the pod waits for an image that could not be pulled. The node keeps trying."""
     entries = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return any(each.state.waiting is not None and each.state.waiting.reason in _WITHOUT_IMAGE for each in entries)
 

@@ -200,7 +200,7 @@ async def orphan_pods(client: Client, namespace: str | None, names: Sequence[str
 
 
 async def _has_workflow(client: Client, metadata: Mapping[str, Any], some: asyncio.Semaphore) -> bool:
-    """Say whether a workflow of a pod's name is open, or may be."""
+    """Return whether a workflow of a pod's name is open, or may be."""
     handle = handle_of(client, str(metadata.get("namespace") or "default"), str(metadata["name"]))
     try:
         async with some:

@@ -117,7 +117,7 @@ def who() -> str:
 
 
 def _is_unreachable(error: NoServer) -> bool:
-    """Say whether nothing answered, rather than a server without the namespace."""
+    """Return whether nothing answered, rather than a server without the namespace."""
     from temporalio.service import RPCError
 
     return not isinstance(error.__cause__, RPCError)
@@ -138,7 +138,7 @@ def keys_of(here: NodeSettings) -> Keys | None:
 
 
 def signs(client: Client) -> bool:
-    """Say whether a client of ours signs its commands: whether this user has a key."""
+    """Return whether a client of ours signs its commands: whether this user has a key."""
     return client.data_converter.payload_codec is not None
 
 

@@ -261,7 +261,7 @@ def _next(one: Explanation, clock: Clock, unserved: str) -> list[str]:
 
 
 def _awaits(container: Explained) -> bool:
-    """Say whether a container is still to start: one that has ended for good, or whose work is done, is not."""
+    """Return whether a container is still to start: one that has ended for good, or whose work is done, is not."""
     return not container.runs and (container.newest is None or bool(container.wait is not None or container.why_not))
 
 
@@ -305,7 +305,7 @@ def what_is_due(wait: Wait, one: Explanation) -> str:
 
 
 def is_rejection(wait: Wait, one: Explanation) -> bool:
-    """Say whether a pod waits for its node to admit it: it has failed, and is asked again."""
+    """Return whether a pod waits for its node to admit it: it has failed, and is asked again."""
     return wait.subject == _SANDBOX and was_rejected(one.phase, one.message)
 
 

@@ -20,7 +20,7 @@ Lines = Callable[[Sequence[Row], Columns], Sequence[str]]
 
 
 def can_redraw() -> bool:
-    """Say whether standard output is a terminal on which a table can be drawn again in place."""
+    """Return whether standard output is a terminal on which a table can be drawn again in place."""
     return wants_colour(sys.stdout)
 
 

@@ -38,7 +38,7 @@ class Branch:
 
 
 def is_settled(pod: Mapping[str, Any]) -> bool:
-    """Say whether a pod is at rest as it should be: it is finished, or Ready and not being deleted."""
+    """Return whether a pod is at rest as it should be: it is finished, or Ready and not being deleted."""
     status = pod.get("status") or {}
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         return False
@@ -47,7 +47,7 @@ def is_settled(pod: Mapping[str, Any]) -> bool:
 
 
 def is_explained(branch: Branch) -> bool:
-    """Say whether its back-offs alone explain why a pod is not at rest: then its steps need not be read."""
+    """Return whether its back-offs alone explain why a pod is not at rest: then its steps need not be read."""
     held = {each.get("subject") for each in branch.holds}
     stuck = [
         str(status.get("name"))
@@ -141,7 +141,7 @@ def _containers(branch: Branch, now: datetime) -> Iterator[str]:
 
 
 def _is_due(name: str, branch: Branch) -> bool:
-    """Say whether a container starts again at a known time."""
+    """Return whether a container starts again at a known time."""
     return any(each.get("subject") == name and read_moment(each.get("until")) is not None for each in branch.holds)
 
 
