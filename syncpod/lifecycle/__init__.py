@@ -1,20 +1,20 @@
-"""The decisions of a pod's life, as the kubelet 1.36 takes them: values in, values out.
+"""The decisions of a pod's life, as the kubelets 1.36 and 1.37 take them: values in, values out.
 
-Nothing here reads a clock, talks to a runtime or to Temporal, or remembers anything. In the order you meet them:
+Nothing here reads a clock, calls a runtime or Temporal, or keeps state. In the order you meet them:
 
-- `observed`: what the runtime reports, merged into a view that only moves forward.
-- `exit`: how an instance ended, the one record of it.
-- `compute`: one sync's decision, with a module for each part of it: `sandbox`, `init_containers`, `restart`, `resize`,
-  `restart_all`. Its answer is a `PodActions` (`actions`), and `plan` puts that into steps.
-- `kill_cause`: who or what decided a kill, for programs.
-- `restart_pacing`, `backoff`: when a start may be made. `start_errors`: the meaning of a failed one for the process.
-- `termination`: how long an end may take, and who waits for whom.
-- `status`: the status that everybody sees, from `phase`, `conditions`, `container_status`, `qos` and `addresses`.
-  `printed_status`: what ``get pods`` prints of it.
-- `probing`: the results of probes. `pleg`: what happened between two listings of a pod.
+- `observed`: the runtime's listings of a pod, merged into a view that only moves forward.
+- `exit`: the one record of how an instance of a container ended.
+- `compute`: the decision of one sync, with a module for each part of it: `sandbox`, `init_containers`, `restart`,
+  `resize`, `restart_all`. It returns a `PodActions` (`actions`), and `plan` turns that into ordered steps.
+- `kill_cause`: the cause of a kill, as a value for programs.
+- `restart_pacing`, `backoff`: when a start is allowed. `start_errors`: whether a failed start may have run a process.
+- `termination`: the grace of each container of an ending pod, and which containers wait for which.
+- `status`: the pod's API status, made from `phase`, `conditions`, `container_status`, `qos` and `addresses`.
+  `printed_status`: the columns of ``get pods``.
+- `probing`: the results of probes. `pleg`: the events between two listings of a pod.
 - `eviction`, `eviction_ranking`, `storage_limits`: which pods a node evicts. `node_affinity`: which pods it admits.
-  `rejection`: the status of those that it does not.
-- `container_gc`, `image_gc`, `orphans`: the things that a node removes.
+  `rejection`: the status message of a pod that it does not admit.
+- `container_gc`, `image_gc`, `orphans`: the dead containers, unused images and orphaned pods that a node removes.
 - `version`: the version number of these decisions.
 
 `python -m syncpod.lifecycle` answers recorded cases (`cases`), to compare each decision with the kubelet's.

@@ -10,7 +10,7 @@ from syncpod.lifecycle.kill_cause import KillCause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerToKill:
-    """A container instance to stop. When it is to run again, its index is in a list of starts as well."""
+    """A container instance to stop. If its container is to run again, that is also in a list of containers to start."""
 
     id: str
     """Container id."""
@@ -69,13 +69,13 @@ class PodActions:
     """
 
     kill_pod: bool = False
-    """Stop every container and every sandbox first. Set with `create_sandbox` too, even when nothing is there yet."""
+    """Stop every container and every sandbox first. Also set with `create_sandbox`, even if the pod has no sandbox."""
     create_sandbox: bool = False
     """Make a new sandbox, with number `attempt`."""
     sandbox_id: str = ""
     """Id of the newest sandbox; "" when there is none, or when its network namespace is the wrong one."""
     attempt: int = 0
-    """Number of the existing sandbox, or of the one that would be made (even if none is to be made)."""
+    """Number of the newest sandbox; if it is unusable or missing, the number that a new one has or would have."""
     init_containers_to_start: tuple[int, ...] = ()
     """Indices in `spec.initContainers`, in the order to start them."""
     containers_to_start: tuple[int, ...] = ()
@@ -87,7 +87,7 @@ class PodActions:
     containers_to_update: ContainersToUpdate = ContainersToUpdate()
     """Running containers to resize in place."""
     update_pod_resources: bool = False
-    """A container is restarted to be resized, so the pod's cgroup has to follow."""
+    """The pod's cgroup has to be resized, since a container starts or restarts with other resources than before."""
     update_pod_level_resources: bool = False
     """The pod-level resources differ from those last applied. Computed only once the pod is initialized."""
     containers_to_reset: tuple[ContainerToReset, ...] = ()

@@ -1,8 +1,8 @@
-"""Back-off as a value: how long to wait before the next try, remembered between tries.
+"""Back-off as a value: how long to wait before the next try, and what has to be kept between tries.
 
-A `BackoffStore` maps a key to its delay, or to how often that has grown, and to the time it was last set. It is frozen
-and can be written as JSON, so the workflow's snapshot contains it. A function that changes something returns a new
-store. Nothing here reads a clock or adds jitter.
+A `BackoffStore` has an entry for each key: the delay (or for a crash loop, how often the delay has grown), and the time
+at which it was last set. The store is frozen and part of the workflow's snapshot, as JSON. A function that changes
+something returns a new store. Nothing here reads a clock or adds jitter.
 
 Three kinds of failure share one mechanism and one set of numbers (10 s, doubling, 300 s at most, forgotten after
 600 s). A pod may set other numbers for its crash loops only:
@@ -36,10 +36,10 @@ FIRST_DELAY: Final = KUBELETS.initial
 EXPIRY: Final = KUBELETS.reset_after
 
 EXEMPT_AT_ONCE: Final = 5
-"""How many restarts after exempt exits may follow each other without a delay."""
+"""How many restarts may follow each other without a delay after exempt exits (`RestartSettings.exempt`)."""
 
 RESTART_ALL: Final = "restart_all_containers"
-"""The subject of the back-off of a restart of all containers: the name that an operator gives to end it."""
+"""The name of the back-off before a restart of all containers. An operator ends that back-off by this name."""
 
 NO_DELAY: Final = timedelta(0)
 LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
@@ -52,9 +52,10 @@ class BackoffEntry(Model):
     """How long the next try of a pull or step has to wait."""
     grown: int = 0
     """For a crash loop: how often its delay has grown since the first one. The delay itself is computed from the pod's
-    settings whenever it is asked for, so that changed ones apply at once."""
+    settings at each use, so that changed settings apply at once."""
     taken: float = 0.0
-    """After exempt exits: how many of the restarts at once (`EXEMPT_AT_ONCE`) had been taken at `last_update`."""
+    """For exempt exits: how many of the `EXEMPT_AT_ONCE` immediate restarts had been used up at `last_update`. Not a
+    whole number, since they become available again with time."""
     last_update: Time = LONG_AGO
     """When the delay was last set; expiry is measured from here."""
     reason: str = ""
@@ -64,7 +65,8 @@ class BackoffEntry(Model):
     restarts: int = 0
     """For a crash loop: how many restarts in a row have been allowed."""
     counted: str = ""
-    """For a crash loop: the exit that was counted last. A start that fails is tried again for the same exit."""
+    """For a crash loop: the id of the exit that was counted last. If a start fails, the next try is for the same exit,
+    and is not counted again."""
 
 
 class BackoffStore(Model):
@@ -100,16 +102,16 @@ def start_decision(
     now: datetime,
     settings: RestartSettings = KUBELETS,
 ) -> tuple[StartDecision, BackoffStore]:
-    """Decide whether `container` may be started now, and remember the start if it may.
+    """Decide whether `container` may be started now, and record the start in the returned store if it may.
 
     `finished_at` is when the container's newest *exited* instance finished, by the clock of `now`, even if a newer
     instance is in another state. None: no instance has exited, so the start is allowed and the store stays. Call this
     once for each start that will really be tried: an allowed start doubles the delay (up to five minutes) even when it
     then fails at the image.
 
-    Mirrors kuberuntime_manager.go, v1.36, doBackOff. The caller chooses which instance counts: the kubelet looks at a
-    snapshot from before the kill after a failed probe, and so allows the first such restart at once; a caller that
-    looks again after the kill counts it as a crash.
+    Mirrors kuberuntime_manager.go, v1.36, doBackOff. The caller chooses which instance counts. After a failed probe,
+    the kubelet uses a snapshot from before the kill, and so allows the first such restart at once. A caller that lists
+    the pod again after the kill counts the kill as a crash.
     """
     key = crash_loop_key(pod, container)
     if finished_at is None:
@@ -128,9 +130,9 @@ def restart_all_decision(
     now: datetime,
     settings: RestartSettings = KUBELETS,
 ) -> tuple[StartDecision, BackoffStore]:
-    """Decide whether a restart of all containers may begin now, and remember it if it may.
+    """Decide whether a restart of all containers may begin now, and record it in the returned store if it may.
 
-    `finished_at` is when the container that asked for it ended; `cause` says how it ended. The kubelet has no such
+    `finished_at` is when the container that triggered it ended, and `cause` is how, in words. The kubelet has no such
     back-off: it computes back-offs from the containers that exist, and these have been removed.
     """
     what = f"restarting all containers of pod={pod.name}_{pod.namespace}({pod.uid}): {cause}"
@@ -164,7 +166,7 @@ def _crash_delay(entry: BackoffEntry, settings: RestartSettings) -> timedelta:
 def restarts_before(
     store: BackoffStore, key: str, ended: str, *, finished_at: datetime, settings: RestartSettings
 ) -> int:
-    """Return how many restarts in a row a crash loop had seen when its newest instance ended (the exit `ended`)."""
+    """Return how many restarts in a row had been allowed when the newest instance ended; `ended` is that exit's id."""
     entry = store.entries.get(key)
     if entry is None or _expired(entry, finished_at, settings):
         return 0
@@ -172,9 +174,9 @@ def restarts_before(
 
 
 def with_restarts(store: BackoffStore, key: str, restarts: int, ended: str) -> BackoffStore:
-    """Return a store in which the crash loop under `key` has seen `restarts` restarts, the last one after `ended`.
+    """Return a store in which the crash loop under `key` has had `restarts` restarts, the last after the exit `ended`.
 
-    `ended` is the id of that exit. Raises KeyError if the store has no such crash loop.
+    `ended` is an id. Raises KeyError if the store has no such crash loop.
     """
     return store.with_entry(key, store.entries[key].model_copy(update={"restarts": restarts, "counted": ended}))
 
@@ -188,7 +190,7 @@ def uncounted(store: BackoffStore, key: str) -> BackoffStore:
 
 
 def started_by_operator(store: BackoffStore, key: str, *, now: datetime) -> BackoffStore:
-    """Return a store in which an operator starts a container at `now`. That start does not count as a restart."""
+    """Return a store after an operator's start at `now`: the delay stays, and restarts are counted from 0 again."""
     entry = store.entries.get(key)
     return store.with_entry(key, BackoffEntry(grown=entry.grown if entry else 0, last_update=now))
 
@@ -196,8 +198,8 @@ def started_by_operator(store: BackoffStore, key: str, *, now: datetime) -> Back
 def held_until(store: BackoffStore, key: str, *, now: datetime) -> datetime | None:
     """Return when the next try under `key` is due, or None when it may be made now.
 
-    Mirrors flowcontrol's IsInBackOffSinceUpdate, which image_manager.go asks before each pull: the delay runs from the
-    last failure, and an entry older than ten minutes counts for nothing.
+    Mirrors flowcontrol's IsInBackOffSinceUpdate, which image_manager.go calls before each pull: the delay runs from the
+    last failure, and an entry older than ten minutes is ignored.
     """
     entry = store.entries.get(key)
     if entry is None or _expired(entry, now) or now - entry.last_update >= entry.delay:
@@ -223,11 +225,11 @@ def forget(store: BackoffStore, key: str) -> BackoffStore:
 def collect_garbage(
     store: BackoffStore, *, now: datetime, settings: RestartSettings = KUBELETS, current: Collection[str] = ()
 ) -> BackoffStore:
-    """Return a store without the entries that were last touched more than ten minutes ago.
+    """Return a store without the entries that were last set more than ten minutes ago.
 
-    Mirrors flowcontrol's GC, which the kubelet's housekeeping calls: for a container that ran for nearly ten minutes it
-    forgets the crash loop in the middle of a wait. If the pod has its own settings, a crash loop is kept as long as it
-    can still delay a start. One that has reached the pod's limit of restarts is kept while `current` has its key.
+    Mirrors flowcontrol's GC, which the kubelet's housekeeping calls. It can drop a crash loop in the middle of a wait,
+    if the container ran for nearly ten minutes. If the pod has its own settings, a crash loop is kept as long as it can
+    still delay a start. A crash loop at the pod's limit of restarts is kept while its key is in `current`.
     """
     kept = {
         key: entry

@@ -55,7 +55,7 @@ from syncpod.pod.model_errors import first_problem
 
 ProbeResult = Literal["success", "failure", "unknown"]
 _Uint32 = Annotated[int, Field(ge=0, lt=2**32)]
-"""An attempt, as CRI numbers them."""
+"""The attempt number of a sandbox, as in CRI."""
 _Milliseconds = Annotated[int, Field(ge=-62_135_596_800_000, lt=253_370_764_800_000)]
 """Milliseconds since 1970, within the years 1 to 9998, so that no delay leads beyond the dates that Python has."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -89,7 +89,7 @@ class _CaseContainer(_Record):
     reason: str = ""
     hash_matches: bool = True
     sandbox: str | None = None
-    """The id of its sandbox; without one, it was made in the newest."""
+    """The id of its sandbox; None = the newest sandbox."""
 
 
 class _CaseStatus(_Record):
@@ -104,7 +104,7 @@ class _DecideCase(_Record):
     actuated: PodResources = PodResources()
     restart_all: bool = False
     kubelet: KubeletVersion = KubeletVersion.V1_36
-    """The one whose decision is asked for: cases of 1.36 name none."""
+    """The kubelet whose decision is wanted. Cases that were recorded from 1.36 do not name it."""
 
 
 def decide(case: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def decide(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def actions_to_json(actions: PodActions) -> dict[str, Any]:
-    """Return actions as plain JSON with every field. After the last attempt comes 0, as in CRI's uint32."""
+    """Return actions as plain JSON with every field. An attempt wraps around to 0, as CRI's uint32 does."""
     updates = {"memory": actions.containers_to_update.memory, "cpu": actions.containers_to_update.cpu}
     return {
         "kill_pod": actions.kill_pod,
@@ -164,7 +164,7 @@ def _update_to_json(update: ContainerToUpdate) -> dict[str, Any]:
 def _observed(status: _CaseStatus, spec: PodSpec) -> ObservedPod:
     """Return the case's listing in the order given: newest first. No decision reads its times.
 
-    Sandboxes are not validated again: a number here may be beyond those that our nodes use.
+    Sandboxes are not validated again, since a case's attempt may be greater than any that a node uses.
     """
     hashes = {
         container.name: container_hash(container.name, container.image)
@@ -325,7 +325,7 @@ def _pod(case: Mapping[str, Any]) -> Pod:
 
 def _read(model: type[_Case], case: Mapping[str, Any]) -> _Case:
     given = {name: _without_nulls(case[name]) for name in model.model_fields if case.get(name) is not None}
-    # A required field is an object: a null stands for an empty one, and is not missing.
+    # Every required field is an object, and its null counts as an empty object, not as missing.
     given |= {
         name: {} for name, field in model.model_fields.items() if field.is_required() and case.get(name, 0) is None
     }

@@ -53,12 +53,12 @@ def compute_pod_actions(
 
     `observed` lists sandboxes and containers newest first. `liveness` and `startup` map container ids to the last
     result of that probe (`success`, `failure`, `unknown`; no key: none yet). `restart_all`: this sync is a
-    RestartAllContainers pass (see `should_restart_all`). `followed`: ids of instances that were ended only so that
-    another follows, whatever the policy. (The kubelet kills and starts in one sync; here each step is decided by
-    itself.) Back-off and image pulls are left to the caller. `kubelet`: the one whose decisions are taken.
+    RestartAllContainers pass (see `should_restart_all`). `followed`: ids of instances that were ended only to be
+    replaced by another, whatever the policy. (The kubelet kills and starts in one sync; here each step is decided by
+    itself.) `kubelet`: the version whose decision is taken. Back-off and image pulls are left to the caller.
 
     A pure function: equal inputs give equal actions. It raises only the ValueError of a malformed quantity.
-    Mirrors kuberuntime_manager.go, v1.36 and v1.37, computePodActions, without its post-stop hook for what has exited.
+    Mirrors kuberuntime_manager.go, v1.36 and v1.37, computePodActions, without its PostStopContainer of exited ones.
     """
     spec, statuses = pod.spec, observed.newest_by_name()
     sandbox = pod_sandbox_changed(spec, observed)
@@ -97,7 +97,7 @@ def _with_resized_starts(
     actuated: PodResources,
     kubelet: KubeletVersion,
 ) -> PodActions:
-    """Have the pod resized too if one of these containers starts with other resources than it had before."""
+    """Resize the pod's cgroup too if one of the containers `starting` has other resources than it had before."""
     if not kubelet.resizes_before_starts or actions.update_pod_level_resources:
         return actions
     resized = actions.update_pod_resources or any_starts_resized(starting, spec, actuated)
@@ -118,7 +118,7 @@ def _with_new_sandbox(
 
 @dataclass(frozen=True, slots=True)
 class _MainDecision:
-    """The action for one main container. With every field at its default, it has ended and is left alone."""
+    """The action for one main container. By default, the container has ended and does not start again."""
 
     keep: bool = False
     start: bool = False
@@ -149,7 +149,7 @@ def _with_main_containers(actions: PodActions, init: InitActions, decisions: Seq
     )
     if any(decision.keep or decision.start for decision in decisions):
         return actions
-    # Ephemeral containers stay listed, as the kubelet has it; see PodActions.
+    # Ephemeral containers stay listed, as in the kubelet; see PodActions.
     return replace(actions, kill_pod=True, init_containers_to_start=())
 
 
@@ -176,7 +176,7 @@ def _decide_main_container(
     if status.hash != container_hash(container.name, container.image):
         # Its definition is new, so it starts whatever the restart policy says.
         return _kill_running(status, f"Container {container.name} definition changed", KillCause.UPDATE, restart=True)
-    # A container killed here has no exit code yet, so no restart rule is asked.
+    # A container killed here has no exit code yet, so no restart rule can apply.
     restart = restarts_on_failure(container, pod.spec)
     if liveness.get(status.id) == "failure":
         message = f"Container {container.name} failed liveness probe"

@@ -1,7 +1,7 @@
 """The conditions of a pod, each with its status, a reason, a message and the time of its last transition.
 
-Each function computes one condition without times and generation; `stamp` adds them. The condition types that the node
-itself sets are in `OWNED`. All others (a readiness gate's, say) are set by others, and are carried along.
+Each function computes one condition without times and generation; `stamp` adds them. The node sets the conditions of
+the types in `OWNED`. Those of any other type, such as a readiness gate's, have other owners, and are kept unchanged.
 
 Mirrors status/generate.go, v1.36.
 """
@@ -31,7 +31,7 @@ RESIZE_PENDING: Final = "PodResizePending"
 RESIZE_IN_PROGRESS: Final = "PodResizeInProgress"
 
 KILL_OVERDUE: Final = "syncpod.dev/KillOverdue"
-"""Present, and True, while something of the pod should have ended and has not; the kubelet has no such condition."""
+"""Present, and True, while a kill in the pod is taking too long; the kubelet has no such condition."""
 
 OWNED: Final = (
     READY_TO_START_CONTAINERS,
@@ -75,7 +75,7 @@ def foreign_problem(condition: PodCondition, conditions: Sequence[PodCondition])
 
 
 def with_condition(conditions: Sequence[PodCondition], condition: PodCondition) -> tuple[PodCondition, ...]:
-    """Return the conditions with this one in place of the one of its type; if there is none, it goes to the front."""
+    """Return the conditions with `condition` in place of the old one of its type; a new type goes to the front."""
     if find(conditions, condition.type) is None:
         return (condition, *conditions)
     return tuple(condition if known.type == condition.type else known for known in conditions)
@@ -165,13 +165,13 @@ def ready_condition(
 
 
 def terminal_ready_condition(type_: str, phase: str) -> PodCondition:
-    """Return the answer to `Ready` or `ContainersReady` for a pod that has ended in `phase`."""
+    """Return the condition `type_`, which is False, for a pod that has ended in `phase`."""
     reason = "PodFailed" if phase == "Failed" else "PodCompleted"
     return PodCondition(type=type_, status="False", reason=reason)
 
 
 def scheduled_condition() -> PodCondition:
-    """Say that the pod has a node: a pod this engine knows is on this node."""
+    """Return `PodScheduled`, which is always True: every pod of this engine is on its node already."""
     return PodCondition(type=POD_SCHEDULED, status="True")
 
 
@@ -209,8 +209,8 @@ def all_containers_restarting_condition(
     """Say whether the pod is in the middle of a restart of all containers.
 
     The restart is over when no init or main container is left in the runtime: then all are started again, in the same
-    sandbox. Differences: a back-off may delay these starts (`starts_later`), and the restart is not over until then;
-    the kubelet has no such back-off. This condition gets an observedGeneration like all others; the kubelet's has none.
+    sandbox. Differences: a back-off may delay these starts (`starts_later`), and the restart then goes on until the
+    starts. The kubelet has no such back-off. And this condition gets an observedGeneration, as all others do.
     Mirrors GenerateAllContainersRestartingCondition.
     """
     if phase in TERMINAL_PHASES:

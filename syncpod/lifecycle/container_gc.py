@@ -1,4 +1,4 @@
-"""Garbage collection of dead containers and sandboxes: all but the newest go.
+"""Garbage collection of dead containers and sandboxes: all but the newest are removed.
 
 The pod's workflow has recorded how each container ended. The runtime's dead instances are kept for people, who read the
 log of the last one (``logs --previous``), and for decisions, which look at the newest instance of each name.
@@ -8,7 +8,7 @@ Mirrors kuberuntime/kuberuntime_gc.go and pod_container_deletor.go, v1.36. Diffe
 - The newest instance of a name is never removed from a pod that goes on, not even for the limit of the whole node: the
   pod's next decision depends on it.
 - An instance that was created and never started does not count as the newest dead one: it has no log, and would
-  displace one that has. It is removed once the caller says that no step is about to start it.
+  displace one that has. It is removed once the caller lists it as `never_started`: no step is about to start it.
 - An instance whose state the runtime has lost may be running. The pod's own steps stop it and then remove it.
 """
 
@@ -31,9 +31,9 @@ class ContainerGcPolicy:
     per_container: int = 1
     """MaxPerPodContainer: dead instances of each container of each pod; at least 1."""
     in_all: int = -1
-    """MaxContainers: dead instances on the node; -1 = as many as there are."""
+    """MaxContainers: dead instances on the node; -1 = no limit."""
     min_age: timedelta = timedelta(0)
-    """MinAge: an instance that was made later stays."""
+    """MinAge: an instance that was created less than this time ago is kept."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Unit:
     uid: str
     dead: tuple[ObservedContainer, ...]
     bound: frozenset[str]
-    """Ids of those that stay whatever the limit for the node."""
+    """Ids of the instances that are kept even above the node's limit."""
 
 
 def superfluous_containers(
@@ -57,7 +57,7 @@ def superfluous_containers(
     """Return the ids of the containers to remove, oldest first, by the UID of their pod.
 
     `over` has the UIDs of pods that no longer need any of their dead containers. `never_started` has the ids of created
-    containers that no step is about to start. `now` is read from the clock that dates the containers.
+    containers that no step is about to start. `now` is by the clock that also gives containers their creation times.
 
     Mirrors evictableContainers, enforceMaxContainersPerEvictUnit and evictContainers.
     """
@@ -106,13 +106,13 @@ def _units(listing: ObservedPod, policy: ContainerGcPolicy, now: datetime) -> li
         made = [each for each in instances if each.state != "created"]
         dead = [c for c in made if c.state == "exited" and now - (c.created_at or _LONG_AGO) >= policy.min_age]
         newest = {each.id for each in made[:1]}
-        if dead:  # containers with nothing to give up have no share
+        if dead:  # the limit is shared only among containers that have dead instances
             units.append(_Unit(listing.uid, tuple(dead), frozenset(newest)))
     return units
 
 
 def _hold_to_limit(units: Iterable[_Unit], limit: int, gone: Mapping[str, set[str]]) -> None:
-    """Select the oldest until the node has no more than its limit; first each container gives up its share."""
+    """Add ids to `gone` until no more than `limit` are kept: first those above a container's share, then the oldest."""
     left = {unit.uid: gone[unit.uid] for unit in units}
 
     def kept() -> list[tuple[_Unit, ObservedContainer]]:

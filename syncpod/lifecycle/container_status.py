@@ -1,7 +1,7 @@
 """The status of one container, from the runtime's listing, the previous status, and the reason that holds it back.
 
-`container_status` makes a `v1.ContainerStatus` from values. The newest instance that has begun is the state. The end of
-the instance before it is the last state: from the runtime, else from the recorded exits, else from the previous status.
+`container_status` makes a `v1.ContainerStatus` from values. Its state is that of the newest instance that was started.
+Its last state is the end of the instance before, from the runtime, else the recorded exits, else the previous status.
 
 Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses, and prober_manager.go, v1.36, UpdatePodStatus.
 Differences, where we have a record and the kubelet has to guess:
@@ -13,13 +13,12 @@ Differences, where we have a record and the kubelet has to guess:
 - A container whose state the runtime has lost (`unknown`) stays terminated once it was shown so; the kubelet falls back
   to waiting.
 - Ephemeral containers take no part in a restart of all containers, and never wait to be restarted.
-- Seeing a running container never raises a restart count: the workflow chose its number. An instance in state
-  `unknown` does not raise it either, while the kubelet counts it as restarted: once it is killed, its end may show that
-  it is not to restart.
-- An instance that was created and never started shows nowhere: its start may be given up, and its number is still free.
+- A listed instance never raises the restart count above its own number, which the workflow chose. An instance in
+  state `unknown` does not raise it either, since its end may still forbid a restart; the kubelet counts a restart.
+- An instance that was created and never started is left out: its start may be given up, and its number is still free.
   The kubelet shows it as waiting, and counts it.
-- An init container that is gone, and must have completed since main containers exist, completed in the run that was
-  last shown; the kubelet takes that run for lost, and counts a restart.
+- An init container that the runtime no longer has must have completed if main containers exist. The run that was last
+  shown then counts as the completed one; the kubelet assumes that this run was lost, and counts a restart.
 - If the instance before the newest has no end (`unknown`), the end before it stays the last state; the kubelet shows a
   waiting last state.
 """
@@ -66,7 +65,7 @@ class WaitingReason(Model):
 
 @dataclass(frozen=True)
 class ProbeResults:
-    """The last probe results, `success`, `failure` or `unknown`, by container id; no key, no result yet."""
+    """The last probe results, `success`, `failure` or `unknown`, by container id; no key = no result yet."""
 
     startup: Mapping[str, str] = field(default_factory=dict)
     readiness: Mapping[str, str] = field(default_factory=dict)
@@ -104,7 +103,7 @@ class ContainerContext:
 def container_status(
     context: ContainerContext, container: Container, kind: ContainerKind, old: ContainerStatus | None
 ) -> ContainerStatus:
-    """Return the status of one container; `old` is its status before, None when there is none."""
+    """Return the status of one container. `old` is its previous status; None if it has none."""
     instances = [
         each for each in context.observed.containers if each.name == container.name and each.state != "created"
     ]
@@ -165,9 +164,9 @@ def _last_state(
     newest_id = context.container_id(newest.id)
     before = old.last_state.terminated if old else None
     if before and before.container_id == newest_id:
-        before = None  # it waited to run again, with this very end as its last state
+        before = None  # the old status had the end of `newest` as its last state, while the container waited
     if old and before and before.reason == RESTARTING_ALL_CONTAINERS and old.restart_count >= newest.restart_count:
-        return old.last_state  # the instance before was removed by a restart of all: that says more than its exit code
+        return old.last_state  # a restart of all removed the instance before, which matters more than its exit code
     candidates = [exit_ for instance in second if (exit_ := instance.exit) is not None]
     recorded = context.exits.get(newest.name)
     if recorded and recorded.id != newest.id and recorded.restart < newest.restart_count:
@@ -184,7 +183,7 @@ def _last_state(
 def _absent(
     context: ContainerContext, container: Container, kind: ContainerKind, old: ContainerStatus | None
 ) -> ContainerStatus:
-    """Return the status of a container of which the runtime has no begun instance: not started yet, or removed."""
+    """Return the status of a container with no started instance in the runtime: it is yet to start, or was removed."""
     waiting = "PodInitializing" if context.pod.spec.init_containers else "ContainerCreating"
     status = ContainerStatus(
         name=container.name,
@@ -196,7 +195,7 @@ def _absent(
     )
     if context.restarting_all and kind != "ephemeral_container" and old is not None:
         if old.state.waiting and old.state.waiting.reason == RESTARTING_ALL_CONTAINERS:
-            return old  # an earlier listing between the removals showed it gone: its restart is counted
+            return old  # an earlier listing already showed that it was removed, and its restart has been counted
         if not old.state.waiting:
             return _removed_to_restart(old if old.state.terminated else status, old)
     recorded = context.exits.get(container.name)
@@ -240,7 +239,7 @@ def _removed(
     container_id = context.container_id(recorded.id)
     before = old.state if old and old.state.terminated else status.last_state
     if before.terminated and before.terminated.container_id == container_id:
-        before = ContainerState()  # it waited to run again, with this very end as its last state
+        before = ContainerState()  # the recorded end was already the last state, while the container waited
     return status.model_copy(
         update={
             "state": _ended(context, recorded),
@@ -254,7 +253,7 @@ def _removed(
 
 
 def _any_main_container_created(context: ContainerContext) -> bool:
-    """Say whether a main container's newest instance is known to be there. Mirrors HasAnyRegularContainerCreated."""
+    """Say whether a main container's newest instance is in a known state. Mirrors HasAnyRegularContainerCreated."""
     main = {container.name for container in context.pod.spec.containers}
     return any(each.name in main and each.state != "unknown" for each in context.observed.newest_by_name().values())
 

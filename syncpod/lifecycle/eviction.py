@@ -1,13 +1,13 @@
 """When a node is short of memory, disk or processes, and which conditions it then has.
 
-A threshold is met while less of a resource is left than it names. A hard one calls for action at once, a soft one when
-it has been met for its grace period. A threshold that was met stays so until its minimum reclaim is available as well.
-A condition of the node (`MemoryPressure`, `DiskPressure`, `PIDPressure`) holds while one of its thresholds is met (also
-a soft one in its grace period), and for five minutes after, so that it does not flap.
+A threshold is met while less of its resource is available than its value. A hard threshold that is met is due at once:
+pods are evicted. A soft one is due when it has been met for its grace period. A threshold that was due stays met until
+its minimum reclaim is available too. A condition of the node (`MemoryPressure`, `DiskPressure`, `PIDPressure`) holds
+while one of its thresholds is met, even if not yet due, and for five minutes after, so that it does not flap.
 
-Mirrors eviction/eviction_manager.go, v1.36, synchronize and Admit, and eviction/helpers.go. What it leaves out: signals
-of the pods' own cgroup (allocatableMemory) and of a container file system apart from that of the images (containerfs).
-Time here is seconds of a clock that only goes forward.
+Mirrors eviction/eviction_manager.go, v1.36, synchronize and Admit, and eviction/helpers.go, without the signals of the
+pods' own cgroup (allocatableMemory) and of a container file system apart from that of the images (containerfs). Times
+are seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Amount:
     text: str = ""
     """The number as messages show it; "" for a fraction, which messages show as the resulting number."""
     part: float = 0.0
-    """0.1 is a tenth of the capacity; 0 = it is `number`."""
+    """The fraction of the capacity: 0.1 is a tenth of it; 0 = the amount is `number`."""
 
     def of(self, capacity: int) -> int:
         """Return the amount as a number, given the capacity (api/types.go, GetThresholdQuantity)."""
@@ -74,14 +74,14 @@ class Amount:
 
 @dataclass(frozen=True)
 class Threshold:
-    """The least that must be left of a resource."""
+    """The least amount of a resource that has to be available."""
 
     signal: Signal
     value: Amount
     grace_seconds: float = 0.0
-    """How long it must have been met before pods are evicted; 0 means a hard threshold."""
+    """How long the threshold must have been met before pods are evicted; 0 means a hard threshold."""
     min_reclaim: Amount = Amount()
-    """How much more has to be available before it no longer counts as met."""
+    """How much more than `value` has to be available before a threshold that was due no longer counts as met."""
 
     @property
     def hard(self) -> bool:
@@ -101,26 +101,26 @@ class EvictionPolicy:
 
 
 class Observation(NamedTuple):
-    """How much of something there is."""
+    """How much of a resource is available, and how much the node has in all: bytes, inodes or processes."""
 
     available: int
     capacity: int
 
 
 Observations = Mapping[Signal, Observation]
-"""Measurements by signal; one that could not be measured is missing, and meets no threshold."""
+"""Measurements by signal. A signal that could not be measured is missing, and its thresholds are not met."""
 
 
 @dataclass(frozen=True)
 class PressureState:
-    """The memory of `look` until its next call. All times are seconds."""
+    """The state that `look` keeps for its next call. All times are seconds of a monotonic clock."""
 
     first_met: Mapping[Threshold, float] = field(default_factory=dict)
-    """For each threshold that is met, since when."""
+    """For each threshold that is met, the time since which it is."""
     last_seen: Mapping[NodeCondition, float] = field(default_factory=dict)
     """When each condition was last caused by a threshold."""
     acted: tuple[Threshold, ...] = ()
-    """Thresholds that called for action at the last look: met until their minimum reclaim is there."""
+    """Thresholds that were due at the last call: they stay met until their minimum reclaim is available too."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Pressure:
     conditions: tuple[NodeCondition, ...] = ()
     """The node's conditions, in the order of their names."""
     thresholds: tuple[Threshold, ...] = ()
-    """The thresholds that call for action: memory first, since a node without it can do nothing else."""
+    """The thresholds that are due, those of memory first: without memory, a node can do nothing else."""
 
 
 NO_PRESSURE: Final = Pressure()
@@ -141,8 +141,8 @@ def look(
 ) -> tuple[PressureState, Pressure]:
     """Compare the measurements with the thresholds; return the state for the next call, and the node's pressure.
 
-    Mirrors eviction_manager.go, v1.36, synchronize, up to the choice of a pod. `now` is in seconds, from a clock that
-    only goes forward.
+    Mirrors eviction_manager.go, v1.36, synchronize, up to the choice of a pod. `now` is in seconds of a monotonic
+    clock.
     """
     met = thresholds_met(policy.thresholds, seen)
     met += tuple(each for each in thresholds_met(state.acted, seen, with_reclaim=True) if each not in met)
@@ -183,7 +183,7 @@ def is_critical(pod: Pod) -> bool:
 def admission_refusal(pod: Pod, conditions: tuple[NodeCondition, ...]) -> str:
     """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it (Admit).
 
-    Under memory pressure alone it rejects only best-effort pods, except those that tolerate its taint.
+    Under memory pressure alone, it rejects only best-effort pods that do not tolerate the taint of memory pressure.
     """
     if not conditions or is_critical(pod):
         return ""

@@ -32,7 +32,7 @@ _ZERO: Final = parse_quantity("0")
 
 @dataclass(frozen=True)
 class Written:
-    """Use of a disk."""
+    """A pod's or container's use of a disk."""
 
     bytes: int = 0
     inodes: int = 0
@@ -88,7 +88,7 @@ def ranked(signal: Signal, candidates: Iterable[Candidate], *, dedicated_images:
     resource = RESOURCES[signal]
 
     def order(candidate: Candidate) -> tuple[int, int, int, str]:
-        """Measured or not and within its request or not, priority, how much more it uses than it requests."""
+        """Return the sort key: not measured, above its request or within it; then priority; then use above request."""
         pod, usage = candidate.pod, candidate.usage
         priority, uid = pod.spec.priority or 0, pod.metadata.uid
         if usage is None:
@@ -111,7 +111,7 @@ def eviction_message(
 ) -> str:
     """Return why a pod is evicted, in the kubelet's words, trailing space included.
 
-    `thresholds` are all thresholds that call for action. The message shows the first of them that is about `resource`.
+    `thresholds` are all thresholds that are due. The message shows the first of them that is about `resource`.
     """
     message = f"The node was low on resource: {resource}. "
     for threshold in thresholds:

@@ -1,7 +1,7 @@
 """Eviction thresholds as the kubelet's flags write them: ``memory.available<100Mi,nodefs.available<10%``.
 
 Mirrors eviction/helpers.go, v1.36, ParseThresholdConfig, with lists of ``signal<value`` and ``signal=duration``.
-Difference: a hard threshold that is named replaces only its own default (the kubelet does so only with
+Difference: a hard threshold replaces only the default of its own signal (the kubelet does so only with
 mergeDefaultEvictionSettings); ``0%`` removes one, and ``none`` removes all. ``pid.available`` has a default.
 """
 
@@ -19,7 +19,7 @@ DEFAULT_HARD: Final = (
     "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%,"
     "pid.available<10%"
 )
-"""The kubelet's, and one of processes, which it does not have: without it nothing ends a pod that forks without end."""
+"""The kubelet's defaults and one for processes, which the kubelet lacks: without it, nothing stops a fork bomb."""
 NONE: Final = "none"
 
 _PART = re.compile(r"\d+(\.\d+)?%", re.ASCII)
@@ -40,13 +40,13 @@ class EvictionSettings(NamedTuple):
     hard: str = ""
     soft: str = ""
     soft_grace_period: str = ""
-    """For each soft threshold, ``memory.available=1m30s``."""
+    """The grace period of each soft threshold, as ``memory.available=1m30s``."""
     minimum_reclaim: str = ""
-    """``nodefs.available=500Mi``."""
+    """Minimum reclaims, as ``nodefs.available=500Mi``."""
     max_pod_grace_period: str = ""
     """Seconds."""
     pressure_transition_period: str = ""
-    """A duration."""
+    """A Go duration, such as ``5m``."""
 
 
 def eviction_policy(settings: EvictionSettings) -> EvictionPolicy:

@@ -1,12 +1,12 @@
-"""How one instance of a container ended: a single record, from the node that sees the end to the pod's status.
+"""How one instance of a container ended: one record, which goes from the node through the workflow to the status.
 
 A node reads it from the runtime (`syncpod.node.reader`), or gets it from the kernel (`syncpod.node.seen_exits`). A view
 carries it as `ObservedContainer.exit`. The pod's workflow adds when and why (`Exit.recorded`). It keeps the newest exit
 of each container as long as the pod lives, so that a dead container may be removed at once. The status, the decision
 whether the container is started again, and the journal's record of the instance are made from it.
 
-The kubelet has no such record: it keeps dead containers, and infers the past from them. This module does without
-pydantic, as the journal's readers do; messages have exits as `syncpod.messages.queries.WireExit`.
+The kubelet has no such record: it keeps dead containers, and infers the past from them. This module does not import
+pydantic, because the journal's readers do not; messages carry exits as `syncpod.messages.queries.WireExit`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 from syncpod.lifecycle.kill_cause import AFTER_ITS_GRACE
 
 KILLED: Final = 128 + 9
-"""The exit code that runtimes give to an end by SIGKILL."""
+"""The exit code that runtimes list for a process that was ended by SIGKILL."""
 
 STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
 UNKNOWN_EXIT_CODE: Final = KILLED
@@ -62,7 +62,7 @@ class Exit:
     name: str = ""
     """The container's name."""
     restart: int = 0
-    """The instance's number."""
+    """The instance's number within its container, from 0."""
     sandbox: str = ""
     """The sandbox (runtime id) that it ran in; "" = not known."""
     exit_code: int = 0
@@ -73,16 +73,17 @@ class Exit:
     finished_at: datetime | None = None
     """`started_at` and `finished_at` are by the node's clock, as the runtime reports them; None if not known."""
     at: datetime | None = None
-    """When it ended, by the workflow's clock: when it was seen, minus its age then. None until it is `recorded`."""
+    """When it ended, by the workflow's clock: when the workflow received the exit, minus the exit's age at that time.
+    None until the exit is `recorded`."""
     cause: str = ""
-    """Why we ended the container, in words; "" = it exited by itself."""
+    """Why the node ended the container, in words; "" = it exited by itself."""
     killed_by: str = ""
-    """The `KillCause`, of this version or of a newer one; "" = it exited by itself."""
+    """The `KillCause`, perhaps one that only a newer version has; "" = the container exited by itself."""
     is_settled: bool = False
-    """Whether this is what the end counts as, whatever the runtime lists."""
+    """Whether this record stays, whatever the runtime lists for the instance later."""
 
     def recorded(self, at: datetime, *, cause: str, killed_by: str) -> Exit:
-        """Return the exit as the pod's workflow keeps it: with what only the workflow knows."""
+        """Return the exit as the pod's workflow keeps it, with the fields that only the workflow can set."""
         return replace(self, at=at, cause=cause, killed_by=killed_by)
 
     @property
@@ -94,17 +95,17 @@ class Exit:
 
     @property
     def is_unknown_to_runtime(self) -> bool:
-        """Whether the runtime only knows that the container has ended: it, or the shim, was down at that time."""
+        """Whether the runtime lists only that the container has ended: the runtime or the shim was down at the time."""
         return (self.exit_code, self.reason) == (DOUBTFUL_EXIT_CODE, UNKNOWN_TO_RUNTIME)
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the record only says that the container has ended; later news may replace it."""
+        """Whether the record has only the fact that the container has ended; a later listing may replace it."""
         return self.reason == STATUS_UNKNOWN or self.is_unknown_to_runtime
 
     @property
     def is_certain(self) -> bool:
-        """Whether somebody saw how the container ended, rather than only that it must have."""
+        """Whether the end itself was observed, and not only inferred because the container is gone."""
         return self.reason != STATUS_UNKNOWN and self.finished_at is not None
 
     @property
@@ -114,12 +115,12 @@ class Exit:
 
     @property
     def in_brief(self) -> Exit:
-        """The same without its message, which may be long."""
+        """This exit without its message, which may be long."""
         return replace(self, message="")
 
     @property
     def why(self) -> str:
-        """Why we ended the container, and that it did not end when it was asked to; "" = it exited by itself.
+        """Why the node ended the container, and whether only SIGKILL ended it; "" = it exited by itself.
 
         A runtime sends SIGKILL once the grace of a stop is over; the kernel sends it for lack of memory.
         """
@@ -128,5 +129,5 @@ class Exit:
 
 
 def reason_of(exit_code: int) -> str:
-    """Return the reason that runtimes give for an exit code when they know of no other."""
+    """Return the reason that runtimes list for an exit code if the end had no special reason."""
     return "Completed" if exit_code == 0 else "Error"

@@ -22,7 +22,7 @@ class ImageGcPolicy:
     high_threshold_percent: int = 85
     """imageGCHighThresholdPercent: images are removed from a disk this full; 100 = never to free space."""
     low_threshold_percent: int = 80
-    """imageGCLowThresholdPercent: until it is only as full as this."""
+    """imageGCLowThresholdPercent: removing stops when the disk is only this full."""
     min_age: timedelta = timedelta(minutes=2)
     """imageMinimumGCAge: a younger image is not removed to free space, since it may be about to be used."""
     max_age: timedelta = timedelta(0)
@@ -71,7 +71,7 @@ def outlived(
 ) -> tuple[UnusedImage, ...]:
     """Return the images unused for longer than the maximum age, the longest unused first.
 
-    There are none until their use has been watched for that long (freeOldImages).
+    Empty until the use of images has been watched for that long (freeOldImages).
     """
     if not policy.max_age or now - watched_since <= policy.max_age:
         return ()

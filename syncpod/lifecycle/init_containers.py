@@ -1,8 +1,8 @@
 """Init containers and sidecars: which to start, which to kill, and whether the main containers may run.
 
-They are decided from the last to the first. The last init container that the runtime knows is where the pod stands: the
-plain ones before it have completed, and the sidecars before it are kept running. So a sync starts at most one plain
-init container, but any number of sidecars.
+Init containers are decided from the last to the first. The last one that the runtime lists shows how far the pod has
+come: the plain ones before it have completed, and the sidecars before it are kept running. So a sync starts at most one
+plain init container, but any number of sidecars.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class InitActions:
 
 @dataclass(frozen=True, slots=True)
 class _InitDecision:
-    """The action for one init container that the runtime knows."""
+    """The action for one init container that has been reached."""
 
     start: bool = False
     """Start it, for the first time or again."""
     passed: bool = False
-    """It no longer holds up the one after it: it completed, or it is a sidecar that has started."""
+    """The next init container need not wait for it: it completed, or it is a sidecar that has started."""
     failed: bool = False
     """It failed and must not run again."""
     kill: ContainerToKill | None = None
@@ -104,11 +104,11 @@ def _decide_from_last_to_first(
     startup: Mapping[str, str],
     actuated: PodResources,
 ) -> list[tuple[int, _InitDecision]]:
-    """Decide the init containers that matter; return their indices in the spec too, the last one first.
+    """Decide the init containers that matter; return each decision with its index in the spec, the last one first.
 
-    These are all sidecars up to where the pod stands, and the plain init container at which it stands. A plain one
-    before that has completed. A sidecar before that has started once, so one that is missing starts again. `statuses`
-    are the instances to judge; `newest` may be of an earlier sandbox, and the kubelet asks these about a restart.
+    They are the last init container that has begun, and the sidecars before it. Plain ones before it have completed. A
+    sidecar before it has started once, so it starts again if it is missing. `statuses` are the instances to judge. The
+    `newest` may be of an earlier sandbox; as in the kubelet, they decide whether a failed init container restarts.
     """
     found: list[tuple[int, _InitDecision]] = []
     for index, container in reversed(list(enumerate(pod.spec.init_containers))):
@@ -132,7 +132,7 @@ def _decide_plain(
     """Decide a plain init container, the last one that has begun."""
     match status.state:
         case "created":
-            # Created and started are one step: it did not start, and never will by itself.
+            # One step creates and starts it. That step has failed between the two, and nothing else will start it.
             return _InitDecision(start=True)
         case "running":
             return _resized(container, pod.spec, status, actuated)
@@ -196,7 +196,7 @@ def _decide_running_sidecar(
                 kill = container_to_kill(status, f"{name} failed liveness probe", KillCause.LIVENESS)
                 return _InitDecision(start=True, passed=True, kill=kill)
             case None:
-                return _InitDecision(passed=True)  # no result yet: not even a resize
+                return _InitDecision(passed=True)  # before the first result, it is not even resized
     return _resized(container, spec, status, actuated, passed=True)
 
 
@@ -216,7 +216,7 @@ def container_to_kill(status: ObservedContainer, message: str, cause: KillCause)
 
 
 def _any_main_container_active(spec: PodSpec, statuses: Mapping[str, ObservedContainer]) -> bool:
-    """Say whether a main container exists that has not exited: the pod is initialized, in this very sandbox.
+    """Say whether a main container is created or running, which proves that the pod is initialized in this sandbox.
 
     An exited one proves nothing, since it may be of an earlier sandbox.
     """

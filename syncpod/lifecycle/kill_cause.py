@@ -1,4 +1,4 @@
-"""Who or what decided that an instance of a container is ended: a fact for programs, beside the words for people."""
+"""The cause of a kill as a value for programs. The message of the kill has the same for people, in words."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class KillCause(StrEnum):
     OPERATOR = "operator"
     """A person restarts it."""
     UPDATE = "update"
-    """Its definition is another one now."""
+    """Its definition in the spec has changed."""
     RESIZE = "resize"
     """Its resources change, and its resize policy asks for a restart."""
     RULE = "rule"
     """A restart rule asks for a restart of all containers."""
     SANDBOX = "sandbox"
-    """The pod needs another sandbox."""
+    """The pod needs a new sandbox."""
     STATE_LOST = "state"
-    """The runtime has lost its state: it may still run, and is ended before its next instance starts."""
+    """The runtime has lost the instance's state. It may still run, so it is killed before the next instance starts."""
     LOST_FOR_GOOD = "lost"
-    """The runtime has lost its state, and it must not run twice, so no other instance follows."""
+    """The runtime has lost the instance's state. Its container must not run twice, so no other instance follows."""
     DELETED = "deleted"
     """The pod is being deleted."""
     EVICTED = "evicted"
@@ -40,13 +40,13 @@ class KillCause(StrEnum):
     FINISHED = "finished"
     """No container of the pod is left to run."""
     EARLIER_LIFE = "earlier life"
-    """Another life of the pod's name has begun, and this one has no workflow any more."""
+    """The instance is of an earlier life of its pod: that life has no workflow any more, and another has begun."""
     ORPHAN = "orphan"
     """The pod has no workflow any more, and should not exist by the server's records."""
 
     @property
     def reason(self) -> str:
-        """The kubelet's reason of such a kill, as its events and metrics have it; "" if it gives none."""
+        """The reason in the kubelet's events and metrics for such a kill; "" if they have none."""
         return _REASONS.get(self, "")
 
 
@@ -61,4 +61,4 @@ _REASONS: Final = {
 PRE_STOP_FAILED: Final = "FailedPreStopHook"
 """The reason of the event of a preStop hook that failed, or was not run (events/event.go, v1.36)."""
 AFTER_ITS_GRACE: Final = "; killed after its grace period"
-"""The end of the reason for which a container was ended, if it did not end when the node asked it to."""
+"""Appended to the reason for ending a container if the container had not ended within its grace period."""

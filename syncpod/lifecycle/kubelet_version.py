@@ -1,7 +1,7 @@
-"""The kubelet whose decisions a node takes.
+"""The versions of the kubelet whose decisions a node can take.
 
-The decisions of two kubelets differ in a few places. Each of these places asks here, so that a search for
-:class:`KubeletVersion` finds all of them.
+Their decisions differ in a few places. Each of these places reads a property of :class:`KubeletVersion`, so a search
+for that name finds all of them.
 """
 
 from __future__ import annotations
@@ -11,29 +11,28 @@ from typing import Final
 
 
 class KubeletVersion(StrEnum):
-    """A kubelet whose decisions are known from its own recordings."""
+    """A version of the kubelet whose decisions were recorded from that kubelet itself."""
 
     V1_36 = "1.36"
     V1_37 = "1.37"
 
     @property
     def looks_at_newest_sandbox_only(self) -> bool:
-        """Whether init containers are judged by instances of the newest sandbox alone.
+        """Whether init containers are judged only by instances of the newest sandbox (kubernetes/kubernetes#138514).
 
-        Then a main container there, also one that has ended, proves that the pod is initialized
-        (kubernetes/kubernetes#138514). Before, instances of earlier sandboxes counted too, and a main container only as
-        long as it had not ended.
+        Then a main container in that sandbox, even if it has ended, proves that the pod is initialized. In 1.36,
+        instances of earlier sandboxes count too, and a main container is a proof only until it ends.
         """
         return self is not KubeletVersion.V1_36
 
     @property
     def resizes_before_starts(self) -> bool:
-        """Whether a pod is resized too if a container is about to start with other resources than before."""
+        """Whether the pod is also resized if a container is about to start with other resources than before."""
         return self is not KubeletVersion.V1_36
 
     @property
     def explains_sandboxes(self) -> bool:
-        """Whether the condition `PodReadyToStartContainers` says why it is false (kubernetes/kubernetes#135300)."""
+        """Whether a false `PodReadyToStartContainers` has a reason and a message (kubernetes/kubernetes#135300)."""
         return self is not KubeletVersion.V1_36
 
 
@@ -46,6 +45,6 @@ _FIRST_DECISIONS_OF_1_37: Final = 2
 def followed_by(decisions: int) -> KubeletVersion:
     """Return the kubelet that decisions of this version follow (:data:`~syncpod.lifecycle.version.DECISION_VERSION`).
 
-    So a run that an older worker began goes on as it was, and is replayed so.
+    So a run that an older worker began keeps its kubelet, and replays with it.
     """
     return FOLLOWED if decisions >= _FIRST_DECISIONS_OF_1_37 else KubeletVersion.V1_36

@@ -1,8 +1,8 @@
 """The parts of a listing whose size a pod decides: termination messages and groups of users.
 
-A listing is in the signals to the pod's workflow, in the results of its steps and in its state, so each of its bytes is
-stored many times, and each container repeats the groups of the pod. All containers together have a limited number of
-bytes for them, as JSON: a control character, of which a message's file may have 4,096, takes six there.
+A listing is part of signals to the pod's workflow, of step results and of the workflow's state, so each byte is stored
+many times. Each container also repeats the pod's groups. So all containers of a pod share a limited number of bytes, as
+JSON. A control character takes six bytes in JSON, and the file of a termination message may have 4,096 of them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _GENERATIONS: Final = 2
 def within_shares(containers: Sequence[ObservedContainer]) -> tuple[ObservedContainer, ...]:
     """Return a pod's listed containers, with each message cut to its share: the part that is shown.
 
-    A user with more groups than its share has room for is not listed at all, as if the runtime did not say it.
+    A user whose groups exceed their share is left out entirely, as if the runtime had not reported the user.
 
-    All messages together take no more than twice the limit, as JSON. A failed start's message goes on to mean the same
-    (`syncpod.lifecycle.start_errors`), for which it may need a few words more. Mirrors status_manager.go, v1.36,
-    normalizeStatus, which cuts the status alone.
+    All messages together take no more than twice the limit, as JSON. The message of a failed start keeps its meaning
+    (`syncpod.lifecycle.start_errors`), for which it may exceed its share by a few words. Mirrors status_manager.go,
+    v1.36, normalizeStatus, which cuts only the status.
     """
     names = len({each.name for each in containers})
     shares = max(_GENERATIONS * names, len(containers), 1)

@@ -1,4 +1,4 @@
-"""Whether a node is one that a pod asks for: nodeSelector and required node affinity.
+"""Whether a node satisfies a pod's nodeSelector and its required node affinity.
 
 Mirrors component-helpers, scheduling/corev1/nodeaffinity/nodeaffinity.go, v0.36, GetRequiredNodeAffinity and Match, as
 the kubelet calls it when it admits a pod (pkg/scheduler/eventhandlers.go, v1.36, AdmissionCheck).

@@ -36,7 +36,7 @@ _RANK: Final[dict[str, int]] = {"created": 0, "running": 1, "exited": 2}
 
 @total_ordering
 class Seq(Model):
-    """When a listing began, by the node's own counter and never by a clock: always comparable within a node."""
+    """When a listing began, by the node's own counters, not by its clock: any two listings of a node are ordered."""
 
     boot: int = 0
     """Number of the agent's life on its node; grows with each start."""
@@ -96,13 +96,13 @@ class ObservedContainer(Model):
     pid: int = 0
     """Process id on the node; 0 when not known or not running."""
     stop_signal: str = ""
-    """The signal with which the runtime stops it (`SIGTERM`); "" if it does not say."""
+    """The signal with which the runtime stops it (`SIGTERM`); "" if the runtime does not report it."""
     user: ContainerUser | None = None
-    """Whom its first process started as; None if the runtime does not say, or with too many groups to list."""
+    """The user of its first process; None if the runtime does not report it, or if it has too many groups to list."""
 
     @property
     def has_run(self) -> bool:
-        """Whether this instance counts: it runs, was seen to start, or has ended, unless its start was only cut off.
+        """Whether this instance counts: it runs, has a start time, or has ended without its start being cut off.
 
         A start that the runtime refuses (EXITED 128 `StartError`, with no start time) counts, as in the kubelet.
         """
@@ -278,11 +278,11 @@ def _merge_sandbox(newer: ObservedSandbox, older: ObservedSandbox | None) -> Obs
 
 
 def _merge_container(newer: ObservedContainer, older: ObservedContainer | None) -> ObservedContainer:
-    """Take the newer record, unless the older one saw the container further along (its calls came later)."""
+    """Return the newer record, or the older one if that has the container in a later state (its call came later)."""
     if older is None or _progress(older) <= _progress(newer):
         return newer
     if newer.state == "unknown" and older.state != "exited":
-        # The runtime has lost its state since. Keep the fact that it once ran: a new instance has not.
+        # The runtime has lost the state since. The start time still shows that the instance has run.
         return newer if newer.started_at else newer.model_copy(update={"started_at": older.started_at})
     return older
 

@@ -1,8 +1,8 @@
 """Whether a pod that runs on a node without a workflow may be killed.
 
 An empty database, or another cluster's, proves nothing. A pod is killed only if it should not exist by the server's own
-records: its workflow has ended, or the node's history covers the time at which it was made and does not have it.
-Everything else is reported, and left to an operator (``syncpod adopt``, ``syncpod prune``).
+records: its workflow has ended, or the node's history covers the time of the pod's creation and does not have the pod.
+Any other orphan is reported, and left to an operator (``syncpod adopt``, ``syncpod prune``).
 
 Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, which kills the runtime's pods that are in no source once all sources
 have been seen. Difference: the kubelet trusts its sources.
@@ -23,43 +23,43 @@ ORPHAN_GRACE_SECONDS: Final = 1
 CLOCK_MARGIN: Final = timedelta(hours=24)
 """How long after the beginning of the node's history a pod must have been made to be covered by it.
 
-The node's clock says when it was made, and the server's clock when the history began. Synchronized clocks differ by
-less than a second. A clock that has not been set since the machine started may still show a local time, which is at
-most 14 hours ahead of UTC. A day is more than that. The cost: a pod of the node's first day whose workflow the server
-has forgotten is never killed automatically.
+The pod's creation is dated by the node's clock, and the beginning of the history by the server's. Synchronized clocks
+differ by less than a second. A clock that has not been set since the machine started may still show a local time, which
+is at most 14 hours ahead of UTC. A day is more than that. The cost: a pod of the node's first day whose workflow the
+server has lost is never killed automatically.
 """
 
 Standing = Literal["open", "closed", "another", "unknown"]
-"""The server's knowledge of the workflow of a pod's name. `open`: it runs, and may be this pod's. `closed`: this pod's
-workflow has ended. `another`: it runs, but for another pod of that name. `unknown`: the server has no workflow that is
-or was this pod's."""
+"""What the server has for the workflow id of a pod. `open`: a running workflow, perhaps this pod's. `closed`: this
+pod's workflow, which has ended. `another`: a running workflow of another pod with that name. `unknown`: no workflow
+that is or was this pod's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The extent of a node's history, as its workflow has it now."""
+    """The evidence that all pods of a node share: its history, its sources, and whether its commands are signed."""
 
     sources_ready: bool = False
     """Every source of pods that is configured has reported in this life of the agent."""
     since: datetime | None = None
-    """Since when it has recorded the node's desired pods, by the server's clock; None if it does not say."""
+    """When the node's history of desired pods begins, by the server's clock; None if the node's workflow has none."""
     desired: frozenset[str] = field(default_factory=frozenset)
     """UIDs of the node's desired pods, whether or not their workflows exist."""
     needs_tombstone: bool = False
-    """Commands to the node are signed. Then the server's word that a workflow has ended proves nothing: anybody who
-    reaches the server can terminate workflows, and so can a program that listens in its place."""
+    """Commands to the node are signed. A workflow that has ended by the server's records then proves nothing: anybody
+    who reaches the server can terminate workflows, and another program may answer in the server's place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The evidence about one pod on the node, or about something that names no pod."""
+    """The evidence about one pod on the node, or about a container or sandbox that names no pod."""
 
     uid: str
     """Empty if it names no pod."""
     cluster: str
-    """Identity of the Temporal cluster that has its workflow, from its record or its sandbox; "" = not said."""
+    """Identity of the Temporal cluster that has its workflow, from its record or its sandbox; "" = neither has it."""
     made_at: datetime | None
-    """When its oldest part was made, by the node's clock; None = the runtime does not say."""
+    """When its oldest part was made, by the node's clock; None = the runtime does not report it."""
     standing: Standing = "unknown"
     ended_here: bool = False
     """The node itself has noted that this life of the pod has ended for good."""
@@ -67,10 +67,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The action for something that was found."""
+    """The decision about a `Found`."""
 
     orphan: bool
-    """No workflow and no source wants it."""
+    """Neither a workflow nor a source has this pod."""
     kill: bool = False
     why: str = ""
     """Why it is an orphan, in words that follow its name in a sentence."""
@@ -79,11 +79,11 @@ class Judgement:
 
 
 NOT_AN_ORPHAN: Final = Judgement(orphan=False)
-"""The judgement of what is wanted, or is being removed."""
+"""The judgement of a pod that has a workflow, that a source wants, or that is being removed already."""
 
 
 def judge(found: Found, coverage: Coverage, *, cluster: str) -> Judgement:
-    """Decide whether what was found on a node of this Temporal `cluster` is an orphan, and whether to kill it.
+    """Decide whether `found`, on a node of this Temporal `cluster`, is an orphan, and whether to kill it.
 
     It is killed only if it belongs to this cluster, every source has reported, and either its workflow has ended or the
     node's history covers it. If the node's commands are signed, the node must also have noted the pod's end.

@@ -29,7 +29,7 @@ RESTARTING_ALL_CONTAINERS: Final = "RestartingAllContainers"
 def is_static_pod(pod: Pod) -> bool:
     """Say whether the pod came from a list of pods, such as a directory (pod_update.go, v1.36, IsStaticPod).
 
-    The pods of a Kubernetes cluster are those that the kubelet calls `api`.
+    A pod of a Kubernetes cluster is not static: its source is the one that the kubelet calls `api`.
     """
     return pod.metadata.annotations.get(CONFIG_SOURCE, "api") not in ("api", KUBERNETES_SOURCE)
 
@@ -56,7 +56,7 @@ def pod_phase(
     """Return the phase that follows from the containers' statuses.
 
     `pod_is_terminal`: every container has been stopped for good, so nothing restarts whatever the policy says.
-    `pod_has_initialized`: see the function of that name; sidecars that restart then no longer make the pod Pending.
+    `pod_has_initialized`: see the function of that name; if True, a restarting sidecar does not make the pod Pending.
     `followed`: names of containers that have ended only so that another instance follows, whatever their policy. A
     container without a status is unknown. If several statuses have one name, the first counts.
 

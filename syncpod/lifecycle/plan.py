@@ -1,8 +1,9 @@
 """The order in which the actions of one sync are carried out, each with its reason.
 
-`compute_pod_actions` says *what*; this module says *in which order* and *why*, as the kubelet's SyncPod carries it out:
-kill the pod or single containers, prune, make the sandbox, resize, then start ephemeral, init and normal containers.
-``syncpod plan`` prints that list. The pod's workflow takes the first step of it that may run, and then decides afresh.
+`compute_pod_actions` decides *what* to do; this module adds *in which order* and *why*. The order is that of the
+kubelet's SyncPod: kill the pod or single containers, prune, make the sandbox, resize, then start ephemeral, init and
+normal containers. ``syncpod plan`` prints that list. The pod's workflow takes its first step that may run, and then
+decides anew.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from syncpod.lifecycle.restart import is_sidecar, restarts_on_failure
 from syncpod.pod import Pod, parse_quantity, quantity_text
 
 ENDED_FOR_GOOD: Final = "The runtime has lost its state: it may still run, must not run twice, and is ended"
-"""Why a container with the policy `Never` is killed whose state the runtime has lost."""
+"""Why a container with the policy `Never` is killed after the runtime has lost its state."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class PlannedStep:
     attempt: int = 0
     """The sandbox's attempt (create_sandbox only)."""
     cause: KillCause | None = None
-    """Who or what decided the kills that are part of it; None if it kills nothing."""
+    """The cause of the kills in this step; None if it kills nothing."""
     follows: bool = False
     """Whether the container is killed only so that another instance of it follows (kill_container only)."""
     why: str = ""
@@ -60,15 +61,15 @@ def plan_steps(
     """Return the steps that carry `actions` out, in the kubelet's order.
 
     `stopped_sandboxes` are ids of sandboxes that a kill has already stopped: a pod with nothing left to stop has no
-    kill step. `recorded` are ids of containers in `observed` that only records show: the runtime does not list them any
-    more. A pod that is killed for good starts nothing, not even the ephemeral containers that
-    `compute_pod_actions` leaves in its answer. `cgroup_behind`: the pod's cgroup does not have the allocated resources
-    yet, whether or not a running container has them.
+    kill step. `recorded` are ids of containers in `observed` that come only from the workflow's records, since the
+    runtime does not list them any more. `cgroup_behind`: the pod's cgroup does not have the allocated resources yet,
+    whether or not a running container has them. A pod that is killed for good starts nothing, not even the ephemeral
+    containers that `compute_pod_actions` leaves in its result.
 
     Mirrors kuberuntime_manager.go, v1.36, SyncPod. Differences: dead instances of one name are removed by the start
-    that replaces them, not by a step of their own. And a pod is resized before anything is started in it, so that no
+    that replaces them, not by a step of their own. A pod is resized before anything is started in it, so that no
     container is given more than its pod's cgroup still allows; the kubelet starts init containers first. A container
-    that must not run twice is not started again because the runtime has lost its state (:data:`ENDED_FOR_GOOD`).
+    with the policy `Never` does not start again after the runtime has lost its state (:data:`ENDED_FOR_GOOD`).
     """
     actions = _without_second_runs(pod, actions)
     steps: list[PlannedStep] = []
@@ -105,9 +106,8 @@ def plan_steps(
 def _without_second_runs(pod: Pod, actions: PodActions) -> PodActions:
     """Return the actions without the starts of containers whose state is lost and whose policy is `Never`.
 
-    Such a container has run, and may still run. It is killed, and how it would have ended is not known. The kubelet
-    starts it again, with any policy (kubecontainer.ShouldContainerBeRestarted, v1.36); an init container of such a pod
-    it does not start again either.
+    Such a container has run, and may still run. It is killed, so nobody can know how it would have ended. The kubelet
+    starts it again, with any policy (kubecontainer.ShouldContainerBeRestarted, v1.36), unless it is an init container.
     """
     containers = {each.name: each for each in pod.spec.containers}
     lost = {kill.name for kill in actions.containers_to_kill if kill.cause == KillCause.STATE_LOST}
@@ -134,7 +134,7 @@ def something_to_stop(observed: ObservedPod, stopped_sandboxes: tuple[str, ...] 
 
 
 def why_start(last: ObservedContainer | None) -> str:
-    """Say why a container is started, given its newest instance: `first start`, `exited 1 (Error)`, and so on."""
+    """Return why a container is started, given its newest instance: `first start`, `exited 1 (Error)`, and so on."""
     if last is None:
         return "first start"
     if last.state == "exited":
@@ -163,9 +163,10 @@ def _kills(pod: Pod, actions: PodActions) -> list[PlannedStep]:
 
 
 def _resets(actions: PodActions) -> list[PlannedStep]:
-    """Remove every instance, also one that is only recorded: it may be the one whose exit asks for the restart.
+    """Return the step that removes all instances to reset, even those that only records have.
 
-    Removed instances no longer count (`PodState.reset`), so this is not repeated.
+    The exit of one of those may be the trigger. Removed instances no longer count (`PodState.reset`), so the step is
+    not repeated.
     """
     if not actions.containers_to_reset:
         return []
@@ -176,9 +177,9 @@ def _resets(actions: PodActions) -> list[PlannedStep]:
 
 
 def _purge_init_containers(pod: Pod, observed: ObservedPod, recorded: Collection[str]) -> list[PlannedStep]:
-    """Remove what the old sandbox left of the init containers: the new one begins with the first again.
+    """Return the step that removes the init containers of the old sandbox, since all of them run again in the new one.
 
-    A removal cannot take a record away, so one of what is only recorded would be repeated for ever.
+    Instances that only records have are left out: a removal does not change a record, and would be repeated for ever.
 
     Mirrors kuberuntime_container.go, v1.36, purgeInitContainers.
     """

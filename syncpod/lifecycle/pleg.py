@@ -1,6 +1,6 @@
 """The pod lifecycle event generator's comparison: two listings of a pod go in, the events between them come out.
 
-Events wake and inform. None decides anything: a decision always looks at a whole listing.
+An event only starts a new decision, or informs people. Each decision is made from a whole listing, never from events.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class PodLifecycleEvent:
 
     type: PodLifecycleEventType
     id: str
-    """Id of the container or sandbox; of `PodSync`, the pod's UID."""
+    """Id of the container or sandbox; for `PodSync`, the pod's UID."""
 
 
 def pod_lifecycle_events(old: ObservedPod | None, new: ObservedPod | None) -> tuple[PodLifecycleEvent, ...]:
@@ -29,9 +29,8 @@ def pod_lifecycle_events(old: ObservedPod | None, new: ObservedPod | None) -> tu
     - gone: `ContainerRemoved`, after a `ContainerDied` unless it was seen exited.
     - any other difference (an address, a reason that came late), if there is none of the above: one `PodSync`.
 
-    Sandboxes count as containers: ready is running, not ready is exited. Only the two states count, so what came and
-    went between the listings is not seen here. Events are in the order of the listing, oldest first; removals come
-    first.
+    Sandboxes count as containers: ready is running, not ready is exited. A container that came and went between the two
+    listings has no event. Events are in the order of the listing, oldest first; removals come first.
 
     Mirrors pleg/generic.go, v1.36, generateEvents and computeEvents. Differences:
     - For a pod that it has failed to inspect, the kubelet sends `PodSync`. Here the caller keeps such a pod's old

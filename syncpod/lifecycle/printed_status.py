@@ -1,7 +1,7 @@
 """The columns READY, STATUS and RESTARTS of ``get pods``, computed as the API server's printer does, from a Pod's JSON.
 
-They do without the models, which take longer to import than all the rest of ``get pods``. A field that is missing has
-its default. Mirrors pkg/printers/internalversion/printers.go, v1.36, printPod.
+This module does not import the models, which take longer to import than all the rest of ``get pods``. A field that is
+missing has its default. Mirrors pkg/printers/internalversion/printers.go, v1.36, printPod.
 """
 
 from __future__ import annotations

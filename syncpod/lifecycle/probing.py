@@ -41,10 +41,10 @@ class ProbeState:
 
 @dataclass(frozen=True)
 class Failures:
-    """The number of failed answers of one probe of one instance, and how many of them the pod knows of.
+    """The number of failed answers of one probe of one instance, and how many of them the pod's workflow has received.
 
-    The kubelet emits an event for each failure, and the API server counts them. Here the pod's workflow gets the count
-    at 1, 10, 100 and so on, when the result changes, and when the instance ends.
+    The kubelet emits an event for each failure, and the API server counts them. Here the workflow is sent the count at
+    1, 10, 100 and so on, when the result changes, and when the instance ends.
     """
 
     total: int = 0
@@ -54,12 +54,12 @@ class Failures:
 
     @property
     def untold(self) -> int:
-        """The number of failures that the pod does not know of."""
+        """The number of failures that the pod's workflow has not received."""
         return self.total - self.told
 
     @property
     def is_due(self) -> bool:
-        """Whether to tell the pod now, although the result has not changed."""
+        """Whether to send the count to the workflow now, although the result has not changed."""
         return self.untold > 0 and self.total == 10 ** (len(str(self.total)) - 1)
 
     def one_more(self, text: str) -> Failures:
@@ -67,17 +67,17 @@ class Failures:
         return replace(self, total=self.total + 1, text=text)
 
     def all_told(self) -> Failures:
-        """Note that the pod knows of all of them."""
+        """Note that the pod's workflow has received all of them."""
         return replace(self, told=self.total)
 
 
 def failure_text(type_: ProbeType, answer: str) -> str:
-    """Return what the event Unhealthy says of a failed answer (prober/prober.go, v1.36, probe)."""
+    """Return the message of the event Unhealthy for a failed answer (prober/prober.go, v1.36, probe)."""
     return f"{type_.capitalize()} probe failed: {answer}"
 
 
 def first_failures(state: ProbeState) -> Failures:
-    """Return the count of a new probe. If its known result is a failure, an earlier agent has told the pod of one."""
+    """Return the count of a new probe: 1 if its known result is a failure, which an earlier agent has already sent."""
     told = int(state.settled and state.result == "failure")
     return Failures(total=told, told=told)
 
@@ -95,7 +95,7 @@ def probe_of(container: Container, type_: ProbeType) -> Probe | None:
 def first_state(type_: ProbeType, known: ProbeResult | None = None, failures: int = 0) -> ProbeState:
     """Return the first state of a probe of an instance.
 
-    `known` is its result from an earlier life of the agent, and `failures` is how many answers had failed in a row.
+    `known` is its result from before a restart of the agent, and `failures` is how many answers had failed in a row.
 
     Difference: the kubelet goes on counting equal answers of the previous instance, so that one failure may be enough
     to kill the next one. Here each instance is judged by its own answers.
@@ -122,9 +122,9 @@ def answered(state: ProbeState, probe: Probe, answer: ProbeResult) -> ProbeState
 
 
 def says_something(before: ProbeState, after: ProbeState) -> bool:
-    """Say whether to tell the pod: the result has changed, or the first answers confirm the assumed failure.
+    """Say whether to signal the pod's workflow: the result has changed, or first answers confirm the assumed failure.
 
-    So the pod learns at least once why a container does not become ready.
+    So the workflow receives at least once why a container does not become ready.
     """
     return after.result != before.result or (after.result == "failure" and after.settled and not before.settled)
 

@@ -11,5 +11,5 @@ def rejection_message(why: str) -> str:
 
 
 def was_rejected(phase: str | None, message: str) -> bool:
-    """Say whether a pod whose status has these was rejected by its node, and so has never run."""
+    """Say whether a pod with this phase and status message was rejected by its node, and so has never run."""
     return phase == "Failed" and message.startswith(_BEGINNING)

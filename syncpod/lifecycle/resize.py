@@ -14,12 +14,12 @@ ResourceName = Literal["memory", "cpu"]
 _NOTHING: Final = ResourceRequirements()
 
 RESTART_MESSAGE: Final = "resize requires restart"
-"""The end of a kill's message, after the container's name, where its resize policy wants it restarted."""
+"""The end of a kill's message, after the container's name, if the resize policy requires a restart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """The changes of one running container that make its resources those of its spec."""
+    """The changes that give one running container the resources in its spec."""
 
     restart: bool = False
     """Its resize policy demands a restart for this change."""
@@ -60,8 +60,8 @@ def any_starts_resized(starting: Iterable[Container], spec: PodSpec, actuated: P
 def order_updates(resizes: Iterable[Resize]) -> ContainersToUpdate:
     """Sort in-place updates, given in the order decided, into the order in which to apply them, for each resource.
 
-    Each decrease goes to the front and each increase to the end, so that room is made before it is used. So the
-    decrease decided last comes first, as in the kubelet.
+    Decreases come before increases, so that room is made before it is used. The decrease decided last is the first, as
+    in the kubelet.
     """
     decided = tuple(resizes)
     memory = tuple(resize.memory for resize in decided if resize.memory)
@@ -78,7 +78,7 @@ def pod_level_resources_changed(spec: PodSpec, actuated: PodResources) -> bool:
 
 
 def _restarts_for(container: Container, resource: ResourceName) -> bool:
-    """Say whether a change of this resource needs a restart: the first policy for it counts, else it does not."""
+    """Say whether a change of this resource needs a restart, by the first policy for it; without a policy, no."""
     for policy in container.resize_policy:
         if policy.resource_name == resource:
             return policy.restart_policy == "RestartContainer"

@@ -11,12 +11,12 @@ from syncpod.pod import Container, PodSpec
 def should_restart_all(spec: PodSpec, observed: ObservedPod, *, in_progress: bool) -> bool:
     """Say whether the next sync is a RestartAllContainers pass.
 
-    It is one when a pass has begun and left anything in the runtime, or when the newest instance of a main or init
-    container has exited in a way that asks for it. `in_progress`: the pod's `AllContainersRestarting` condition is
-    True. Do not ask for a pod in a terminal phase.
+    It is one when a pass has begun and has not yet removed all main and init containers. It is also one when the newest
+    instance of such a container has exited with a code whose rule is RestartAllContainers. `in_progress`: the pod's
+    `AllContainersRestarting` condition is True. Do not call this for a pod in a terminal phase.
 
-    Mirrors kubelet_pods.go, v1.36, as far as it looks at the runtime: the condition is set by the trigger and ends when
-    no main or init container remains.
+    Mirrors the part of kubelet_pods.go, v1.36, that reads the runtime's listing: the trigger sets the condition, which
+    ends when no main or init container remains.
     """
     statuses = observed.newest_by_name()
     known = [(c, statuses[c.name]) for c in (*spec.containers, *spec.init_containers) if c.name in statuses]
@@ -28,8 +28,8 @@ def should_restart_all(spec: PodSpec, observed: ObservedPod, *, in_progress: boo
 def containers_to_reset(spec: PodSpec, observed: ObservedPod) -> tuple[ContainerToReset, ...]:
     """List every instance of main and init containers to remove from the runtime, killed first unless it has exited.
 
-    Those that triggered the restart go last: while one of them exists, a pass that was interrupted is found again.
-    Ephemeral containers stay, and so does whatever the spec does not name.
+    Those that triggered the restart are removed last: while one of them exists, an interrupted pass begins again.
+    Ephemeral containers stay, and so do containers that are not in the spec.
     Mirrors kuberuntime_manager.go, v1.36, computePodActions in its RestartAllContainers branch.
     """
     targets: list[ContainerToReset] = []

@@ -1,7 +1,7 @@
-"""When a container that is to restart may start: now, later, or only when an operator says so.
+"""When a container that is to restart may start: now, later, or only after an operator's ``syncpod retry``.
 
 The kubelet has one policy, its crash-loop back-off (`syncpod.lifecycle.backoff`), which never gives up. Here a pod may
-set the numbers of that back-off, list exit codes that do not count as crashes, and limit the restarts
+set the numbers of that back-off, exempt exit codes that are no crashes, and limit the restarts
 (`syncpod.pod.restart_settings`). A pod without such settings is treated as by the kubelet.
 
 No setting makes a container restart in a hot loop: after an exempt exit it restarts at once five times, then once in
@@ -50,9 +50,9 @@ def restart_container(
     *,
     now: datetime,
 ) -> tuple[RestartPermission, BackoffStore]:
-    """Decide whether the next instance of `container` may start, and remember the start if it may.
+    """Decide whether the next instance of `container` may start, and record the start in the returned store if it may.
 
-    For a pod without settings the answer is that of `backoff.start_decision`.
+    `exit_` is how the newest instance ended. For a pod without settings, `backoff.start_decision` decides.
     """
     what = f"container={container.name} pod={pod.name}_{pod.namespace}({pod.uid})"
     key = backoff.crash_loop_key(pod, container)
@@ -68,9 +68,9 @@ def restart_container(
 def restart_all(
     store: BackoffStore, settings: RestartSettings, pod: ObjectMeta, cause: str, exit_: Exit, *, now: datetime
 ) -> tuple[RestartPermission, BackoffStore]:
-    """Decide whether a restart of all containers may begin now, and remember it if it may.
+    """Decide whether a restart of all containers may begin now, and record it in the returned store if it may.
 
-    `exit_` is the exit that asked for it, `cause` a phrase for it. It counts as one restart.
+    `exit_` is the exit that triggered it, and `cause` a phrase for that exit. The whole counts as one restart.
     """
     key = backoff.step_key(backoff.RESTART_ALL)
     if _is_exempt(settings, exit_):
@@ -86,14 +86,14 @@ def restart_all(
 
 
 def restart_keys(pod: Pod) -> tuple[str, ...]:
-    """Return the keys of all crash loops that the present pod can be in. Those back-offs must not be forgotten."""
+    """Return the keys of all crash loops that the pod can be in. The pod's limit of restarts needs their entries."""
     spec = pod.spec
     every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
     return (*(backoff.crash_loop_key(pod.metadata, one) for one in every), backoff.step_key(backoff.RESTART_ALL))
 
 
 def _is_exempt(settings: RestartSettings, exit_: Exit) -> bool:
-    # We ended a container with a cause (a failed probe, another definition), so its exit code means nothing.
+    # A cause means that the node ended the container (a failed probe, a changed definition): its code means nothing.
     return exit_.exit_code in settings.exempt and not exit_.cause
 
 
@@ -113,7 +113,7 @@ def _at_limit(settings: RestartSettings, before: int, who: str) -> RestartPermis
 def _paced(
     store: BackoffStore, settings: RestartSettings, key: str, what: str, exit_: Exit, now: datetime
 ) -> tuple[RestartPermission, BackoffStore]:
-    """Decide on a restart after an exempt exit: at once, unless there were too many recently.
+    """Decide on a restart after an exempt exit: at once, or later if there were too many recently.
 
     This is a token bucket: each restart takes one of `EXEMPT_AT_ONCE` tokens, and one token comes back after each
     `backoff-initial`. The entry counts tokens and not a time, so that a changed `backoff-initial` applies at once.
@@ -132,7 +132,7 @@ def _paced(
 def _counted(
     decision: StartDecision, store: BackoffStore, key: str, before: int, exit_: Exit
 ) -> tuple[RestartPermission, BackoffStore]:
-    """Return the back-off's answer; if it is yes, count this restart in the store."""
+    """Return the back-off's decision as a permission; if the start is allowed, count this restart in the store."""
     if not decision.allowed:
         return RestartPermission(False, decision.delay, decision.retry_at, CRASH_LOOP, decision.message), store
     return RestartPermission(True, decision.delay), backoff.with_restarts(store, key, before + 1, exit_.id)

@@ -17,9 +17,9 @@ class SandboxChange:
     changed: bool
     """The pod has no usable sandbox, so it needs a new one."""
     attempt: int
-    """Its number, or the number a new one would have."""
+    """Number of the newest sandbox if it is usable, else the number that a new one would have."""
     id: str
-    """Its id; "" when there is none, or when its network namespace is the wrong one."""
+    """Id of the newest sandbox; "" when there is none, or when its network namespace is the wrong one."""
     reason: str = ""
     """Why the pod needs a new one, as the kubelet 1.37 words it; "" if it does not."""
 
@@ -47,11 +47,11 @@ def pod_sandbox_changed(spec: PodSpec, observed: ObservedPod) -> SandboxChange:
 def containers_for_new_sandbox(
     spec: PodSpec, attempt: int, statuses: Mapping[str, ObservedContainer], followed: Collection[str] = ()
 ) -> tuple[int, ...] | None:
-    """Return which main containers (indices) a new sandbox is made for, or None when the pod is done and needs none.
+    """Return the indices of the main containers that a new sandbox is for; None if the pod is done and needs none.
 
     A pod is done when its policy is `Never` and it has run before, or when every main container has succeeded for good.
-    `statuses` is the newest instance by name, of any sandbox. `followed` are ids of instances that were ended only so
-    that another follows: if the sandbox is lost before that, it follows in the next one.
+    `statuses` is the newest instance by name, of any sandbox. `followed` are ids of instances that were ended only to
+    be replaced: if the sandbox is lost before that, the replacement starts in the next sandbox.
     Mirrors the first half of kuberuntime_manager.go, v1.36, computePodActions. The kubelet needs no `followed`, because
     it kills a container and starts the next one in the same sync.
     """

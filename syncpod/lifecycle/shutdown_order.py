@@ -1,7 +1,7 @@
 """In which order pods end when their machine shuts down, and how long each of them has. Values in, values out.
 
-Mirrors pkg/kubelet/nodeshutdown/nodeshutdown_manager.go, v1.36: pods are grouped by priority, groups end one after the
-other from the lowest, and the next one has its turn when all of a group have ended, or when the group's time is over.
+Mirrors pkg/kubelet/nodeshutdown/nodeshutdown_manager.go, v1.36: pods are grouped by priority, and groups end one after
+the other, the lowest first. The next group begins when all pods of a group have ended, or when its time is over.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from syncpod.pod import Pod
 
 REASON: Final = "Terminated"
 MESSAGE: Final = "Pod was terminated in response to imminent node shutdown."
-"""Why a pod has Failed that its node has ended since the machine shuts down."""
+"""Status reason and message of a pod that its node has ended because the machine shuts down."""
 REFUSED: Final = "NodeShutdown"
 REFUSED_MESSAGE: Final = "Pod was rejected as the node is shutting down."
-"""Why such a node takes no pod."""
+"""Status reason and message of a pod that is rejected because the machine shuts down."""
 OBSTACLE: Final = "node is shutting down"
-"""Why such a node is not ready."""
+"""Why a node is not ready while its machine shuts down."""
 _SECOND: Final = 10**9
 _LEAST_PRIORITY: Final = -(2**31)
 _GREATEST_PRIORITY: Final = 2**31 - 1
 _LONGEST: Final = 24 * 3600
-"""Seconds: a longer time is a mistake, and no machine waits for it."""
+"""The longest period, in seconds: a longer one is a mistake, and no machine waits for it."""
 
 
 class ShutdownPeriodsInvalid(ValueError):
@@ -34,14 +34,14 @@ class ShutdownPeriodsInvalid(ValueError):
 
 
 class ShutdownPeriod(NamedTuple):
-    """How long the pods from a priority on have, up to the next higher one that is listed."""
+    """How many seconds a group has to end: the pods from `priority` up to the priority of the next period."""
 
     priority: int
     seconds: int
 
 
 Periods = tuple[ShutdownPeriod, ...]
-"""From the lowest priority to the highest; none = a shutdown is not delayed."""
+"""From the lowest priority to the highest; () = a shutdown is not delayed."""
 
 
 def parse_shutdown_periods(text: str) -> Periods:
@@ -63,14 +63,15 @@ def parse_shutdown_periods(text: str) -> Periods:
 
 
 def periods_text(periods: Iterable[ShutdownPeriod]) -> str:
-    """Return what `parse_shutdown_periods` reads as these periods."""
+    """Return the text that `parse_shutdown_periods` parses into these periods."""
     return ",".join(f"{each.priority}={each.seconds}s" for each in periods)
 
 
 def two_periods(requested: int, critical: int) -> Periods:
-    """Return the periods that shutdownGracePeriod and shutdownGracePeriodCriticalPods mean, in nanoseconds.
+    """Return the periods for shutdownGracePeriod (`requested`) and shutdownGracePeriodCriticalPods (`critical`).
 
-    Critical pods have the second, which is the end of the first; the others have the rest (migrateConfig).
+    Both are in nanoseconds, and the second is the last part of the first: the time of critical pods. All other pods
+    have the time before it (migrateConfig).
     """
     if requested == 0:
         return ()
@@ -84,7 +85,7 @@ def total_seconds(periods: Periods) -> int:
 
 
 def group_of(periods: Periods, pod: Pod) -> int:
-    """Return the place in `periods`, which are not empty, of a pod's group (groupByPriority).
+    """Return the index in `periods`, which must not be empty, of a pod's group (groupByPriority).
 
     A pod below the lowest priority is in the lowest group.
     """
@@ -94,7 +95,7 @@ def group_of(periods: Periods, pod: Pod) -> int:
 def grace_of(period: ShutdownPeriod, pod: Pod) -> int:
     """Return a pod's grace in seconds: its own, but no more than its group has, and at least one (killPods).
 
-    The least is that of every end (pod_workers.go, calculateEffectiveGracePeriod).
+    One second is the least grace of any pod (pod_workers.go, calculateEffectiveGracePeriod).
     """
     own = pod.spec.termination_grace_period_seconds
     return max(1, period.seconds if own is None else min(own, period.seconds))

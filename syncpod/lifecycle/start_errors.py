@@ -1,4 +1,4 @@
-"""The meaning of a failed start for the process: it never began, it may have begun, or the start was only cut off.
+"""What a failed start means for the process: it never began, it may have begun, or the start was only cut off.
 
 A runtime lists a start that it could not carry out as EXITED 128 `StartError`, with no start time, and its error as the
 message. containerd does so in three cases that differ (internal/cri/server/container_start.go, 1.6 to 2.4):
@@ -9,8 +9,8 @@ message. containerd does so in three cases that differ (internal/cri/server/cont
 - The caller went away, or the shim died, while the process was being started. The process may have run: containerd then
   kills it, and lists it as if it had never run.
 
-The embedded runtime words the first two cases in its own way, and lists in the third how the process ended. CRI-O lists
-no such end.
+The embedded runtime has messages of its own for the first two cases, and in the third lists how the process ended.
+CRI-O never lists such an end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NOTHING_TO_START_IN: Final = ("sandbox container ", "the runtime was restarted 
 
 
 def failed_start(message: str) -> FailedStart:
-    """Say what a `StartError` with this message means for the container's process."""
+    """Return what a `StartError` with this message means for the container's process."""
     cut_off = any(words in message for words in _CUT_OFF)
     if message.startswith(_BEGINNING):
         return "refused" if _REFUSED_BY_THE_OCI_RUNTIME in message and not cut_off else "unknown"
@@ -49,7 +49,7 @@ def failed_start(message: str) -> FailedStart:
 
 
 def said_shortly(message: str, short: str) -> str:
-    """Return a shortened message of a `StartError`, or a sign of its meaning if what is left does not say the same."""
+    """Return the shortened message `short` of a `StartError` if it means the same, else a phrase that does."""
     meaning = failed_start(message)
     return short if failed_start(short) == meaning else _SIGNS[meaning]
 
@@ -62,7 +62,7 @@ _SIGNS: Final[dict[FailedStart, str]] = {
 
 
 def without_guess(exit_: Exit) -> Exit:
-    """Return an exit unchanged, unless its start failed when the process may have begun: then return an unknown exit.
+    """Return an unknown exit for a failed start whose process may have begun, and any other exit unchanged.
 
     The runtime lists such an instance as never started. If that counted, the container could run a second time.
     """

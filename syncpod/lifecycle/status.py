@@ -1,12 +1,12 @@
 """The status of a pod, computed whole from the runtime's listing, the previous status, and the records.
 
-`pod_status` is called with every new view of the pod, and computes in this order:
+`pod_status` is called with every new view of the pod. In this order, it
 
-1. the status of each container (`syncpod.lifecycle.container_status`);
-2. the phase they amount to, which never leaves Succeeded or Failed again;
-3. the conditions, given that phase;
-4. the terminal phase is withheld while something can still run;
-5. addresses, start time, times cut to seconds, messages cut to their share.
+1. computes the status of each container (`syncpod.lifecycle.container_status`);
+2. computes the phase from those statuses (Succeeded and Failed are never left again);
+3. computes the conditions for that phase;
+4. shows the phase before instead of a terminal one, while a container can still run;
+5. adds addresses and the start time, and cuts times to seconds and messages to their share.
 
 Mirrors kubelet_pods.go, v1.36, generateAPIPodStatus, and status_manager.go, v1.36, updateStatusInternal,
 normalizeStatus, mergePodStatus and TerminatePod.
@@ -61,8 +61,8 @@ class PodFailure(Model):
     reason: str = ""
     message: str = ""
     rejected: bool = False
-    """The pod was never admitted: the status has no containers, no addresses, no resources and no conditions but those
-    of others (kubelet.go, v1.36, rejectPod; status_manager.go, mergePodStatus)."""
+    """The pod was never admitted: its status has no containers, addresses or resources, and only the conditions of
+    other owners (kubelet.go, v1.36, rejectPod; status_manager.go, mergePodStatus)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,18 +75,18 @@ class StatusInputs:
     previous: PodStatus = field(default_factory=PodStatus)
     """The status as last returned; empty for a new pod."""
     runtime: str = ""
-    """Name of the container runtime, the scheme of container ids; "" when the node has not said."""
+    """Name of the container runtime, the scheme of container ids; "" if the node has not reported it."""
     host_ips: tuple[str, ...] = ()
     """The node's addresses, primary first; () when they are not known."""
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
     """By container name: why a container that is to run does not. Drop an entry when the container has started."""
     exits: Mapping[str, Exit] = field(default_factory=dict)
-    """By container name: how each one's newest ended instance ended, as it was recorded when it was seen."""
+    """By container name: the recorded exit of its newest instance that has ended."""
     probes: ProbeResults = field(default_factory=ProbeResults)
     terminal: bool = False
     """Every container has been stopped for good: nothing starts any more, with any policy."""
     failure: PodFailure | None = None
-    """A verdict that the pod has failed. Pass it until the phase shows it."""
+    """A verdict that the pod has failed. Pass it until the status has the phase Failed."""
     recursive_read_only: bool = False
     """The runtime handler that the pod runs with can mount read-only recursively."""
     actuated: PodResources | None = None
@@ -96,11 +96,11 @@ class StatusInputs:
     followed: Collection[str] = ()
     """Names of main containers that have ended only so that another instance follows, whatever their policy."""
     overdue: WaitingReason | None = None
-    """Why something that should have ended long ago has not; None = nothing is overdue."""
+    """Why a kill in the pod is taking too long; None = no kill is."""
     restarts_all_later: bool = False
-    """All containers were removed to be started again, but a back-off still delays that."""
+    """All containers were removed to be started again, but a back-off still delays the starts."""
     kubelet: KubeletVersion = FOLLOWED
-    """The one whose conditions are written."""
+    """The version whose conditions are written."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class StatusDecision:
 
     status: PodStatus
     phase: Phase
-    """The phase that has been reached. When it is terminal and `status.phase` is not, the pod has to be stopped: the
-    status shows it once nothing can run."""
+    """The phase that has been reached. If it is terminal and `status.phase` is not, the pod has to be stopped. The
+    status shows the terminal phase once no container can run."""
 
 
 def pod_status(inputs: StatusInputs) -> StatusDecision:
@@ -256,7 +256,7 @@ def _foreign_conditions(inputs: StatusInputs) -> tuple[PodCondition, ...]:
 def _conditions(
     inputs: StatusInputs, phase: Phase, init: Sequence[ContainerStatus], main: Sequence[ContainerStatus]
 ) -> tuple[PodCondition, ...]:
-    """Return other people's conditions as they were, then our own in the kubelet's order."""
+    """Return the conditions of other owners unchanged, then the node's own in the kubelet's order."""
     pod, observed, old = inputs.pod, inputs.observed, inputs.previous.conditions
     foreign = _foreign_conditions(inputs)
     known = condition.known_statuses(init, main)
@@ -264,7 +264,7 @@ def _conditions(
         condition.ready_to_start_containers_condition(pod, observed, inputs.kubelet),
         condition.initialized_condition(pod, known, phase, old_conditions=old),
     ]
-    # As in the kubelet, a readiness gate sees only the conditions computed so far: not ContainersReady and later ones.
+    # As in the kubelet, a readiness gate can name only conditions computed so far: not ContainersReady and later ones.
     asked = (*foreign, *inputs.resize, *own)
     own += [
         condition.ready_condition(pod, known, phase, conditions=asked),
@@ -286,10 +286,10 @@ def _conditions(
 
 
 def _conditions_at_end(status: PodStatus, phase: str | None, now: datetime) -> tuple[PodCondition, ...]:
-    """Return the conditions of a pod at its end: it is not ready, even if it was a moment ago.
+    """Return the conditions of a pod at its end: Ready and ContainersReady are False.
 
-    If the pod or its containers were ready, both conditions say how it ended; otherwise they still say why they were
-    not ready.
+    If one of the two was True, both get a reason for how the pod ended. Otherwise both keep the reason for which they
+    were False.
     """
     types = (condition.READY, condition.CONTAINERS_READY)
     if phase not in TERMINAL_PHASES or not any(condition.is_true(status.conditions, type_) for type_ in types):
@@ -324,7 +324,7 @@ def _was_initialized(pod: Pod, status: PodStatus) -> bool:
 
 
 def _attempted(init: Sequence[ContainerStatus]) -> int:
-    """Return how many init containers, from the first, had been tried; at least one. Mirrors initializedContainers."""
+    """Return how many init containers, from the first on, were ever tried; at least 1 (initializedContainers)."""
     tried = [index for index, status in enumerate(init) if not status.state.waiting or status.last_state.terminated]
     return max(tried) + 1 if tried else 1
 
@@ -372,7 +372,7 @@ def _cut_state(state: ContainerState, share: int) -> ContainerState:
 
 
 def _with(model: _Part, values: Mapping[str, Any]) -> _Part:
-    """Return the model with these values: itself, if it has them. Most of a status stays as it is at each change."""
+    """Return the model with these values; the same object if it has them already, as most parts of a status do."""
     if all(getattr(model, name) == value for name, value in values.items()):
         return model
     return model.model_copy(update=values)

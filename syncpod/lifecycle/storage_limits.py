@@ -1,9 +1,9 @@
-"""Whether a pod has written more to the node's disks than its limits let it.
+"""Whether a pod has written more to the node's disks than its limits allow.
 
 Mirrors eviction/eviction_manager.go, v1.36, localStorageEviction: each emptyDir is compared with its sizeLimit, then
-the pod with the sum of its containers' limits of ephemeral-storage, then each container with its own; the first that is
-exceeded ends the pod. Differences: the limits of sidecars and other init containers count as those of main containers
-do, and a writable layer counts for its container whichever disk the runtime keeps it on.
+the pod with the sum of its containers' limits of ephemeral-storage, then each container with its own limit. The first
+limit that is exceeded ends the pod. Differences: limits of sidecars and other init containers count as those of main
+containers do, and a writable layer counts for its container whichever disk the runtime keeps it on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NOTHING: Final = parse_quantity("0")
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of what may be written."""
+    """A limit of the bytes that may be written."""
 
     bytes: int
     text: str
@@ -60,7 +60,7 @@ class StorageUsage:
     """A pod's written data, in bytes as allocated on disk. A part without a measurement does not count."""
 
     volumes: Mapping[str, int] = field(default_factory=dict)
-    """Its volumes, by name: those with a limit, and if the pod has a limit, those that count for it."""
+    """Its volumes, by name: those with a limit, and if the pod has a limit, those that count towards it."""
     layers: Mapping[str, int] = field(default_factory=dict)
     """The writable layers of its running containers, by the containers' names."""
     logs: Mapping[str, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Excess:
     message: str
     """In the kubelet's words, trailing space included."""
     signal: str
-    """Which kind of limit: one of EXCESS_SIGNALS."""
+    """The kind of limit: one of EXCESS_SIGNALS."""
 
 
 def storage_limits(pod: Pod) -> StorageLimits:

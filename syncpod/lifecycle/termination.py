@@ -2,9 +2,10 @@
 
 A container's own time to stop is computed in three steps, in whole seconds:
 
-1. `pod_grace_seconds`: the grace of the pod as a whole. Another deletion can only shorten it.
+1. `pod_grace_seconds`: the grace of the pod as a whole. A later deletion can only shorten it.
 2. `kill_grace_seconds`: the grace of one container, depending on why it is killed.
-3. `stop_timeout_seconds`: the rest of that for StopContainer, after its preStop hook and the wait for its turn.
+3. `stop_timeout_seconds`: the timeout of StopContainer, which is the rest of that grace after the container's preStop
+   hook and its wait for other containers.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ MINIMUM_STOP_SECONDS: Final = 2
 """The least grace of a container, so that SIGKILL does not follow SIGTERM at once."""
 
 LONGEST_SECONDS: Final = 100 * 365 * 86_400
-"""A hundred years. A longer time counts as for ever, and would exceed the dates that Python has."""
+"""A hundred years. A longer time is cut to this, so that no sum exceeds the dates that Python has."""
 
 
 def moment_after(now: datetime, seconds: int) -> datetime:
     """Return the time `seconds` after `now`: never in the past, and at most a hundred years ahead.
 
     Use it for numbers from users: the API takes any 64-bit number. Difference: Go's arithmetic wraps, so in the kubelet
-    a grace of 2^63-1 s may be over at once; here it lasts for ever.
+    a grace of 2^63-1 s may be over at once; here it lasts a hundred years.
     """
     return now + timedelta(seconds=min(max(0, seconds), LONGEST_SECONDS))
 
@@ -39,23 +40,23 @@ def moment_after(now: datetime, seconds: int) -> datetime:
 def pod_grace_seconds(pod: Pod) -> int:
     """Return the grace period of a terminating pod, at least 1 s: the deletion's, else the spec's.
 
-    Another deletion can only shorten `metadata.deletionGracePeriodSeconds`.
+    A later deletion can only shorten `metadata.deletionGracePeriodSeconds`.
 
     Mirrors pod_workers.go, v1.36, calculateEffectiveGracePeriod. Difference: the kubelet takes 0 for "not set", so a
-    later deletion can extend one with 0 s; here 0 is a value like any other.
+    later deletion can extend a grace of 0 s; here 0 is a value like any other.
     """
     deletion, own = pod.metadata.deletion_grace_period_seconds, pod.spec.termination_grace_period_seconds
     return max((own or 0) if deletion is None else deletion, MINIMUM_POD_GRACE_SECONDS)
 
 
 def kill_grace_seconds(pod: Pod, container: Container | None, cause: KillCause | None = None) -> int:
-    """Return the grace period for the kill of one container, before the time since its order is deducted; can be 0.
+    """Return the grace period for the kill of one container, in seconds from the order to kill it; can be 0.
 
     It is the first of these that is set: the deletion's; the probe's, if its failure is the cause; the pod's; 2 s.
     `container` is None if the spec does not have it any more.
 
     Mirrors kuberuntime_container.go, v1.36, setTerminationGracePeriod and killContainer. Difference: in the kubelet a
-    probe's own counts only if the pod has one too, which every pod with defaults has.
+    probe's grace counts only if the pod has a grace too, which every pod with defaults has.
     """
     probe = None
     if container is not None and cause == KillCause.LIVENESS:
@@ -71,18 +72,17 @@ def kill_grace_seconds(pod: Pod, container: Container | None, cause: KillCause |
 
 
 def stop_timeout_seconds(grace: int, *, waited_seconds: float = 0.0) -> int:
-    """Return the timeout for StopContainer: `grace` minus the time since the kill was ordered, but at least 2 s.
+    """Return the timeout for StopContainer: `grace` minus the time since the order to kill, but at least 2 s.
 
-    That time includes the preStop hook's and the wait for other containers.
-
-    Only whole seconds are deducted. The floor is applied last, so a container can take up to 2 s longer than its grace
-    period. Mirrors kuberuntime_container.go, v1.36, killContainer.
+    That time includes the preStop hook and the wait for other containers. Only its whole seconds are deducted. The
+    minimum is applied last, so a container can take up to 2 s longer than its grace period. Mirrors
+    kuberuntime_container.go, v1.36, killContainer.
     """
     return max(grace - int(waited_seconds), MINIMUM_STOP_SECONDS)
 
 
 def termination_order(spec: PodSpec, running: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Say for each running container (by name) which others have to end before it is sent its signal.
+    """Return for each running container (by name) which others have to end before it is sent its signal.
 
     Main containers, plain init containers and ephemeral containers wait for no others. A sidecar waits for every main
     container and for every sidecar listed after it. So sidecars end in reverse order, and each ends after all
@@ -91,8 +91,8 @@ def termination_order(spec: PodSpec, running: Iterable[str]) -> dict[str, tuple[
 
     Keys are in the order of `running`; values are in the order in which they are to end.
 
-    Mirrors kuberuntime_termination_order.go, v1.36. Difference: in the kubelet a sidecar waits only for the next one in
-    the list. If that one has ended by itself, it waits for no others. Here it waits for all of them.
+    Mirrors kuberuntime_termination_order.go, v1.36. Difference: in the kubelet a sidecar waits only for the next
+    sidecar in the list, and for none if that has ended by itself. Here it waits for all later ones.
     """
     names = tuple(dict.fromkeys(running))
     before = [container.name for container in spec.containers if container.name in names]

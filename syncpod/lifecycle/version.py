@@ -1,7 +1,7 @@
-"""The version of the decisions: the one that this tree takes, and the one that a given history was made with.
+"""The version of the decisions: that of this tree, and that with which a given history was made.
 
-Everything that a workflow calls in :mod:`syncpod.pod` and :mod:`syncpod.lifecycle` decides its commands, so changing an
-answer there changes the workflow. Each such change raises :data:`DECISION_VERSION`. A run goes on with the decisions
+Everything that a workflow calls in :mod:`syncpod.pod` and :mod:`syncpod.lifecycle` decides its commands, so a changed
+result there changes the workflow. Each such change raises :data:`DECISION_VERSION`. A run goes on with the decisions
 that it began with, and continues as new with newer ones at its next quiet point (docs/upgrading.md).
 
 The version of a run is that of the worker that took its first workflow task. It is read from that worker's build id,
@@ -25,13 +25,13 @@ _MARK: Final = re.compile(r"\+decisions\.([0-9]{1,6})\.[0-9a-f]{12}\Z")
 def build_id(program: str, digest: str) -> str:
     """Return a worker's build id: ``syncpod-0.1.0+decisions.1.0123456789ab``.
 
-    `digest` is 12 hexadecimal digits that tell apart two trees with other sources under the same version.
+    `digest` is 12 hexadecimal digits that differ between two trees of one version with different sources.
     """
     return f"{program}+decisions.{DECISION_VERSION}.{digest}"
 
 
 def decisions_of(build_id: str) -> int:
-    """Return the version of the decisions that a worker of this build id takes; 0 if the build id does not say."""
+    """Return the version of the decisions that a worker of this build id takes; 0 if the build id names none."""
     mark = _MARK.search(build_id)
     return int(mark[1]) if mark else 0
 
