@@ -115,7 +115,7 @@ class Exit:
 
     @property
     def in_brief(self) -> Exit:
-        """This exit without its message, which may be long."""
+        """The exit without its message, which may be long."""
         return replace(self, message="")
 
     @property

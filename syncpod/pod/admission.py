@@ -25,15 +25,15 @@ DROPPED = {
     **{f"metadata.{wire_name(name)}": "an API server writes it" for name in SERVERS_METADATA if name != "uid"},
     **{f"metadata.{wire_name(name)}": "controllers of a cluster act on it" for name in CLUSTERS_METADATA},
 }
-"""What admission drops, with a warning: the reason by path."""
+"""The fields that admission drops with a warning: the reason by path."""
 
 LARGEST_POD = 512 * 1024
-"""Bytes as JSON. A workflow's state is one payload, which a server limits to 2 MiB. It may hold the pod, the pod that
-replaces it, and the pod's history. (An API server's limit is 1.5 MiB.)"""
+"""The largest pod, in bytes as JSON. A workflow's state is one payload, which a server limits to 2 MiB. That state may
+hold the pod, the pod that replaces it, and the pod's history. (An API server's limit is 1.5 MiB.)"""
 
 _MIRROR = "kubernetes.io/config.mirror"
 _STATIC = (HASH_ANNOTATION, _MIRROR, "kubernetes.io/config.seen", "kubernetes.io/config.source")
-"""What a kubelet writes into the mirror of its static pod (pkg/kubelet/types/pod_update.go, v1.36)."""
+"""The annotations that a kubelet sets on the mirror of its static pod (pkg/kubelet/types/pod_update.go, v1.36)."""
 
 _OS: Final = "linux"
 _OS_LABEL: Final = "kubernetes.io/os"
@@ -68,10 +68,10 @@ def admit(document: Any) -> Admission:
 
 
 def problems_beside(document: Any, unread: Sequence[Problem]) -> list[Problem]:
-    """Return what else is wrong with the document of a Pod, beside fields that cannot be read.
+    """Return the other problems of a Pod's document, some fields of which cannot be read: those that `unread` names.
 
-    These are left out, so no problem that depends on one of them is reported. Returns [] if the rest cannot be read
-    either.
+    These fields are removed first, so no problem that depends on one of them is reported. Returns [] if the rest cannot
+    be read either.
     """
     rest = copy.deepcopy(document)
     for problem in unread:
@@ -86,7 +86,7 @@ def problems_beside(document: Any, unread: Sequence[Problem]) -> list[Problem]:
 
 
 def _leave_out(document: Any, path: str) -> bool:
-    """Remove a field of a document; say whether it could be: an element of a list cannot, since others would move."""
+    """Remove a field of a document; return whether it was removed. A list's element is not: the others would move."""
     *steps, last = _STEP.findall(path) or [("", "")]
     try:
         for name, key in steps:
@@ -102,7 +102,7 @@ def _is_within(path: str, others: Sequence[str]) -> bool:
 
 
 def _problems(written: Pod, pod: Pod) -> list[Problem]:
-    """Return what is wrong, unknown or not supported in a pod, which has its defaults; `written` has none."""
+    """Return what is wrong, unknown or not supported in `pod`, which is `written` with its defaults."""
     problems = _of_what_is_written([*validate_pod(pod), *check_supported(pod)], written, pod)
     if pod.spec.ephemeral_containers:
         told = "must not be set in a manifest; they are added to a running pod"
@@ -111,10 +111,10 @@ def _problems(written: Pod, pod: Pod) -> list[Problem]:
 
 
 def _of_what_is_written(problems: list[Problem], written: Pod, defaulted: Pod) -> list[Problem]:
-    """Return the problems, those of fields that nobody wrote as problems of the fields that filled them in.
+    """Return the problems, those of a default moved to the field that the author wrote and the default was taken from.
 
-    A request is filled in from a limit, and the node's port of a pod on its network from the container's. If the field
-    that is written has the same problem itself, it is reported once.
+    The default of a request is the limit; with hostNetwork, that of a host port is the container's port. If the field
+    that the author wrote has the same problem itself, it is reported once.
     """
     if not problems:
         return []
@@ -132,11 +132,12 @@ _FILLED_IN: Final = (
     (re.compile(r"\.hostPort$"), ".containerPort", "it is a port of the node too, since hostNetwork is true"),
     (re.compile(r"\.resources\.requests\b"), ".resources.limits", "it is the request too, since none is set"),
 )
-"""The fields that others fill in: what ends or is in their paths, what is there instead in the others', and why."""
+"""Fields whose default is another field's value: a pattern in their paths, its replacement in the other field's path,
+and why the default is that."""
 
 
 def _where_it_is_written(problem: Problem, written: Any) -> Problem:
-    """Return a problem of a field that nobody wrote as one of the field that filled it in, if there is such a field."""
+    """Return the problem of a default as one of the field that the default was taken from, if there is such a field."""
     for field, other, why in _FILLED_IN:
         path, count = field.subn(other, problem.path)
         if count and _has(written, path):
@@ -145,7 +146,7 @@ def _where_it_is_written(problem: Problem, written: Any) -> Problem:
 
 
 def _has(document: Any, path: str) -> bool:
-    """Say whether a document has something at a path such as `spec.containers[0].resources.limits[example.com/gpu]`."""
+    """Say whether a document has a value at a path such as `spec.containers[0].resources.limits[example.com/gpu]`."""
     for name, key in _STEP.findall(path):
         step = name or (int(key) if isinstance(document, list) and key.isdecimal() else key)
         try:
@@ -176,7 +177,7 @@ def readmit(document: Any) -> Admission:
 
 
 def admit_pod(document: Any) -> Pod:
-    """Admit a pod as `admit` does, for callers that have nobody to warn."""
+    """Admit a pod as `admit` does, without its warnings."""
     return admit(document).pod
 
 
@@ -201,7 +202,7 @@ def admit_ephemeral_container(pod: Pod, document: Any) -> EphemeralContainer:
 
 
 def without_cluster(pod: Pod) -> tuple[Pod, list[Problem]]:
-    """Return the pod without what a cluster put into it, and a warning for each thing that was dropped."""
+    """Return the pod without the fields that a cluster wrote, and a warning for each that was dropped."""
     has_run = _has_run(pod)
     metadata, warnings = _own_metadata(pod.metadata, has_run=has_run)
     spec = pod.spec
@@ -222,17 +223,17 @@ def without_cluster(pod: Pod) -> tuple[Pod, list[Problem]]:
 
 
 def _has_run(pod: Pod) -> bool:
-    """Say whether this is the output about a pod that has run: of a cluster, of podman, or of a node of ours."""
+    """Say whether this is the output of a cluster, of podman or of one of our nodes for a pod that has run."""
     return bool(pod.metadata.creation_timestamp) or _is_from_server(pod.metadata) or pod.status != PodStatus()
 
 
 def _is_from_server(metadata: ObjectMeta) -> bool:
-    """Say whether an API server has written into the metadata. A node of ours writes no version."""
+    """Say whether an API server has written into the metadata. Our own nodes write no resourceVersion."""
     return bool(metadata.resource_version or metadata.managed_fields)
 
 
 def _of_a_cluster(pod: Pod) -> Iterator[Problem]:
-    """Yield warnings for what a cluster has written into a pod outside its metadata."""
+    """Yield a warning for each field outside the metadata that a cluster has written into a pod."""
     if pod.status != PodStatus():
         yield Problem("status", "dropped: it is what another node saw")
     if node := pod.spec.node_name:
@@ -241,7 +242,7 @@ def _of_a_cluster(pod: Pod) -> Iterator[Problem]:
 
 
 def _filled_in(pod: Pod) -> Problem:
-    """Return the one warning for the output about a pod that has run without a cluster."""
+    """Return the one warning for the output for a pod that has run without a cluster."""
     names = [f"metadata.{wire_name(name)}" for name in _servers_fields(pod.metadata, has_run=True)]
     names += ["spec.nodeName"] if pod.spec.node_name else []
     names += ["status"] if pod.status != PodStatus() else []
@@ -249,7 +250,7 @@ def _filled_in(pod: Pod) -> Problem:
 
 
 def _servers_fields(metadata: ObjectMeta, *, has_run: bool) -> list[str]:
-    """Return the fields of the metadata that are not the author's. A UID is, unless the pod has run with it.
+    """Return the fields of the metadata that the author did not write. A UID is the author's if the pod has not run.
 
     A pod that a cluster has bound to this node keeps its generation.
     """
@@ -258,7 +259,7 @@ def _servers_fields(metadata: ObjectMeta, *, has_run: bool) -> list[str]:
 
 
 def _own_metadata(metadata: ObjectMeta, *, has_run: bool) -> tuple[ObjectMeta, list[Problem]]:
-    """Return the metadata without a cluster's, and warnings, but not about the output of a node of ours."""
+    """Return the metadata without a server's or cluster's fields, and warnings; what our own node wrote has none."""
     servers = _servers_fields(metadata, has_run=has_run)
     clusters = [name for name in CLUSTERS_METADATA if getattr(metadata, name)]
     warnings = []

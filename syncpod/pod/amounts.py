@@ -49,9 +49,9 @@ def pod_amounts(pod: Pod, kind: Kind, *, overhead: bool = True) -> Amounts:
 
 
 def requested_amounts(pod: Pod) -> dict[str, int]:
-    """Return what a pod takes from its node: its requests with overhead, cpu in millicores, all else in its own unit.
+    """Return a pod's requests with overhead, as whole numbers: cpu in millicores, and all others in their own units.
 
-    A fraction of a unit counts as a whole one. Raises ValueError as `read_amounts`.
+    A fraction of a unit is rounded up. Raises ValueError as `read_amounts`.
     """
     requests = pod_amounts(pod, "requests")
     return {name: amount.milli_value() if name == "cpu" else amount.value() for name, amount in requests.items()}

@@ -11,7 +11,7 @@ from syncpod.pod.resources import ResourceRequirements
 def pod_changes(before: Pod, after: Pod) -> list[str]:
     """Return each change of images, resources, deadline, labels and annotations: `image of app a:1 -> a:2`.
 
-    Labels and annotations are only named: their values may be long, or not for everybody.
+    Labels and annotations are only named: their values may be long, or confidential.
     """
     return [*_in_containers(before, after), *_in_pod(before, after)]
 

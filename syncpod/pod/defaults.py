@@ -268,7 +268,7 @@ def _projected(projected: ProjectedVolumeSource) -> ProjectedVolumeSource:
 def _annotated_profiles(
     annotations: Mapping[str, str], pod_profile: AppArmorProfile | None
 ) -> Mapping[str, AppArmorProfile]:
-    """Return, by container name, the AppArmor profiles that only annotations ask for."""
+    """Return, by container name, the AppArmor profiles in annotations that differ from the pod's own profile."""
     profiles = {}
     for key, value in annotations.items():
         if key.startswith(APP_ARMOR_ANNOTATION) and (profile := annotated_profile(value)) not in (None, pod_profile):

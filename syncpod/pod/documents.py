@@ -66,8 +66,8 @@ def load_documents(text: str | bytes, *, source: str = "-", left_out: list[str] 
     With `left_out`, objects of other kinds are not errors: their kinds and names are added to it.
 
     Objects are only parsed, strictly; `admit` defaults and validates them. Raises ManifestErrors with one sentence for
-    each invalid field, which names the source, the document and the field. If a Pod cannot be parsed, it also has what
-    `admit` would find in the rest of it.
+    each invalid field, which names the source, the document and the field. For a Pod that cannot be parsed, there are
+    also the problems that `admit` would find in the rest of that Pod.
     """
     loaded: list[Manifest] = []
     wrong: list[ManifestError] = []
@@ -102,7 +102,7 @@ def load_documents(text: str | bytes, *, source: str = "-", left_out: list[str] 
 
 
 def read_documents(text: str | bytes, *, source: str = "-") -> Iterator[tuple[int, Any]]:
-    """Yield the number (from 1) and the data of each document of a stream that is not empty.
+    """Yield the number (from 1) and the data of each document of a stream, without empty documents.
 
     Raises ManifestError.
     """
@@ -146,7 +146,7 @@ class _NotJson(ValueError):
 
 
 def _read_json(text: str) -> list[Any] | None:
-    """Return the values of a stream of JSON, whose parser is ten times as fast; None if it is not JSON."""
+    """Return the values of a stream of JSON, ten times as fast as a YAML parser would; None if it is not JSON."""
     stripped = text.lstrip()
     if not stripped.startswith("{"):
         return None
@@ -201,7 +201,7 @@ def _opened(document: Any, source: str, number: int) -> Iterator[tuple[str, Any]
 
 
 def _called(document: Any) -> str:
-    """Return an object's kind and name, as text from anybody."""
+    """Return an object's kind and name, escaped and truncated, since their author is not trusted."""
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return on_one_line(f"{document['kind']} {name}" if isinstance(name, str) else document["kind"], _LONGEST_CALLED)
@@ -234,7 +234,7 @@ def _parsed(document: Any, path: str, source: str, number: int) -> Manifest:
 
 
 def way_on(kind: str) -> str:
-    """Return what to do with an object of a kind that is not applied here; "" = nothing is known of the kind."""
+    """Return what to do with an object of a kind that is not applied here; "" for an unknown kind."""
     return _WAYS_ON.get(kind, "")
 
 

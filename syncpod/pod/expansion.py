@@ -1,7 +1,7 @@
 """References in a container's command, arguments and environment: ``$(NAME)``, with ``$$`` for a dollar sign.
 
-A reference makes a long text of a short one, and a chain of variables that each name the one before it twice doubles
-the text 26 times in a manifest of one kilobyte. Hence every result has a limit, which is checked before it is made.
+A short text with references can have a long result: a manifest of one kilobyte has room for 26 variables that each
+name the previous one twice, and so double the text. So every result has a limit, which is checked before it is built.
 """
 
 import re
@@ -83,7 +83,7 @@ def expanded_size(text: str, sizes: Mapping[str, int]) -> int:
 
 
 def size_of(text: str) -> int:
-    """Return the size of a text in UTF-8; a byte that was no UTF-8, and is kept as a surrogate escape, counts one."""
+    """Return the bytes that a text has in UTF-8. A surrogate escape, which stands for an invalid byte, counts one."""
     return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 

@@ -22,7 +22,7 @@ class HostPort(NamedTuple):
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """Return the ports of the node that the pod's main containers and sidecars take, each once.
 
-    In a pod on the node's network every container port is one; defaulting has set hostPort.
+    In a pod on the node's network, every container port is a port of the node: defaulting has set its hostPort.
     """
     sidecars = (each for each in pod.spec.init_containers if each.restart_policy == "Always")
     found = (

@@ -63,7 +63,7 @@ class Secret(Model):
 def values(found: ConfigMap | Secret) -> dict[str, bytes]:
     """Return each key's bytes: ``data`` and ``binaryData``, or ``data`` with ``stringData`` laid over it.
 
-    The object must have passed validation. Raises ValueError, which shows no value, for invalid base64.
+    The object must have passed validation. Raises ValueError, without the value in its text, for invalid base64.
     """
     if isinstance(found, ConfigMap):
         texts, encoded = found.data, found.binary_data

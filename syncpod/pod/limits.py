@@ -27,7 +27,7 @@ def limited_resources(pod: Pod) -> frozenset[str]:
 
 
 def limited(name: str) -> str:
-    """Return a resource's name as runtimes say which limits they enforce: `hugepages` stands for all sizes."""
+    """Return a resource's name in a runtime's list of the limits that it enforces: `hugepages` stands for all sizes."""
     return _ALL_HUGE_PAGES if name.startswith(HUGE_PAGES) else name
 
 

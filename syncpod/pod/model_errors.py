@@ -1,4 +1,4 @@
-"""What is wrong with a value that a model refuses: its field's path and a sentence, in words that need no Python."""
+"""Why a model refuses a value: the field's path and a sentence, for people who need not know Python."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from syncpod.pod.problems import Problem
 
 OBJECTS: Final = frozenset({"dict_type", "model_type", "model_attributes_type"})
-"""pydantic's names of the problem that a value is no object."""
+"""pydantic's error types for a value that should be an object and is not."""
 UNKNOWN: Final = "extra_forbidden"
-"""pydantic's name of the problem that a field is unknown."""
+"""pydantic's error type for an unknown field."""
 _LONGEST_STEP: Final = 80
 
 
@@ -72,6 +72,6 @@ def _bound(detail: Mapping[str, Any]) -> str:
 
 
 def first_problem(wrong: ValidationError, within: str = "") -> Problem:
-    """Return the first problem of a refused value; `within` is the field of which the value is."""
+    """Return the first problem of a refused value; `within` is the field that has this value, "" = none."""
     detail = wrong.errors(include_url=False)[0]
     return Problem(field_path((within, *detail["loc"]) if within else detail["loc"]), message(detail))

@@ -48,7 +48,7 @@ def is_asked_again(meta: ObjectMeta) -> bool:
 
 
 def annotations_under_kubelet(meta: ObjectMeta) -> dict[str, str]:
-    """Return a pod's annotations as it has them under a kubelet: those by which its node knows its source differ."""
+    """Return the annotations that a pod would have under a kubelet: a cluster's pod has another source there."""
     if not is_of_cluster(meta):
         return meta.annotations
     return {**{name: text for name, text in meta.annotations.items() if name != HASH_ANNOTATION}, **of_api()}

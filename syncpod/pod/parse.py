@@ -26,7 +26,7 @@ _MOST_VALUES = 20_000
 """How many values a pod may have. Parsing one takes some 10 to 40 µs, and a workflow task has two seconds."""
 
 _MOST_ELEMENTS = {"containers": 500, "initContainers": 500, "ephemeralContainers": 500, "volumes": 500}
-"""Limits for elements that take ten times as long."""
+"""How many elements each of these lists may have. Parsing such an element takes ten times as long as a value."""
 
 _OF_PROCESSES = (Pod, EphemeralContainer)
 _NO_NULS = "must have no NUL character, which no process and no path can be given"
@@ -34,7 +34,7 @@ _MOST_SUGGESTIONS = 20
 _LONGEST_SUGGESTED = 64
 
 NEWER: Final = "1.37"
-"""The version that brought these fields."""
+"""The version of Kubernetes that brought the `NEWER_FIELDS`."""
 
 NEWER_FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "PodSpec": frozenset({"evictionResponders"}),
@@ -99,7 +99,7 @@ def parse_ephemeral_container(document: Any, *, strict: bool = True) -> Ephemera
 
 
 def parse_resize(document: Any) -> PodResize:
-    """Read what a resize asks for, and refuse unknown fields; errors as for `parse_pod`."""
+    """Read a resize, and refuse unknown fields; errors as for `parse_pod`."""
     _check_size({"spec": document})
     return _parse(PodResize, document, strict=True)
 
@@ -165,7 +165,7 @@ def _without_nulls(value: Any, no_nuls: str, chosen_keys: bool, path: tuple[int 
 
 
 def _text(value: Any, no_nuls: str, path: tuple[int | str, ...]) -> Any:
-    """Return the value if it is not text, or valid text."""
+    """Return the value unchanged. Raises PodInvalid for invalid text."""
     if isinstance(value, str):
         if no_nuls and "\0" in value:
             raise PodInvalid([Problem(field_path(path, _MAPS), no_nuls)])
@@ -189,7 +189,7 @@ def _problems(model: type[Model], error: ValidationError) -> Iterator[Problem]:
 def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
     """Return a hint about an unknown field: that it is newer than this version, or a known field that it resembles.
 
-    One that is known elsewhere nearby is probably indented wrongly.
+    A field that a model nearby has is probably indented wrongly, and the hint says where it belongs. "" = no hint.
     """
     if len(str(location[-1])) > _LONGEST_SUGGESTED:
         return ""
@@ -208,7 +208,7 @@ def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
 
 
 def _holders(model: type[Model], location: tuple[int | str, ...]) -> list[type[Model]]:
-    """Return the model at each step of a location but the last, as far as they are models; for an index, its list's."""
+    """Return for each step of a location the model that has it, up to the first step that no model has."""
     holders: list[type[Model]] = [model]
     for step in location[:-1]:
         holder = holders[-1] if isinstance(step, int) else _model_of(holders[-1], step)
@@ -219,7 +219,7 @@ def _holders(model: type[Model], location: tuple[int | str, ...]) -> list[type[M
 
 
 def _misplaced(holders: list[type[Model]], location: tuple[int | str, ...]) -> str:
-    """Return where an unknown field would be known, further out or one level further in; "" = nowhere."""
+    """Return a hint where an unknown field belongs, if further out or one level further in; "" = in neither."""
     name = str(location[-1])
     for depth in reversed(range(len(holders) - 1)):
         if name in _fields(holders[depth]) and holders[depth] is not holders[-1]:

@@ -46,7 +46,7 @@ def _escaped(character: str) -> str:
 
 
 def sentence(problems: Iterable[Problem]) -> str:
-    """Join problems on one line, at most twenty of them; those with the same message follow their paths, once."""
+    """Join at most twenty problems on one line. Problems with the same message become their paths and that message."""
     found = tuple(problems)
     paths: dict[str, list[str]] = {}
     for problem in found[:_SHOWN]:

@@ -59,11 +59,11 @@ class RestartSettings:
     reset_after: timedelta = timedelta(seconds=600)
     """After a container has run for longer than this, its delay and its count start over."""
     exempt: tuple[int, ...] = ()
-    """Exit codes after which a container restarts at once, without counting."""
+    """Exit codes after which a container restarts at once; such restarts are not counted."""
     limit: int | None = None
     """The most restarts in a row; None = unlimited."""
     action: Action = "hold"
-    """The consequence: the container is held until an operator retries, or the whole pod fails."""
+    """What happens at the limit: the container is held until an operator retries, or the whole pod fails."""
 
 
 KUBELETS: Final = RestartSettings()
@@ -85,7 +85,7 @@ def says_restarts(annotations: Mapping[str, str]) -> bool:
 
 
 def check_restart_settings(annotations: Mapping[str, str], path: str) -> Iterator[Problem]:
-    """Check the annotations; `path` is theirs, such as `metadata.annotations`."""
+    """Check the annotations; `path` is where they are, such as `metadata.annotations`."""
     settings, problems = _read(annotations, path)
     yield from problems
     for name in annotations:

@@ -91,7 +91,7 @@ class Affinity(Model):
 
 
 class Toleration(Model):
-    """A taint that does not keep the pod away."""
+    """The taints that do not keep the pod away: those that match all of these fields."""
 
     key: str = ""
     operator: Annotated[TolerationOperator | None, EMPTY_IS_UNSET] = None

@@ -48,7 +48,7 @@ def static_uid(pod: Pod, *origin: str) -> str:
 
 
 def content_uid(text: str, *origin: str) -> str:
-    """Return the UID of a pod whose canonical JSON is `text`: FNV-1a, 128 bits, of it and then of each `origin`."""
+    """Return the UID of a pod whose canonical JSON is `text`: the 128-bit FNV-1a hash of `text` and each `origin`."""
     return format(_fnv1a_128("".join((text, *origin)).encode("utf-8", "surrogatepass")), "032x")
 
 

@@ -26,7 +26,7 @@ IN_EVERY_CONTAINER = "spec.<containers>[]"
 
 
 class Rule(NamedTuple):
-    """A field of the spec, the sentence about it, and the values that need none.
+    """A field of the spec, the sentence about it, and the values to which that does not apply.
 
     In a path, `[]` stands for every element of a list and `<>` for each of the three lists of containers.
     """
@@ -74,7 +74,7 @@ _GIVEN_BY_CLUSTER = (
     "volumes[].csi",
 )
 _OF_CLUSTER = tuple(rule for rule in REFUSED if rule.path in _GIVEN_BY_CLUSTER)
-"""What pods of a Kubernetes cluster are given nevertheless."""
+"""The rules of fields that are supported all the same in pods of a Kubernetes cluster."""
 
 _NO_SCHEDULER = "has no effect here: only a scheduler reads it"
 _NO_CLASSES = "has no effect here: no API server knows classes; a node in need goes by spec.priority"
@@ -85,7 +85,7 @@ _NO_LASTING_VOLUME = "has no effect here: it is for volumes that outlive their p
 _SECCOMP_ANNOTATIONS = ("seccomp.security.alpha.kubernetes.io/", "container.seccomp.security.alpha.kubernetes.io/")
 
 _WITHOUT_CLUSTER = (_NO_SCHEDULER, _NO_CLASSES, _NO_API_SERVER, _NO_LASTING_VOLUME)
-"""What is untrue of a pod of a Kubernetes cluster, which has a scheduler, classes, tokens and claims."""
+"""The sentences that do not apply to a Kubernetes cluster's pods: it has a scheduler, classes, tokens and claims."""
 
 WITHOUT_EFFECT = (
     Rule("affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", _NO_SCHEDULER),
@@ -103,7 +103,7 @@ WITHOUT_EFFECT = (
 )
 
 _OF_PLACEMENT = ("spec.affinity", "spec.topologySpreadConstraints", "spec.tolerations", "spec.schedulingGates")
-"""Where the warnings begin that are untrue of a pod for which a fleet has chosen the node."""
+"""The beginnings of the paths whose warnings do not apply to a pod for which a fleet has chosen the node."""
 
 
 def check_supported(pod: Pod) -> tuple[Problem, ...]:
@@ -141,7 +141,7 @@ def check_without_effect(pod: Pod) -> tuple[Problem, ...]:
 
 
 def is_of_placement(warning: Problem) -> bool:
-    """Say whether a warning is about a field that has no effect on a node alone, but by which a fleet places pods."""
+    """Say whether a warning is about a field that a fleet uses to place pods, though a node alone does not."""
     return warning.path.startswith(_OF_PLACEMENT)
 
 
@@ -172,8 +172,8 @@ def _values(value: Any, steps: list[str], path: str) -> Iterator[tuple[str, Any]
 def _refused_resources(spec: dict[str, Any], *, clusters: bool) -> Iterator[Problem]:
     """Refuse requests for devices, which no device plugin provides here.
 
-    A cluster counts what an administrator has written into the Node's capacity, and binds pods by that: such amounts
-    mean nothing to the node, and are accepted (predicate.go, v1.36, removeMissingExtendedResources).
+    A cluster also counts resources that an administrator has written into the Node's capacity, and binds pods by them.
+    The node does nothing with such amounts, and accepts them (predicate.go, v1.36, removeMissingExtendedResources).
     """
     owners = [
         (f"spec.{group}[{index}].resources.{kind}", amounts)

@@ -23,7 +23,7 @@ SINCE = "0.1.0"
 """The version that supported the first fields; fields of later versions are in `_TAKEN_SINCE`."""
 
 _TAKEN_SINCE: dict[str, str] = {}
-"""By path, where it is not :data:`SINCE`."""
+"""The version that first supported a field, by path, if it is not :data:`SINCE`."""
 
 _LISTS_OF_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 

@@ -149,7 +149,7 @@ def _has_default_policy(container: Container) -> bool:
 
 
 def _fixed(spec: PodSpec) -> dict[str, Any]:
-    """Return the wire form of a spec without what may change."""
+    """Return the wire form of a spec without the fields that may change."""
 
     def fixed(containers: tuple[Container, ...]) -> tuple[Container, ...]:
         return tuple(
@@ -170,7 +170,7 @@ def _fixed(spec: PodSpec) -> dict[str, Any]:
 
 
 def _fixed_resources(resources: ResourceRequirements) -> ResourceRequirements:
-    """Return requirements without what a resize may change."""
+    """Return requirements without the amounts that a resize may change."""
 
     def fixed(amounts: dict[str, str]) -> dict[str, str]:
         return {name: text for name, text in amounts.items() if name not in _RESIZABLE}

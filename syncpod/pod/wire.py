@@ -36,7 +36,8 @@ def wire_name(attribute: str) -> str:
 class Model(BaseModel):
     """The base of every model: frozen, accepts attribute and wire names, is written with wire names.
 
-    Unknown fields are ignored unless the caller of `model_validate` says `extra="forbid"`; `parse_pod` does.
+    Unknown fields are ignored, or refused if the caller of `model_validate` passes `extra="forbid"`, as `parse_pod`
+    does.
     """
 
     model_config = ConfigDict(
@@ -127,14 +128,14 @@ HIDE: Final = "hide"
 
 
 def foreign_text(text: str, info: SerializationInfo) -> str:
-    """Return a text without the values of Secrets that this serialisation is to hide."""
+    """Return the text, with the values of Secrets hidden if the context of this serialisation has a `HIDE` function."""
     hide: Callable[[str], str] | None = info.context.get(HIDE) if info.context else None
     return hide(text) if hide is not None else text
 
 
 ForeignText = Annotated[str, PlainSerializer(foreign_text, return_type=str)]
-"""A text that may quote what a container, a server or the runtime has said. A process that sends it to others hides the
-values of Secrets in it (`HIDE`). Never a name or an id, since something is looked up by those."""
+"""A text that may contain output of a container, a server or the runtime. A process that sends it to others hides the
+values of Secrets in it (`HIDE`). Never use this for a name or an id: those have to stay exact, to be looked up."""
 
 EMPTY_IS_UNSET = BeforeValidator(lambda value: None if value == "" else value)
 """Marks an enum field for which Kubernetes treats `""` as absent."""

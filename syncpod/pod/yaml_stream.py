@@ -40,7 +40,7 @@ _OF_INDENTATION = (
     *("mapping values are not allowed", "did not find expected key"),
     *("block sequence entries", "'-' indicator"),
 )
-"""libyaml's error for lines that are indented otherwise than their neighbours."""
+"""Parts of libyaml's errors about lines that are not indented as the lines next to them."""
 
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -72,14 +72,14 @@ def read_yaml(text: str) -> Iterator[Any]:
     """
     composer = _Composer()
     try:
-        # libyaml scans ahead, so a first pass finds escapes that it does not know before anything is built.
+        # libyaml scans ahead of its events, so escapes that it refuses are replaced in a pass before the first event.
         yield from composer.documents(_with_plain_quotes(text))
     except yaml.YAMLError as error:
         raise YamlError(max(composer.document, 1), _reason(error, text)) from None
 
 
 def _with_plain_quotes(text: str) -> str:
-    r"""Take the backslash from each `\'` inside double quotes, which libyaml refuses and go-yaml reads."""
+    r"""Remove the backslash of each `\'` inside double quotes, which libyaml refuses and go-yaml accepts."""
     rescanned = 0
     while r"\'" in text:
         try:
@@ -117,7 +117,7 @@ def _reason(error: yaml.YAMLError, text: str) -> str:
 
 
 def _hint(error: yaml.MarkedYAMLError, text: str) -> str:
-    """Return what to do about an error of libyaml, in a clause; "" = nothing is known."""
+    """Return what to do about an error of libyaml, in a clause; "" if there is no advice."""
     problem, context, mark = str(error.problem), str(error.context), error.problem_mark
     if mark is None:
         return ""
@@ -140,7 +140,7 @@ def _place(mark: Any) -> str:
 
 
 class _Composer:
-    """Builds values from events; `document` is the present document's number, from 1."""
+    """Builds values from events; `document` is the number of the current document, from 1."""
 
     def __init__(self) -> None:
         self.document = 0

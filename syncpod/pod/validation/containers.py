@@ -25,7 +25,7 @@ _EPHEMERAL_REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a container's checks need to know about its pod."""
+    """The parts of a pod that the checks of its containers need."""
 
     spec: PodSpec
     volumes: Mapping[str, Volume]

@@ -46,7 +46,7 @@ def check_field_ref(selector: ObjectFieldSelector, fields: tuple[str, ...], path
 
 
 def check_resource_field_ref(selector: ResourceFieldSelector, path: str, *, names_container: bool) -> Iterator[Problem]:
-    """Check a reference to a request or limit. In a volume it must name the container; a variable belongs to one."""
+    """Check a reference to a request or limit. In a volume it must name a container; a variable is in one already."""
     if names_container and not selector.container_name:
         yield Problem(f"{path}.containerName", "required")
     resource = selector.resource

@@ -10,7 +10,7 @@ LARGEST_ANNOTATIONS = 256 * 1024
 """The most bytes of all keys and values together."""
 _LONGEST_DIRECTORY_NAME = 255
 _ANY_UUID = "0" * 36
-"""The length of the UID that a pod without one gets."""
+"""A text as long as the UID that a pod without one gets."""
 
 
 def check_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:

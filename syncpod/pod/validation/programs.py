@@ -1,7 +1,8 @@
 """Checks of how large a container's command, arguments and environment are once their references are replaced.
 
-Sizes are added up, and nothing is replaced: a manifest of half a MiB could ask for many GiB. A value that only the node
-knows, such as one of a Secret, counts as empty. The node checks again, with all values (`syncpod.translation.env`).
+Only sizes are computed, without replacing a reference: the result of a manifest of half a MiB could have many GiB. A
+value that only the node has, such as a Secret's, counts as empty. The node checks again, with all values
+(`syncpod.translation.env`).
 """
 
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ def check_program(container: Container, path: str) -> Iterator[Problem]:
 
 
 def _check_main_program(container: Container, sizes: dict[str, int], path: str) -> Iterator[Problem]:
-    """Check environment, command and arguments, and add the size of each variable to `sizes`; stop at a wrong one."""
+    """Check environment, command and arguments, up to the first problem; add the size of each variable to `sizes`."""
     if container.env_from:  # any name may have a value then
         texts = (*container.command, *container.args, *(variable.value for variable in container.env))
         sizes.update((name, 0) for text in texts for name in references(text))

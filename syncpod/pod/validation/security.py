@@ -32,7 +32,7 @@ def check_pod_security_context(context: PodSecurityContext | None, spec: PodSpec
 
 
 def check_security_context(context: SecurityContext | None, path: str, *, own_users: bool) -> Iterator[Problem]:
-    """Check a container's security context, if there is one; `own_users` says that hostUsers is false."""
+    """Check a container's security context, if there is one; `own_users` is True if the pod has hostUsers: false."""
     if context is None:
         return
     yield from _check_ids([("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)], path)
