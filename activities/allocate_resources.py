@@ -21,7 +21,7 @@ async def allocate_resources(attempt: StepAttempt, request: AllocateResources) -
     The allocation is written to the pod's record before it counts, so it survives a restart of the worker. A repeated
     request gets the same answer. A deferred pod is notified when there is room again. If this pod now takes less, the
     other deferred pods are notified. Nothing is applied here; resize_pod does that. A pod that is not admitted yet gets
-    an empty answer: its admission decides about what it requests then.
+    an empty Allocation, because its admission will check the requests.
 
     A new limit is Infeasible if the runtime reports that it cannot enforce the limit. If such a limit were allocated,
     it could not be applied, and no container of the pod could be created any more.
@@ -57,7 +57,7 @@ async def allocate_resources(attempt: StepAttempt, request: AllocateResources) -
 async def _refusal_of_limits(attempt: StepAttempt, pod: Pod) -> str:
     """Return why limits that are new to the pod cannot be enforced; "" if there are none or all can be.
 
-    The runtime is asked each time, because it may have been restarted as another user.
+    The runtime's status is read each time, because the runtime may have been restarted as another user.
     """
     record = await asyncio.to_thread(read_pod_record, attempt.node.context, attempt.ref.uid)
     added = added_limits(record.pod, pod) if record is not None else ()

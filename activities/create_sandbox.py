@@ -1,4 +1,4 @@
-"""create_sandbox: the pod's record, directories and volumes, and its sandbox, made or adopted."""
+"""create_sandbox: write the pod's record, make its directories and volumes, and make or adopt its sandbox."""
 
 from __future__ import annotations
 
@@ -53,23 +53,22 @@ _OWN_NAME = StepName.CREATE_SANDBOX.value
 async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
     """Make the sandbox of this pod and attempt, or adopt it, and return which of the pod's images are missing.
 
-    Removes what an earlier life under its UID has left, writes the pod's record, and ends earlier pods of its name. An
-    earlier pod of another Temporal cluster may not be ended here. While it runs, nothing new is made, since a node runs
-    one pod of a name, like a kubelet. Then looks for the sandbox, and looks again after each inconclusive answer:
+    The step first removes the remains of an earlier life under this UID, writes the pod's record, and ends earlier pods
+    of this name. A pod of the name that belongs to another Temporal cluster may not be ended here. While that pod runs,
+    the step fails, since a node runs one pod of a name, like a kubelet. Then the step looks for the sandbox:
 
-    - READY and of this incarnation: adopted.
-    - dead, or another incarnation's: stopped and removed, its containers with their grace. The attempt is used up, and
-      the workflow takes the next number.
-    - name reserved, but nothing listed: the call of a worker that has died is still making it, or it is being rolled
-      back. The step waits until it is listed or its name is free; RunPodSandbox has 4 minutes.
-    - `adopt` is set: the step takes what there is as it is, and makes nothing (see `_adopt`).
-    - nothing: the volumes are made and then the sandbox, unless the runtime or the network is not ready, which spends
-      no attempt, or the runtime does not announce a feature that the pod asks for. The node notes a volume that waits
-      for a ConfigMap or Secret, so that the pod goes on as soon as the object exists.
+    - It is READY and of this incarnation: it is adopted.
+    - It is dead, or of another incarnation: its containers are stopped with their grace, and all are removed. The
+      attempt is used up (Outcome.SPENT), and the workflow takes the next number.
+    - Its name is reserved, but it is not listed: a dead worker's call is still making it, or the runtime is rolling it
+      back. The step looks again until it is listed or its name is free; RunPodSandbox has 4 minutes.
+    - It does not exist: the volumes are made, then the sandbox. The step fails, and uses up no attempt, if the runtime
+      or the network is not ready, or the runtime lacks a feature that the pod needs. If a volume waits for a ConfigMap
+      or Secret, the node notes that, and the pod goes on as soon as the object exists.
 
-    A cancelled step stops before RunPodSandbox is sent, or while it only waits. Mirrors kuberuntime_sandbox.go, v1.36,
-    createPodSandbox. Raises PodFault: PodRejected, RuntimeNotReady, NetworkNotReady, UnsupportedByRuntime, FailedMount,
-    FailedCreatePodSandBox.
+    With `adopt`, the step only takes over existing objects (see `_adopt`). A cancelled step stops before RunPodSandbox
+    is sent, or while it only waits. Mirrors kuberuntime_sandbox.go, v1.36, createPodSandbox. Raises PodFault:
+    PodRejected, RuntimeNotReady, NetworkNotReady, UnsupportedByRuntime, FailedMount, FailedCreatePodSandBox.
     """
     images = asyncio.create_task(missing_images(attempt, request.pod))
     named = asyncio.create_task(sandboxes_of_name(attempt))
@@ -111,7 +110,7 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
 
 
 async def _drop(*asked: asyncio.Task[Any] | None) -> None:
-    """Cancel what is still being asked of the runtime."""
+    """Cancel the lookups that are still under way, and wait for their end."""
     tasks = [task for task in asked if task is not None]
     for task in tasks:
         task.cancel()
@@ -119,10 +118,11 @@ async def _drop(*asked: asyncio.Task[Any] | None) -> None:
 
 
 async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.Task[tuple[str, ...]]) -> StepResult:
-    """Take over what exists of the pod for a workflow that was started again; nothing is created or ended.
+    """Take over the pod's sandboxes and containers for a workflow that was started again; nothing is created or ended.
 
-    The pod's record has been written by now. It says that this Temporal cluster has the pod's workflow, and overrules
-    annotations that name another (`pod_records.cluster_of`). The agent sends again what it told the lost workflow.
+    The pod's record is already written. It names this Temporal cluster as the owner of the pod's workflow, and
+    overrules annotations that name another (`pod_records.cluster_of`). The agent sends all probe results again, since
+    the new workflow has none.
     """
     attempt.doing = "looks what there is of the pod"
     view = await attempt.read()
@@ -136,10 +136,10 @@ async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.T
 
 
 async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
-    """Make the pod's own directory and write its record there, in place of that of its last life. Raises PodFault.
+    """Make the pod's own directory and write its record there, over the record of an earlier life. Raises PodFault.
 
-    If this life of the pod was deleted on this node, its workflow comes from a restored database: nothing is noted, the
-    pod fails with that reason, and the agent ends its workflow.
+    If this life of the pod was deleted on this node, its workflow comes from a restored database. Then nothing is
+    written, the pod fails with reason PodDeleted, and the agent ends its workflow.
     """
     grace = request.pod.spec.termination_grace_period_seconds or 0
     try:
@@ -162,7 +162,10 @@ async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
 
 
 def _noted_unless_deleted(node: NodeContext, request: CreateSandbox) -> datetime | None:
-    """Note the pod, unless this life of it was deleted here: then return when. Blocks. Raises UnsafeName, OSError."""
+    """Write the pod's record and return None; if this life of the pod was deleted here, write nothing and return when.
+
+    Blocks. Raises UnsafeName, OSError.
+    """
     ref = request.ref
     at = tombstone_at(node, ref.uid, ref.incarnation)
     if at is None:
@@ -171,7 +174,7 @@ def _noted_unless_deleted(node: NodeContext, request: CreateSandbox) -> datetime
 
 
 async def _catch_up(attempt: StepAttempt, pod: Pod) -> None:
-    """Update the volumes that an earlier try has made, perhaps with older labels or objects."""
+    """Update the volumes that an earlier try made, perhaps from older labels or objects. A failure is only logged."""
     try:
         refreshing = partial(refresh_volumes, pod, attempt.node.context, attempt.node.objects)
         await attempt.on_disk(DiskWork.REFRESH, refreshing)
@@ -180,15 +183,15 @@ async def _catch_up(attempt: StepAttempt, pod: Pod) -> None:
 
 
 def _taken(view: ObservedPod, request: CreateSandbox) -> list[ObservedSandbox]:
-    """Return the sandboxes that have the number of the one to be made."""
+    """Return the sandboxes that already have the attempt number of this request."""
     return [sandbox for sandbox in view.sandboxes if sandbox.attempt == request.attempt]
 
 
 async def _clear_away(attempt: StepAttempt, request: CreateSandbox, taken: Sequence[ObservedSandbox]) -> StepResult:
     """Remove sandboxes that cannot be adopted, with their containers, which are stopped first with the pod's grace.
 
-    The start that began together with an earlier attempt of this step may have run a container there, of which the
-    workflow does not know. So the status shows it as ended, although it is removed.
+    A start that began ahead, beside an earlier attempt of this step, may have run a container there. The workflow has
+    never seen that container, so the returned status lists it as ended, although it is removed.
     """
     homes = {sandbox.id for sandbox in taken}
     grace = request.pod.spec.termination_grace_period_seconds or 0
@@ -219,9 +222,9 @@ async def _clear_away(attempt: StepAttempt, request: CreateSandbox, taken: Seque
 
 
 async def _make(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
-    """Make the sandbox, and return its id and the pod. Raises PodFault; NameReserved and transport faults as they are.
+    """Make the sandbox, and return its id and the pod's status. Raises PodFault, NameReserved, TransportFault.
 
-    The start that follows is prepared while the pod is read.
+    While the status is read, a start that follows this step can prepare itself (`mark_finishing`).
     """
     node, pod = attempt.node, request.pod
     try:
@@ -232,7 +235,7 @@ async def _make(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
         raise _failed(attempt, str(error)) from error
     except MountFailure as error:
         raise _mount_failed(error) from error
-    # Together, as the kubelet makes a pod's cgroup before its volumes; the step shows the latter as what it does.
+    # Concurrently, although the kubelet makes the cgroup first; heartbeats then show the volumes as the present action.
     cgroup, volumes = await asyncio.gather(
         prepare_cgroup(attempt, pod), _prepare(attempt, plan), return_exceptions=True
     )
@@ -250,7 +253,7 @@ async def _make(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
 async def _prepare(attempt: StepAttempt, plan: PodPlan) -> None:
     """Make the pod's directories and volumes. Raises PodFault.
 
-    If an object is missing, the node first notes that this pod waits for it, and then it is looked up once more. So
+    If an object is missing, the node first notes that this pod waits for the object, and then looks it up once more. So
     either this lookup finds the object, or the object's writer finds the note.
     """
     node, waiter = attempt.node, (pod_workflow_id(attempt.ref.namespace, attempt.ref.name), _OWN_NAME)
@@ -326,7 +329,7 @@ def _name_in_use(ref: PodRef, uid: str) -> str:
 
 
 def _failed(attempt: StepAttempt, message: str) -> PodFault:
-    """Build the fault; a pod that is ending by now gets no event (kuberuntime_manager.go, v1.36, SyncPod)."""
+    """Build the fault; a pod that has begun to end gets no event (kuberuntime_manager.go, v1.36, SyncPod)."""
     events: tuple[StepEvent, ...] = ()
     if not attempt.interrupted:
         events = (warning(Fault.FAILED_CREATE_SANDBOX.value, f"Failed to create pod sandbox: {message}"),)

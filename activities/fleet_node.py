@@ -29,20 +29,20 @@ class FleetMember(Protocol):
     """A node that belongs to a fleet. Each method raises a non-retryable ApplicationError if another fleet asks."""
 
     async def recall(self, asked: WhoAsks) -> Intent:
-        """Return the newest list that the node was given."""
+        """Return the newest list of pods that the fleet has given the node."""
 
     async def take(self, intent: Intent) -> IntentTaken:
-        """Have the node run the pods of a list. Raises ApplicationError of type StaleIntent for an older list."""
+        """Store a list of pods for the node to run. Raises ApplicationError of type StaleIntent for an older list."""
 
     async def attend(self, asked: Attend) -> Attended:
-        """Return changes on the node, as soon as there are any."""
+        """Wait until something has changed on the node, and return the changes."""
 
     def farewell(self) -> Attended:
-        """Return the last report of a node that goes away in order; an empty one if it does not."""
+        """Return the last report of a node that leaves in order; an empty report if it is not leaving."""
 
 
 def fleet_answers(member: FleetMember) -> list[Callable[..., Any]]:
-    """Return the activities to register with the worker that polls the fleet's server."""
+    """Return the activities that serve the fleet's lists and reports, for the worker that polls the fleet's server."""
 
     async def recall_intent(asked: WhoAsks) -> Intent:
         return await member.recall(asked)
@@ -56,7 +56,7 @@ def fleet_answers(member: FleetMember) -> list[Callable[..., Any]]:
             while not (await asyncio.wait({task}, timeout=_pause()))[0]:
                 activity.heartbeat()
         except asyncio.CancelledError:
-            # The worker is stopping, or nobody waits any more. The next `attend` asks anew, so this is not an error.
+            # The worker is stopping, or the caller waits no more. The next `attend` starts afresh, so this is no error.
             return member.farewell()
         finally:
             task.cancel()
@@ -73,7 +73,7 @@ def _pause() -> float:
 
 
 def remote_command_answer(run: Callable[[RemoteCommand], Awaitable[RemoteCommandPiece]]) -> Callable[..., Any]:
-    """Return the activity to register with the worker that polls the fleet's server."""
+    """Return the activity that runs commands for the fleet, for the worker that polls the fleet's server."""
 
     async def run_remote_command(asked: RemoteCommand) -> RemoteCommandPiece:
         task = asyncio.ensure_future(run(asked))

@@ -1,4 +1,4 @@
-"""A fleet's ConfigMaps and Secrets: they are sealed for nodes whose pods refer to them, and nodes learn of changes."""
+"""Activities for a fleet's ConfigMaps and Secrets: seal them for nodes whose pods need them, and announce changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NODES: Final = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = '
 
 
 class Sealing(Protocol):
-    """Seals for a node: an object that the fleet keeps, and which key the fleet uses."""
+    """Seals two things for a node: an object that the fleet keeps, and the fleet's own public key."""
 
     @property
     def current(self) -> str:
@@ -39,7 +39,7 @@ class Sealing(Protocol):
         ...
 
     def tell_key(self, node: str) -> tuple[dict[str, str], bytes]:
-        """Return the metadata and the data of the message about that key to a node. Raises OSError."""
+        """Return the metadata and the data of the fleet's current public key, sealed for a node. Raises OSError."""
 
     def give(self, key: str, node: str, metadata: Mapping[str, str], kept: bytes) -> tuple[dict[str, str], bytes]:
         """Return the metadata and the data of an object, sealed for a node. Raises ValueError if that is impossible."""
@@ -91,10 +91,9 @@ def object_steps(client: Client, sealing: Sealing) -> list[Callable[..., Any]]:
 
 
 def _needed(intent: Intent, unproven: Collection[str]) -> tuple[list[FleetObjectRef], list[FleetObjectRef]]:
-    """Return the objects that the pods of a list refer to.
+    """Return the objects that a node's pods refer to, and those that only its `unproven` pods refer to.
 
-    The second list has the objects that only `unproven` pods refer to: the node itself claims to have been given those
-    pods, so it must not learn a Secret through them.
+    Only the node itself claims that the fleet gave it an unproven pod. It must not get a Secret by such a claim.
     """
     proven: set[ObjectRef] = set()
     claimed: set[ObjectRef] = set()

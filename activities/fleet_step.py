@@ -1,6 +1,7 @@
-"""A step of a fleet's worker while the fleet's own server, or a workflow there, does not answer it.
+"""Makes activities of the steps of a fleet's worker.
 
-That is no defect: the step is tried again, and the worker's log has one line for it.
+If the fleet's Temporal server fails, or a workflow there cannot answer a query, that is no defect of the step. The step
+is retried, and the worker logs one line.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ log = logging.getLogger("syncpod.fleet")
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
 Steps = tuple[tuple[str, Callable[[Any], Awaitable[Any]]], ...]
-"""Steps by name."""
+"""Pairs of a step's name and its function."""
 
 
 def fleet_step(name: str, step: Callable[[_Asked], Awaitable[_Answer]]) -> Callable[[_Asked], Awaitable[_Answer]]:
     """Return a step as an activity of that name, to register with the fleet's worker.
 
-    It raises ApplicationError for whatever the server refuses. Its retry policy says when it is tried again.
+    If the server or a query fails, the activity raises a retryable ApplicationError.
     """
 
     @functools.wraps(step)

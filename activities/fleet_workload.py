@@ -1,4 +1,4 @@
-"""A workload's requests to its fleet: survey the nodes, place pods on them, and withdraw pods from them."""
+"""Activities of a fleet's workloads: survey the nodes, place pods on them, withdraw pods, and announce room."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ from syncpod.pod import Pod, readmit
 from syncpod.temporal.signing import is_overtaken
 
 _AT_ONCE: Final = 16
-"""The most nodes that are asked, and the most workloads that are signalled, at the same time."""
+"""How many nodes' workflows are queried, or workloads signalled, at the same time."""
 _QUERY: Final = timedelta(seconds=5)
-"""How long a node's workflow may take to answer. One that is stuck never answers."""
+"""Timeout of a query to a node's workflow; a stuck workflow never answers."""
 _NODES: Final = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
 _WORKLOADS: Final = f"WorkflowType = '{WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running'"
 
@@ -84,7 +84,7 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
             await client.get_workflow_handle(fleet_node_id(asked.node)).execute_update("place", body)
         except WorkflowUpdateFailedError as refused:
             if is_overtaken(refused):
-                # The next try is signed anew.
+                # Retryable: the next try gets a new signature.
                 raise ApplicationError(str(refused.cause), type=OVERTAKEN) from None
             return PodsPlaced(refused=str(refused.cause))
         except RPCError as error:
@@ -119,7 +119,7 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
 
 
 async def _announce_room(client: Client, room: Room) -> None:
-    """Tell each workload that has waiting pods, and each DaemonSet, of a node that may take some."""
+    """Signal to each workload with pending pods, and to each DaemonSet, that a node may have room for pods."""
     few, body = asyncio.Semaphore(_AT_ONCE), room.model_dump(mode="json", by_alias=True)
 
     async def tell(run: WorkflowExecution) -> None:
@@ -141,7 +141,7 @@ class _Found:
     offer: NodeOffer | None = None
     own: HostedPods | None = None
     missed: str = ""
-    """The node's name, if its workflow did not say how the workload's pods are."""
+    """The node's name if its workflow did not return the states of the workload's pods; else ""."""
 
 
 async def _wants_room(run: WorkflowExecution) -> bool:
@@ -150,15 +150,15 @@ async def _wants_room(run: WorkflowExecution) -> bool:
         workload = WorkloadSummary.model_validate(await run.memo_value(WORKLOAD_MEMO, None))
         return bool(workload.pending) or is_per_node(workload.kind)
     except (ValueError, KeyError, RuntimeError):
-        return False  # its workflow has just begun, or somebody has forged one
+        return False  # the workflow has just begun and has no memo yet, or is forged
 
 
 async def _look_at(client: Client, run: WorkflowExecution, wanted: Sequence[Pod], owner: str) -> _Found:
-    """Return what a node offers, and the pods of a workload that it has. A failure of one node is not raised."""
+    """Return a node's offer, and the pods of workload `owner` that it has. A failure of one node is not raised."""
     try:
         node = FleetNodeSummary.model_validate(await run.memo_value(FLEET_NODE_MEMO, None))
     except (ValueError, KeyError, RuntimeError):
-        return _Found()  # its workflow has just begun, or somebody has forged one
+        return _Found()  # the workflow has just begun and has no memo yet, or is forged
     handle = client.get_workflow_handle(run.id, run_id=run.run_id)
     try:
         said = await handle.query("intent", rpc_timeout=_QUERY)
@@ -180,7 +180,7 @@ def _has_left(error: Exception) -> bool:
 
 
 async def _own(client: Client, offer: NodeOffer, owner: str) -> HostedPods:
-    """Return the pods of a workload that a node's workflow knows, including those that are ending."""
+    """Return a workload's pods as a node's workflow has recorded them, including those that are ending."""
     handle = client.get_workflow_handle(fleet_node_id(offer.name))
     view = FleetNodeView.model_validate(await handle.query("fleet_node", rpc_timeout=_QUERY))
     return HostedPods(
@@ -195,7 +195,7 @@ async def _own(client: Client, offer: NodeOffer, owner: str) -> HostedPods:
 
 
 def _unheard(offer: NodeOffer, owner: str) -> HostedPods:
-    """Return the pods of a workload that are in a node's list, as on a node without contact."""
+    """Return a workload's pods in a node's list, as of a node without contact: their states are not known."""
     own = [there for there in offer.pods if there.owner == owner]
     pods = tuple(PlacedPod(namespace=there.namespace, name=there.name, owner=owner) for there in own)
     return HostedPods(

@@ -32,7 +32,10 @@ async def foresee_admission(node: Node, pod: Pod, before: Sequence[ComesBefore] 
 
 
 async def _rejections(node: Node, pod: Pod, before: Sequence[ComesBefore]) -> list[str]:
-    """Return the reason for which the node would reject the pod: its UID, then in the order of `admission.admit`."""
+    """Return the first reason for which the node would reject the pod; [] if there is none.
+
+    The UID is checked first, then the conditions of `admit_to_node` in its order.
+    """
     meta = pod.metadata
     if taken := await node.uids.refusal(PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid)):
         return [f"{UID_IN_USE}: {taken}"]

@@ -10,11 +10,11 @@ from syncpod.messages.steps import KillContainer, StepResult
 
 
 async def kill_container(attempt: StepAttempt, request: KillContainer) -> StepResult:
-    """Stop the container within what is left of its grace, and return once it is listed as exited or is gone.
+    """Stop the container within the rest of its grace period, and return once it is listed as exited or is gone.
 
-    A container that is not listed as ours is not touched. Cancelled, the step ends at once with outcome STOPPING, while
-    the stop that it sent goes on. Mirrors kuberuntime_container.go, v1.36, killContainer. Raises CriError: killing is
-    retried without end; PodFault where it takes too long (see `kill_timeout`).
+    A container that is not listed as ours is not touched. If the step is cancelled, it ends at once with outcome
+    STOPPING, while the stop that it sent goes on. Mirrors kuberuntime_container.go, v1.36, killContainer. Raises
+    CriError, after which the kill is retried without end, and PodFault if it takes too long (see `kill_timeout`).
     """
     return await within_kill_timeout(attempt, request.target.grace_seconds, _kill(attempt, request))
 
@@ -28,7 +28,7 @@ async def _kill(attempt: StepAttempt, request: KillContainer) -> StepResult:
 
     view = await end_containers(attempt, alive)
     hooks = tell_hooks(attempt, (target,))
-    # An earlier try may have ended it, and this one cannot know.
+    # Only the first try can tell: before a later one, an earlier try may have stopped the container.
     ended_before = attempt.number == 1 and any(
         each.id == target.id and each.finished_at is not None and each.finished_at < begun for each in view.containers
     )

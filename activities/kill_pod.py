@@ -9,14 +9,13 @@ from syncpod.messages.steps import KillPod, Outcome, StepResult
 
 
 async def kill_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
-    """Stop the pod as `stop_pod` does. The life of a deleted pod is over then, and its workflow may end.
+    """Stop the pod as `stop_pod` does. If it was deleted, its life is then over, and its workflow may end.
 
-    The node removes the remains; the tombstone allows that. Where none can be written, nothing would say so later, and
-    it is removed here.
+    The node removes the remains later, as the tombstone allows. If no tombstone can be written, they are removed here.
 
-    The workflow of a deleted pod that knows of nothing to stop may have begun just now, with a pod that is there. Then
-    the outcome is STOPPING, with the status that shows it: the next kill stops its containers in their order. Raises
-    what `stop_pod` and `remove_remains` raise.
+    If a deletion names no targets, its workflow may have just begun and not yet know the pod's containers. If any of
+    them is alive, nothing is stopped: the outcome is STOPPING, and the status lists the containers, so that the next
+    kill stops them in their order. Raises the errors of `stop_pod` and `remove_remains`.
     """
     if request.deleted and not request.targets:
         view = await attempt.read()

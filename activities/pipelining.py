@@ -1,8 +1,8 @@
-"""Starts that begin before their turn: each start of a new pod waits, in the worker, for the step that it follows.
+"""Starts ahead: a start of a new pod begins while the step before it still runs, and waits for that step in the worker.
 
-The first step makes the sandbox, or starts the container before; the second one is the start that follows it for
-certain (`workflows/pod/follower.py`). Neither the server nor the workflow, which together take longer than
-all else, stands between the two::
+The first step makes the sandbox, or starts the container before. The second step is the start that will certainly
+follow (`workflows/pod/follower.py`). So between the two there is no round trip through the server and the workflow,
+which would take longer than everything else::
 
     first   begun ──► waits for the runtime ──► reads the pod ──► ended ··· its result may be kept back ···► over
               │               │ mark_waiting         │ mark_finishing │                                    ▲
@@ -12,12 +12,12 @@ all else, stands between the two::
               └── no first step has come, or it has failed ───────────┴──► what was made is removed: NOT_BEGUN
 
 - The second step prepares itself at `mark_waiting`; if it looks into volumes, at `mark_finishing`.
-- Nobody sees a container before its turn: it is in no listing of this worker, counts in no metric, and has no start
-  mark. If its turn does not come, it is removed, and the next to act in the pod waits for that (`Fences.join`).
-- If the worker dies, the next try of the start finds a container that was never told to start, and clears it away.
+- A container is hidden before its turn: it is in no listing of this worker, counts in no metric, and has no start mark.
+  If its turn does not come, it is removed, and the pod's next step waits for the removal (`Fences.join`).
+- If the worker dies, the next try of the start finds a container that was created but never started, and removes it.
 - The last start of a pod and the step before it end at the same time, so that one workflow task takes both results.
 
-Both steps share a `StepPair` (`activities/node/pairs.py`), which has the state of each.
+Both steps share a `StepPair` (`activities/node/pairs.py`), which has the state of both.
 """
 
 from __future__ import annotations
@@ -53,17 +53,18 @@ Request = TypeVar("Request", bound=StepInput)
 _tracer = trace.get_tracer("syncpod.activities")
 
 HELD_SECONDS = 1.0
-"""How long a result is kept back from the workflow, so that it comes with that of the pod's last start."""
+"""Longest time that a first step's result is kept back, to arrive together with that of the pod's last start."""
 COMES_SECONDS = 1.0
-"""How long a start waits until the step that it follows begins in this worker. The server sends that one first."""
+"""How long a second step waits for the first to begin in this worker. The server sends the first step first."""
 
 
 async def in_company(attempt: StepAttempt, request: StepInput, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
-    """Run one attempt of a step. If another step follows it, let the other know how it ends.
+    """Run one attempt of a step: as a second step, as a first one, as both, or as neither.
 
-    If no further start follows that other one, the result is kept back until the other is over. It is returned at once
-    if anybody wants the step to let go, and in any case after a second: the workflow shows the pod's address, or the
-    end of the init container. If the worker dies meanwhile, the next attempt adopts what was made.
+    A first step passes its result to the second. If the second is the pod's last start, the first step's result is also
+    kept back from the workflow until the second is over (see `is_kept_back`). It is returned at once if the step is
+    asked to let go, and after HELD_SECONDS at the latest, because the pod's status shows its address, or the end of the
+    init container, only then. If the worker dies meanwhile, the next attempt adopts what was made.
     """
     if isinstance(request, StartContainer) and request.follows:
         trying = _second(attempt, request, trying)
@@ -110,9 +111,10 @@ async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, Ste
 
 
 def is_kept_back(second: StartContainer | None, pod: Pod, result: StepResult) -> bool:
-    """Say whether a result waits for the second step: one that is the last, or has nothing to do but to say so.
+    """Say whether the first step's result is kept back until the second step is over; `second` is None until it begins.
 
-    Else the workflow wants the result at once, to begin the step after the second one while that is under way.
+    It is if the second step is the pod's last start, or will only return NOT_BEGUN. Otherwise the workflow needs the
+    result at once, to begin a third step while the second is under way.
     """
     if second is None:
         return len(in_order(pod)) == 1
@@ -129,19 +131,19 @@ async def _second(attempt: StepAttempt, request: StartContainer, trying: Corouti
         raise
     finally:
         pair.second_is_over.set()
-        # In a busy loop the first step would else be some turns behind, and its result would come too late.
+        # Otherwise, in a busy event loop, the first step's result would be sent too late to join this one's.
         await pair.first_is_free.wait()
     attempt.node.pairs.forget(attempt.ref, request.follows)
     return result
 
 
 async def begun_after_first(attempt: StepAttempt, request: Request) -> Request | None:
-    """Return the request as it can be carried out now; None if the step must not begin, because nothing is certain.
+    """Return the request, ready to be carried out; None if the step must not begin.
 
-    A start that follows another step waits for it, and then has the sandbox's id. It does not begin if that step has
-    failed, has found something unexpected, or does not run in this worker; nor if the init container before it has not
-    ended within its start. Only an earlier attempt of the start may have begun by then, in a worker that has died. If
-    there are traces of that, the start goes on. Raises Interrupted, NotYet and CriError.
+    A start that follows another step waits for it here, and its request gets the sandbox's id. The start must not begin
+    if the first step failed, found something unexpected or does not run in this worker, or if that step's init
+    container had not ended when the step did. But if an earlier attempt of the start has begun in a worker that died,
+    and left traces, the start goes on. Raises Interrupted, NotYet and CriError.
     """
     if not isinstance(request, StartContainer) or not request.follows:
         return request
@@ -163,21 +165,21 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
     if pair.first is None:
         return await _sandbox_of_begun(attempt, request) if attempt.number > 1 else None
     is_late, beside = looks_into_volumes(request), None
-    while not pair.first.done():  # a further attempt may take its place
+    while not pair.first.done():  # a further attempt of the first step replaces `pair.first`
         awaited, ready = pair.first, pair.first_is_finishing if is_late else pair.first_is_waiting
         if ready is None or attempt.number > 1 or awaited is beside:
             await attempt.interruptible(_until(awaited))
             continue
         await attempt.interruptible(_until(awaited, ready))
         if ready.done() and not awaited.done():
-            await drop_ahead(attempt)  # an earlier attempt of the first step came as far, and then failed
+            await drop_ahead(attempt)  # an earlier attempt of the first step came this far, and then failed
             attempt.ahead, beside = Ahead(attempt, request, claim_of(attempt, request)), awaited
     first = pair.first.result()
     if isinstance(first, Failed) and attempt.number > 1 and first.is_tried_again:
         raise NotYet(f"the result of the step before it is not certain yet: {first.why}")
     if isinstance(first, StepResult) and is_as_expected(first, request):
         return request.sandbox_id or first.id
-    # A start in a sandbox that was there may have begun before a worker died; the one before it may have ended since.
+    # A start in an existing sandbox may have begun before a worker died; the container before it may have ended since.
     is_in_doubt = attempt.number > 1 and request.sandbox_id != ""
     return await _sandbox_of_begun(attempt, request) if is_in_doubt else None
 
@@ -185,8 +187,8 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
 async def _sandbox_of_begun(attempt: StepAttempt, request: StartContainer) -> str | None:
     """Return the sandbox in which an earlier attempt of the start has begun; None if there is no trace of that.
 
-    A container that was only created is none: it may have been created before its turn. It is cleared away, since the
-    workflow does not know of it.
+    A container in the state "created" is no such trace, since it may have been created before its turn. It is removed,
+    because the workflow does not know of it.
     """
     view = await attempt.read()
     made = [each for each in view.sandboxes if each.incarnation == request.ref.incarnation]
@@ -204,10 +206,11 @@ async def _sandbox_of_begun(attempt: StepAttempt, request: StartContainer) -> st
 
 
 def is_as_expected(first: StepResult, request: StartContainer) -> bool:
-    """Say whether the first step has left the pod as the start that follows it expects: its decision supposed that.
+    """Say whether the first step left the pod as the workflow assumed when it decided on the start.
 
-    The sandbox is there and, of the containers, only those before this one are, which have succeeded or run. Perhaps
-    there is also what an earlier attempt of this start made. If an image is missing, it is pulled first.
+    The sandbox must exist, and only the containers before this one, each of them running or succeeded. An instance that
+    an earlier attempt of this start made is allowed. If this container's image is missing, the answer is False, since
+    the image is pulled first.
     """
     if first.outcome not in (Outcome.DONE, Outcome.ADOPTED) or not first.id:
         return False
@@ -237,7 +240,7 @@ def _is_tried_again(error: BaseException) -> bool:
 
 
 def _span(name: str) -> AbstractContextManager[trace.Span]:
-    """Return a span of the step's. That a step is to let go within it is no error."""
+    """Return a span within the step's own. An Interrupted that is raised within it does not mark it as failed."""
     return _tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False)
 
 
@@ -255,7 +258,7 @@ class EarlyContainer:
 
     images: FoundImages
     pod_ips: tuple[str, ...]
-    """The pod's addresses, of which its files and its environment tell."""
+    """The pod's addresses that the container's files and environment contain."""
     id: str
     """"" if the runtime did not answer in time: the container may still appear."""
 
@@ -265,14 +268,14 @@ class MadeAhead:
     """The things that were made for a start before its turn."""
 
     prepared: Prepared | None = None
-    """None where an image was missing, or something went wrong: the start does all of it itself, and reports that."""
+    """None if an image was missing or the preparation failed: the start then prepares again, and reports the error."""
     created: EarlyContainer | None = None
 
 
 class Ahead(MadeEarly):
-    """Makes a start's objects while it waits for its turn, its container too where that is possible.
+    """Prepares a start while it waits for its turn, and creates its container if possible.
 
-    Its owner ends it with `drop`, which removes everything that nobody has taken.
+    The owner must call `drop` in the end, which removes the container unless `take` was called.
     """
 
     def __init__(self, attempt: StepAttempt, request: StartContainer, claim: FenceClaim) -> None:
@@ -283,7 +286,7 @@ class Ahead(MadeEarly):
         self._work = asyncio.create_task(self._make())
 
     async def take(self) -> MadeAhead:
-        """Hand over the objects that were made: the turn has come, and the start owns them. Raises Interrupted."""
+        """Return the objects that were made: the turn has come, and the start now owns them. Raises Interrupted."""
         await self._attempt.interruptible(asyncio.wait({self._work}))
         self._is_taken = True
         self._attempt.node.reader.show(self._instance)
@@ -291,9 +294,9 @@ class Ahead(MadeEarly):
         return MadeAhead() if failed else self._work.result()
 
     async def drop(self) -> None:
-        """End the work, and remove the container that was created unless it was taken. Raises CriError, OSError.
+        """End the work, and remove the created container unless it was taken. Raises CriError, OSError.
 
-        A call that was sent is awaited. If the removal fails, the next try of the start clears the container away.
+        If CreateContainer was sent, it is awaited. If the removal fails, the start's next try removes the container.
         """
         if not self._is_sent:
             self._work.cancel()
@@ -321,12 +324,12 @@ class Ahead(MadeEarly):
             self._container_id = made
         except DeadlineExceeded:
             pass
-        except CriError:  # if the turn comes, the start asks again, and reports what is wrong
+        except CriError:  # if the turn comes, the start sends the call again, and reports its error
             return MadeAhead(prepared)
         return MadeAhead(prepared, EarlyContainer(prepared.images, asked.pod_ips, self._container_id))
 
     async def _remove(self) -> None:
-        """Remove the container. If the runtime has not said which one it is, look whether there is one."""
+        """Remove the container. If CreateContainer timed out, its id is not known, and it is looked up in a listing."""
         if self._container_id:
             await remove_unstarted(self._attempt, self._container_id)
             return
@@ -335,7 +338,7 @@ class Ahead(MadeEarly):
 
 
 async def made_ahead(attempt: StepAttempt) -> MadeAhead:
-    """Return the objects that were made while the start waited: from now on they are its own. Raises Interrupted."""
+    """Return the objects that were made while the start waited; the start now owns them. Raises Interrupted."""
     return await attempt.ahead.take() if isinstance(attempt.ahead, Ahead) else MadeAhead()
 
 
@@ -347,13 +350,13 @@ async def drop_ahead(attempt: StepAttempt) -> None:
 
 
 def is_its(instance: ObservedContainer, request: StartContainer) -> bool:
-    """Say whether an instance is the one that a start makes, whichever try of it has made it."""
+    """Say whether an instance is the one that a start makes, no matter which try of the start made it."""
     named = instance.name == request.container and instance.restart_count == request.restart
     return named and instance.incarnation == request.ref.incarnation
 
 
 async def remove_never_started(attempt: StepAttempt, request: StartContainer) -> None:
-    """Remove what earlier tries of a start have created and nobody has told to start. Raises CriError, OSError."""
+    """Remove containers that earlier tries of a start created but never started. Raises CriError, OSError."""
     for each in (await attempt.read()).containers:
         if is_its(each, request) and each.state == "created":
             await remove_unstarted(attempt, each.id)

@@ -1,7 +1,7 @@
 """The steps of a node's workflow: ``apply_pod`` and ``delete_pod``, and each for several pods at once.
 
-They give pods' workflows the orders of the node's lists (:mod:`syncpod.temporal.pod_orders`). Unlike other steps they
-touch no runtime. An order that fails fails its step, and Temporal tries it again.
+They send the orders of the node's lists to pods' workflows (:mod:`syncpod.temporal.pod_orders`). Unlike other steps,
+they do not touch the runtime. If an order fails, its step fails, and Temporal retries the step.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from syncpod.messages.node import (
 from syncpod.temporal.pod_orders import PodOrders
 
 _TOGETHER_SECONDS: Final = 5.0
-"""How long a workflow may take to answer where others are asked with it, whose answers wait for the last one."""
+"""Timeout of each order when one step sends several: the step returns only once all of them are answered."""
 
 
 class PodWorkflowSteps:
     """The steps of one node's workflow, as Temporal calls them."""
 
     def __init__(self, orders: PodOrders) -> None:
-        """Give the node's orders by `orders`."""
+        """Send the node's orders through `orders`."""
         self._orders = orders
 
     @activity.defn(name=NodeStepName.APPLY_POD.value)
     async def apply_pod(self, request: ApplyPodWorkflow) -> PodWorkflowResult:
-        """Hand a pod to its workflow (`PodOrders.apply`). Raises ApplicationError, retryable, if it does not answer."""
+        """Send a pod to its workflow (`PodOrders.apply`). Raises a retryable ApplicationError if there is no answer."""
         return await self._orders.apply(request)
 
     @activity.defn(name=NodeStepName.APPLY_PODS.value)
     async def apply_pods(self, request: ApplyPodWorkflows) -> PodWorkflowResults:
-        """Hand several pods to their workflows, concurrently, as `apply_pod` does with each.
+        """Send several pods to their workflows, concurrently, as `apply_pod` does with each.
 
-        One step for many pods spares the server two commits for each of them. A pod for which it fails, or whose
-        workflow takes long, fails no other: it has no result, and the node then tells it alone.
+        One step for many pods spares the server two commits for each of them. An order that fails or takes long does
+        not fail the others: its result is None, and the node's workflow then sends it in a step of its own.
         """
         results = await asyncio.gather(
             *(_or_none(_name_in(each), self._orders.apply(each, _TOGETHER_SECONDS)) for each in request.pods)
@@ -56,15 +56,15 @@ class PodWorkflowSteps:
 
     @activity.defn(name=NodeStepName.DELETE_POD.value)
     async def delete_pod(self, request: DeletePodWorkflow) -> PodWorkflowResult:
-        """Have a pod's workflow end it (`PodOrders.end`). Raises ApplicationError, retryable, if it does not answer."""
+        """Order a pod's workflow to end it (`PodOrders.end`). Raises a retryable ApplicationError without an answer."""
         return await self._orders.end(request)
 
     @activity.defn(name=NodeStepName.DELETE_PODS.value)
     async def delete_pods(self, request: DeletePodWorkflows) -> PodWorkflowResults:
-        """Have several pods' workflows end them, concurrently, as `delete_pod` does with each.
+        """Order several pods' workflows to end them, concurrently, as `delete_pod` does with each.
 
-        One step for many pods spares the server two commits for each of them. A pod for which it fails, or whose
-        workflow takes long, fails no other: it has no result, and the node then tells it alone.
+        One step for many pods spares the server two commits for each of them. An order that fails or takes long does
+        not fail the others: its result is None, and the node's workflow then sends it in a step of its own.
         """
         results = await asyncio.gather(
             *(
@@ -76,7 +76,7 @@ class PodWorkflowSteps:
 
 
 async def _or_none(pod: str, telling: Awaitable[PodWorkflowResult]) -> PodWorkflowResult | None:
-    """Return what the workflow of one pod among several has answered; None for any failure."""
+    """Return the answer of one pod's workflow; None after any failure, which is logged."""
     try:
         return await telling
     except (ApplicationError, RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:

@@ -1,9 +1,9 @@
-"""The things that a start needs before it creates its container: images, start mark, files, and the request to CRI.
+"""The preparation of a start before it creates its container: images, start mark, files, and the request to CRI.
 
-If a start follows another step, all this is done while the runtime is busy with that step (`activities.pipelining`).
-Things that this step may still change are looked up once it only has to read the pod for the last time. By then the
-sandbox is there, the init container has succeeded, or the container runs. So each is looked up as late as in a kubelet,
-and still costs no time between the two starts.
+If the start follows another step, it prepares while the runtime is busy with that first step (`activities.pipelining`).
+Things that the first step may still change are looked up only when that step reads the pod for the last time. At that
+point the sandbox exists, the init container has succeeded, or the container runs. So each lookup is as late as in a
+kubelet, and still takes no time between the two starts.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from syncpod.translation.sandbox_config import sandbox_config
 
 @dataclass(frozen=True)
 class Configured:
-    """A container whose files are made, as in the request to the runtime."""
+    """The request that creates a container whose files are already made."""
 
     pod_ips: tuple[str, ...]
-    """The pod's addresses, of which its files and its environment tell."""
+    """The pod's addresses that the container's files and environment contain."""
     container: ContainerConfig
     sandbox: SandboxConfig
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The results of lookups and the files that were made for a start before its turn had come."""
+    """The result of a start's preparation before its turn."""
 
     images: FoundImages
     mark: StartMark | None
     """The container's start mark, of any instance."""
     configured: Configured | None
-    """None where the pod's addresses were not known yet, or a part of a volume has to be mounted."""
+    """None if the pod's addresses were not known yet, or a part of a volume has to be mounted (subPath)."""
 
 
 async def prepare(attempt: StepAttempt, request: StartContainer) -> Prepared | None:
     """Prepare a start whose turn is about to come; None if an image is missing. Makes nothing in the runtime.
 
-    Safe to repeat, and harmless where the start does not take place after all. Raises what stands in the way: the start
-    then does all of it again, and reports what it raises itself.
+    Safe to repeat, and harmless if the start does not take place after all. Raises any error that occurs. Then the
+    start prepares again, and reports the error of its second preparation.
     """
     pod, container, context = request.pod, container_of(request.pod, request.container), attempt.node.context
     home = attempt.node.reader.known_sandbox(request.sandbox_id)
@@ -92,7 +92,7 @@ async def configure(
 ) -> Configured:
     """Make the files of a container, and return the request to the runtime.
 
-    `target_id` is the container whose processes an ephemeral one is to see. Raises
+    `target_id` is the container whose processes an ephemeral container is to see. Raises
     :class:`~syncpod.translation.ContainerConfigError`, SandboxConfigError, MountFailure, UnsafeName,
     OSError.
     """
@@ -101,7 +101,7 @@ async def configure(
 
 @dataclass(frozen=True)
 class _Made:
-    """The files of a container that were made, and its environment."""
+    """The environment and the subPaths of a container whose files are made."""
 
     pod_ips: tuple[str, ...]
     variables: Mapping[str, str]

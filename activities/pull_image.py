@@ -35,15 +35,15 @@ async def pull_image(attempt: StepAttempt, request: PullImage) -> StepResult:
     """Pull the images of the container that its pull policies require; return which containers still lack an image.
 
     Mirrors images/image_manager.go, v1.36, EnsureImageExists, its events and messages included; the workflow does the
-    back-off. If the runtime lacks an image after its pull, or misses at a start what had just been pulled for it, the
-    pull has failed: nothing else would delay the next one. (The kubelet's start fails then.)
+    back-off. A pull also counts as failed if the runtime lacks the image afterwards, or does not find it at the
+    container's start. Otherwise no back-off would delay the next pull. (In a kubelet the start fails then.)
 
-    Pulls are serial on the node unless configured otherwise, and two of the same image always are: the second finds
-    what the first has pulled. A pull may be repeated: the runtime goes on with the layers that it has. A cancelled pull
-    ends at once, even while it waits for its turn. It creates nothing in the pod, and runs in parallel with the pod's
-    other steps.
+    Pulls are serial on the node unless configured otherwise. Two pulls of the same image always are: the second finds
+    the image that the first has pulled. A pull may be repeated: the runtime keeps the layers that it already has. A
+    cancelled pull ends at once, even while it waits for its turn. A pull creates nothing in the pod, and runs in
+    parallel with the pod's other steps.
 
-    While it pulls, and afterwards if that fails, the node has a note that the pod waits for its pull secrets. When one
+    While the step pulls, and after it has failed, the node has a note that the pod waits for its pull secrets. When one
     of them changes, the back-off ends.
 
     Raises PodFault: ErrImagePull, InvalidImageName, RegistryUnavailable, SignatureValidationFailed, ErrImageNeverPull,
@@ -65,7 +65,7 @@ async def pull_image(attempt: StepAttempt, request: PullImage) -> StepResult:
 
 
 def _wait_for_secrets(attempt: StepAttempt, request: PullImage) -> None:
-    """Note with the node that the pod tries again when one of its pull secrets changes."""
+    """Note on the node that the pod must pull again when one of its pull secrets changes."""
     for ref in pull_secrets(request.pod):
         attempt.node.waiting_for.setdefault(ref, set()).add(_waiter(attempt, request))
 
@@ -97,7 +97,7 @@ async def _ensure(attempt: StepAttempt, request: PullImage, needed: NeededImage)
 
 
 async def _is_enough(attempt: StepAttempt, request: PullImage, needed: NeededImage) -> bool:
-    """Say whether the node's image can be used, and if so emit an event."""
+    """Say whether the node's copy of the image can be used, and if so emit the event. Never if the policy is Always."""
     attempt.doing = f"looks for image {needed.image}"
     found = None if needed.policy == "Always" else await look_at_image(attempt, request.pod, needed)
     if found is None:
@@ -107,9 +107,9 @@ async def _is_enough(attempt: StepAttempt, request: PullImage, needed: NeededIma
 
 
 async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, asked: float) -> None:
-    """Pull, and record the credentials that were used; `asked` is when this pull began to wait (monotonic)."""
+    """Pull, and record the credential that worked; `asked` is when this pull began to wait (monotonic seconds)."""
     node, records = attempt.node, attempt.node.pulls.records
-    _wait_for_secrets(attempt, request)  # before they are read, so that no later change is missed
+    _wait_for_secrets(attempt, request)  # before the secrets are read, so that no later change is missed
     credentials = await pull_credentials(attempt, request.pod, needed.image)
     config = sandbox_config(
         request.pod, attempt=request.sandbox_attempt, node=node.context, incarnation=request.ref.incarnation
@@ -143,9 +143,9 @@ async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, a
 
 
 def _without_secrets(names: Sequence[str]) -> StepEvent:
-    """Return the event that names the pull secrets that a failed pull had to do without.
+    """Return the event that names the pull secrets that could not be read for a failed pull.
 
-    Only a pull that failed has it (kubelet.go, v1.37, SyncPod): a secret may be missing without any effect.
+    It is emitted only if the pull failed (kubelet.go, v1.37, SyncPod): a secret may be missing without any effect.
     """
     message = f"Unable to retrieve some image pull secrets ({', '.join(names)}); "
     message += "attempting to pull the image may not succeed."
@@ -153,17 +153,17 @@ def _without_secrets(names: Sequence[str]) -> StepEvent:
 
 
 def elapsed(seconds: float) -> str:
-    """Return a time as the kubelet's event has it: as Go prints it, cut to milliseconds (image_manager.go, v1.36)."""
+    """Return a duration as in the kubelet's event: Go's format, cut to milliseconds (image_manager.go, v1.36)."""
     return go_duration(timedelta(milliseconds=int(seconds * 1000)))
 
 
 async def _try_each(
     attempt: StepAttempt, needed: NeededImage, credentials: tuple[Credential, ...], config: SandboxConfig
 ) -> Credential | None:
-    """Pull with one credential after the other until one works; without credentials only if there are none.
+    """Pull with one credential after the other until one works, or anonymously if there is no credential.
 
-    Returns the one that worked (kuberuntime_image.go, v1.36, PullImage). Raises PodFault, or
-    TransportFault where the runtime is away.
+    Returns the credential that worked; None if none was needed (kuberuntime_image.go, v1.36, PullImage). Raises
+    PodFault, or TransportFault if the runtime does not answer.
     """
     reference, cri = reference_of(needed), attempt.node.cri
     if not attempt.node.pulls.rate.accept():
@@ -175,8 +175,8 @@ async def _try_each(
         except errors.CriError as error:
             if isinstance(error, errors.TransportFault) and reference not in error.message:
                 raise
-            # The error names the image: the registry was away or slow, not the runtime. containerd 2 passes such codes
-            # on.
+            # The error names the image, so the registry was unreachable or slow, and not the runtime. containerd 2
+            # passes the registry's codes on.
             refusals.append(error)
         else:
             return credential
@@ -184,7 +184,7 @@ async def _try_each(
 
 
 def _not_there(needed: NeededImage, why: str) -> PodFault:
-    """Return the fault of a pull that the runtime calls done, though the image is not there."""
+    """Return the fault of a pull that the runtime reports as done, although it does not have the image."""
     message = f'image "{needed.image}": {why}'
     event = warning("Failed", f"Failed to pull {message}", needed.of_container)
     return image_fault(Fault.ERR_IMAGE_PULL, message, needed, event)
@@ -193,7 +193,7 @@ def _not_there(needed: NeededImage, why: str) -> PodFault:
 def _failed(needed: NeededImage, refusals: list[errors.CriError]) -> PodFault:
     """Return the fault of a failed pull (evalCRIPullErr); a name that the runtime refuses is InvalidImageName.
 
-    Several different refusals become one text, as in the kubelet's aggregates, and have no particular reason.
+    Several different errors become one text, as in the kubelet's aggregates; the fault is then ErrImagePull.
     """
     # The kubelet strips the code where it is Unknown (cri-client, remote_image.go, v1.36, PullImage).
     texts = tuple(dict.fromkeys(each.message if each.code == "UNKNOWN" else errors.go_error(each) for each in refusals))

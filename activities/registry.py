@@ -1,4 +1,4 @@
-"""The activities that a worker registers: pods' steps, the node workflow's steps, and questions to the node."""
+"""The activities that a node's worker registers: pods' steps, the node workflow's steps, and queries from clients."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def steps(node: Node) -> list[Callable[..., Any]]:
 
 
 def step_activity(node: Node, name: StepName, body: Body[Any] | None = None) -> Callable[..., Any]:
-    """Return the activity of one step, which takes the input that the table says and returns a StepResult.
+    """Return the activity of one step. Its input type is in the table of steps, and it returns a StepResult.
 
-    A `body` is run in place of the step's own; tests script outcomes so.
+    `body` replaces the step's own function; tests script outcomes with it.
     """
     spec, body = STEPS[name], body or step_body(name)
 
     async def run(request: StepInput) -> StepResult:
         return await run_step(node, body, request, interruption=spec.interruption, stage=spec.stage)
 
-    # Temporal decodes the request into what is annotated.
+    # Temporal decodes the request into the annotated type.
     run.__annotations__ = {"request": spec.input, "return": StepResult}
     run.__name__ = name.value
     return activity.defn(name=name.value)(run)
 
 
 def step_body(name: StepName) -> Body[Any]:
-    """Return the function that carries out a step: it has the step's name, as its module in `activities` has.
+    """Return the function that carries out a step. Function and module in `activities` have the same name.
 
-    Raises ImportError, AttributeError where there is none.
+    Raises ImportError, AttributeError if there is none.
     """
     verb = STEPS[name].module or name.value
     body: Body[Any] = getattr(importlib.import_module(f"activities.{verb}"), verb)
@@ -53,7 +53,7 @@ def step_body(name: StepName) -> Body[Any]:
 
 
 def questions(node: Node) -> list[Callable[..., Any]]:
-    """Return the activities that clients start by themselves, without a workflow, to ask the node something."""
+    """Return the activities that clients start without a workflow, to query the node."""
 
     async def foresee(document: dict[str, Any], before: list[ComesBefore]) -> list[str]:
         return await foresee_admission(node, admit_pod(document), before)

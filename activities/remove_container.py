@@ -17,9 +17,9 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
     """Remove the listed containers, in their order; those in `kill` are stopped first, with the least grace (2 s).
 
     Logs go with them unless `keep_logs`. A container that is alive and not in `kill` stays, since its removal would
-    kill it without grace; the status returned shows it. One that is not listed as ours is not touched.
-    The start mark of one that has ended goes too: the workflow knows its end, and has it removed to be as if it had
-    never run. A later kill of the pod would report it again.
+    kill it without grace; the status returned shows it. A container that is not listed as ours is not touched.
+    The start mark of an exited container goes too: the workflow has recorded its end, and wants no trace of it.
+    Otherwise a later kill of the pod would report that end again.
 
     Mirrors kuberuntime_manager.go, v1.36, SyncPod's reset list (kill with grace 0, which the kubelet raises to 2 s,
     then remove keeping logs), and purgeInitContainers. Raises CriError, OSError: removing is retried without end.
@@ -40,7 +40,7 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
 
     if to_end(view):
         view = (await within_kill_timeout(attempt, 0, _ended(attempt, to_end))).status
-        # They are gone from the listing that the workflow gets: it does not have how they ended.
+        # The workflow's next listing will not have these containers, so the result carries how they ended.
         ended = [each for each in view.containers if each.id in kill]
         await keep_log_ends(attempt, ended, why=request.message, cause=request.cause)
         exits = (each.exit for each in ended if each.has_run)
@@ -52,7 +52,7 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
             continue
         attempt.checkpoint()
         if container.state == "exited":
-            await forget_start(attempt, container_id)  # first: a worker that dies in between finds the container listed
+            await forget_start(attempt, container_id)  # first: after a crash in between, the next try finds it listed
             await remove_dead(attempt, container, keep_logs=request.keep_logs)
         elif container.state == "created":
             await remove_unstarted(attempt, container.id)

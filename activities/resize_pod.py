@@ -36,17 +36,17 @@ Resource = Literal["memory", "cpu"]
 async def resize_pod(attempt: StepAttempt, request: ResizePod) -> StepResult:
     """Apply the resources that are allocated to a pod: first memory, then CPU.
 
-    For each resource in this order, so that a container may never use more than its pod may:
+    Each resource is changed in this order, so that a container's limit never exceeds its pod's:
 
     1. the pod's limit and weight, where they grow;
     2. the containers, in the order given;
     3. the pod's weight, where it shrinks, and then its limit.
 
-    Nothing is changed if a memory limit would fall to the current usage or below. At the end the weight of the pod's
-    tier follows what its pods now request together.
+    Nothing is changed if a memory limit would fall to the current usage or below. At the end the CPU weight of the
+    node's burstable tier is set from the sum of its pods' requests.
 
-    The current values are read from the kernel first, so a retry skips what an earlier attempt did. The fault says what
-    was applied before a failure. A container that has gone meanwhile is skipped.
+    The current values are read from the kernel first, so a retry skips changes that an earlier attempt made. The fault
+    contains the changes that were made before the failure. A container that has gone meanwhile is skipped.
 
     Mirrors kuberuntime_manager.go, v1.36, doPodResizeAction, validateMemoryResizeAction, updatePodContainerResources.
     Differences: a new limit where there was none counts as a decrease, and is applied last. The runtime gets only what
@@ -79,7 +79,7 @@ class _Resize:
         self.context = attempt.node.context
         self.wanted = pod_limits(request.pod, self.context.host)
         self.given: dict[str, Amounts] = {}
-        """By container: its resources after each update."""
+        """By container name: the container's resources after its last update."""
 
     async def run(self) -> None:
         pod = self.request.pod
@@ -152,7 +152,7 @@ class _Resize:
             await self._change_pod(limits)
 
     async def _change_pod(self, limits: CgroupLimits) -> None:
-        """Tell the runtime of a change to the pod as a whole, which it may refuse, and then make the change."""
+        """Send the pod's new limits to the runtime, which may refuse them, and then write them to the pod's cgroup."""
         pod, host = self.request.pod, self.context.host
         self.attempt.doing = "changes the limits of the pod as a whole"
         self.attempt.checkpoint()
@@ -163,7 +163,7 @@ class _Resize:
         await asyncio.to_thread(change_pod_cgroup, self.context, pod, limits)
 
     async def _update(self, resource: Resource, update: ContainerUpdate) -> None:
-        """Update one resource of a container; the other keeps the value that it was last given."""
+        """Update one resource of a container; the other resource keeps its last value."""
         current = self.given.get(update.name, update.current)
         names = ("memory_limit", "memory_request") if resource == "memory" else ("cpu_limit", "cpu_request")
         amounts = current.model_copy(update={name: getattr(update.desired, name) for name in names})
@@ -183,7 +183,7 @@ class _Resize:
 
 
 _Changes = tuple[tuple[CgroupLimits, ...], tuple[CgroupLimits, ...]]
-"""Changes to the pod as a whole: those that grow come before its containers', those that shrink after them."""
+"""Changes to the pod as a whole: increases, made before its containers' changes, and decreases, made after them."""
 
 
 def _changes_of_memory(enforced: Enforced, wanted: CgroupLimits) -> _Changes:
@@ -200,9 +200,9 @@ def _changes_of_cpu(enforced: Enforced, wanted: CgroupLimits) -> _Changes:
 
 
 def _sorted(*changes: tuple[CgroupLimits, float, int | None]) -> _Changes:
-    """Sort changes into those that grow, the limit first, and those that shrink, the limit last.
+    """Sort changes into increases, with the limit first, and decreases, with the limit last.
 
-    A limit that is no longer wanted stays: limits cannot be removed.
+    A limit that is no longer wanted stays, since limits cannot be removed.
     """
     grows = tuple(limits for limits, now, then in changes if then is not None and then > now)
     shrinks = tuple(limits for limits, now, then in reversed(changes) if then is not None and then < now)

@@ -1,4 +1,4 @@
-"""start_container, start_init_container, start_ephemeral_container: one function for three steps."""
+"""The steps start_container, start_init_container and start_ephemeral_container, which are one function."""
 
 from __future__ import annotations
 
@@ -42,34 +42,33 @@ from syncpod.translation.pod_fields import said_of_container
 
 
 async def start_container(attempt: StepAttempt, request: StartContainer) -> StepResult:
-    """Create and start one container, or adopt an instance of that name and restart.
+    """Create and start one container, or adopt an existing instance of that name and restart.
 
-    Looks at the instance of this restart and incarnation, at first and after each inconclusive answer:
+    The step looks for the instance of this restart and incarnation, and looks again after each inconclusive answer:
 
-    - running, or exited after it had started: adopted; an exited one is returned as exited, never started again.
-    - created by this try, perhaps before its turn (`activities.pipelining`): started.
-    - a start that the runtime refused: the fault is raised again. It is an exit like any other, with code 128.
-    - created by another try, or a start that was cut off before anything ran: the step waits while a start of it is
-      under way, else removes it and creates it again with the same number. (A runtime that died between create and
-      start cannot start what it finds afterwards. The kubelet counts a restart here; we count none, since nothing ran.)
-      If the runtime died within its start, it may have run (`may_have_begun` in `containers/noted_starts.py`): it is
-      removed, and its mark stays.
-    - none, but a later one: the workflow does not know of it yet, since it was reset or its database restored. The
-      later one is treated as above: an earlier number that started now might run beside it.
-    - none, but there is a start mark, of this restart or a later one: it has run, and somebody has removed it since. It
-      is adopted as ended, and never created again (difference: the kubelet, which knows only what is listed, creates it
-      again).
-    - none, but the name is reserved: somebody is still creating it. The step waits until the instance is listed or the
-      name is free.
-    - none: created, if the image is there; else the outcome is IMAGE_ABSENT, and the workflow pulls the image first.
+    - It runs, or has exited after its start: it is adopted. If it has exited, it is never started again.
+    - This try created it, perhaps before its turn (`activities.pipelining`): it is started.
+    - The runtime refused its start: the fault is raised again. It is an exit like any other, with code 128.
+    - Another try created it, or its start was cut off before anything ran: while a start of it is under way, the step
+      waits; otherwise it is removed, and created again with the same number. (A runtime that died between create and
+      start cannot start such an instance. The kubelet counts a restart here; syncpod counts none, as nothing ran.) If
+      the runtime died within the start, the instance may have run (`may_have_begun` in `containers/noted_starts.py`):
+      it is removed, and its mark stays.
+    - Only a later instance is listed: the workflow does not know of it, since it was reset or its database restored.
+      The later instance is treated as above, because an earlier number started now might run beside it.
+    - None is listed, but there is a start mark of this restart or a later one: the instance ran and was removed since.
+      It is adopted as ended, and never created again (difference: the kubelet would create it again).
+    - None is listed, but the name is reserved: another call is still creating the instance. The step waits until the
+      instance is listed or the name is free.
+    - There is none: it is created, or the outcome is IMAGE_ABSENT, and the workflow pulls the image first.
 
-    While it starts, dead instances named in `prune` are removed with their logs; those that cannot be removed stay for
-    later. After the start of an init container that is not a sidecar, the step waits a moment: most end at once, and
-    the step then returns the exit with the start, so that the next one follows without another signal and decision.
+    During the start, dead instances named in `prune` are removed with their logs; a failed removal is left for later.
+    After the start of an init container that is not a sidecar, the step waits a moment, since most of them end at once.
+    Then the result has the exit too, and the next container follows without another signal and decision.
 
-    A cancelled step stops before its next call that creates something, or while it only waits. It removes what it has
-    created but not started. Mirrors kuberuntime_container.go, v1.36, startContainer, events and messages included.
-    Raises PodFault: CreateContainerConfigError, CreateContainerError, RunContainerError, and those of the image.
+    A cancelled step stops before its next call that creates something, or while it only waits. It removes a container
+    that it created but did not start. Mirrors kuberuntime_container.go, v1.36, startContainer, with its events and
+    messages. Raises PodFault: CreateContainerConfigError, CreateContainerError, RunContainerError, and image faults.
     """
     start = _Start(attempt, request)
     try:
@@ -112,9 +111,10 @@ class _Start:
 
     @contextlib.contextmanager
     def _unprobed(self) -> Iterator[None]:
-        """Keep the agent from probing the container before its postStart hook, if it has one, has ended.
+        """Keep the agent from probing the container until its postStart hook, if it has one, has ended.
 
-        The kubelet probes what a pod's status shows as running, which is only then (prober/worker.go, v1.36, doProbe).
+        The kubelet does not probe it either: the pod's status shows the container as running only after the hook
+        (prober/worker.go, v1.36, doProbe).
         """
         if not self._has_post_start:
             yield
@@ -131,7 +131,7 @@ class _Start:
         return self.container.lifecycle is not None and self.container.lifecycle.post_start is not None
 
     async def _go_on(self, made: EarlyContainer) -> StepResult | None:
-        """Start what was created before the turn had come; None if that cannot be used, or is not known to be there."""
+        """Start the container that was created before its turn; None if it cannot be used or no answer named it."""
         self._say_found(made.images)
         self._count()
         if not made.id:
@@ -148,7 +148,7 @@ class _Start:
         polls = Polls(self.attempt)
         which = f"{self.container.name}, restart {self.request.restart}"
         while True:
-            prepared, first = first, None  # it is as old as the first look
+            prepared, first = first, None  # a preparation is only recent enough for the first look
             self.attempt.doing = f"looks for {which}"
             view = await self.attempt.look(lambda view: not self.sent and self._instance(view) is None)
             instance = self._instance(view)
@@ -190,21 +190,24 @@ class _Start:
                 self.attempt.doing = f"waits for the runtime to finish {which}: its name is reserved"
                 await polls.pause()
             except DeadlineExceeded:
-                # It may still be created. It is then this attempt's, and may be started.
+                # The container may still appear. It is then this attempt's own, and may be started.
                 self.sent = True
                 await polls.pause()
             else:
                 return await self._start(container_id, view)
 
     def _without_image(self) -> StepResult:
-        """Ask for a pull. After one that seemed to bring the image, the next pull fails: so they take turns slowly."""
+        """Return IMAGE_ABSENT, so that the workflow pulls the image.
+
+        If a pull has just succeeded, the next pull is made to fail, so that its back-off slows this loop.
+        """
         if self.request.pulled:
             for needed in needed_images(self.request.pod, self.container):
                 self.attempt.node.pulls.miss(self.request.ref.uid, self.container.name, needed.image)
         return StepResult(outcome=Outcome.IMAGE_ABSENT)
 
     def _instance(self, view: ObservedPod) -> ObservedContainer | None:
-        """Return the newest instance, made by this incarnation, of this restart or of a later one."""
+        """Return this incarnation's newest instance with this restart number or a later one; None if there is none."""
         ours = (
             each
             for each in view.containers
@@ -216,12 +219,12 @@ class _Start:
         return instance.restart_count == self.request.restart
 
     def _overtakes(self, instance: ObservedContainer) -> bool:
-        """Say whether it is a later one. An init container runs again in another sandbox, whatever ran before."""
+        """Say whether an instance has a later restart number. An init container's counts only in the same sandbox."""
         in_its_place = self.request.kind != "init_container" or instance.sandbox_id == self.request.sandbox_id
         return instance.restart_count > self.request.restart and in_its_place
 
     async def _adopt(self, instance: ObservedContainer, view: ObservedPod) -> StepResult:
-        """Adopt the instance that an earlier attempt has started, whose events were lost and whose hook was cut off."""
+        """Adopt an instance that an earlier attempt started: emit its events and run its postStart hook, both again."""
         self.attempt.say("Created", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
         await self._link_log(instance.id)
@@ -231,7 +234,7 @@ class _Start:
         return StepResult(outcome=Outcome.ADOPTED, id=instance.id)
 
     async def _end_if_unknown(self, instance: ObservedContainer) -> None:
-        """Report an instance whose start the runtime gave up although its process may run, and end that process."""
+        """If the runtime gave up the start although the process may run, end that process and emit a warning."""
         if instance.exit is not None and not instance.exit.is_certain:
             await end_what_was_lost(self.attempt, [instance.id])
             self.attempt.events.append(warning(instance.reason, instance.message, self.container.name))
@@ -278,7 +281,7 @@ class _Start:
             count_start(self.request.kind)
 
     def _say_found(self, images: FoundImages) -> None:
-        """Report which images were there, once for this try: also where the container cannot be configured then."""
+        """Emit the events of images that were present, once per try, even if the configuration then fails."""
         self.image = images.own
         if self._has_said_found or self.request.pulled:
             return
@@ -290,8 +293,8 @@ class _Start:
     async def _check_stop_signal(self, container_id: str) -> None:
         """Remove the container again if the runtime has silently dropped its stop signal. Raises PodFault.
 
-        A runtime that supports stop signals reports that of a container (CRI-O only in a verbose status). Nothing
-        announces the support earlier.
+        A runtime that supports stop signals reports a container's stop signal (CRI-O only in a verbose status). It does
+        not announce the support earlier.
         """
         lifecycle = self.container.lifecycle
         if lifecycle is None or lifecycle.stop_signal is None:
@@ -307,7 +310,10 @@ class _Start:
         raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, message)
 
     async def _configuration(self, images: FoundImages, view: ObservedPod, prepared: Configured | None) -> Configured:
-        """Make what the container needs, unless that is done, and return the request to CRI. Raises PodFault."""
+        """Return the request to CRI: the prepared one if the pod's addresses are the same, else a new one.
+
+        A new one makes the container's files first. Raises PodFault.
+        """
         pod_ips = self._pod_ips(view)
         if prepared is not None and prepared.pod_ips == pod_ips:
             return prepared
@@ -354,7 +360,7 @@ class _Start:
             return await self._start_hearing(container_id, view, heard)
 
     async def _start_hearing(self, container_id: str, view: ObservedPod, heard: Heard) -> StepResult:
-        """Start what this try has created, and remove older dead instances meanwhile."""
+        """Start the container that this try created, and remove older dead instances meanwhile."""
         name = self.container.name
         if self.attempt.interrupted:
             await remove_unstarted(self.attempt, container_id)
@@ -364,7 +370,7 @@ class _Start:
         await self._note_start(container_id)
         prune = asyncio.create_task(self._prune(view))
         if self.request.kind == "container" and not self._has_post_start:
-            self.attempt.mark_waiting()  # the kubelet creates the next one even if this one does not start
+            self.attempt.mark_waiting()  # the kubelet creates the next container even if this one does not start
         try:
             ended = await self._call_start(container_id)
         finally:
@@ -383,9 +389,9 @@ class _Start:
             await linking
 
     async def _call_start(self, container_id: str) -> StepResult | None:
-        """Have the runtime start the container; return the result if it has ended despite an error, else None.
+        """Send StartContainer. Return None if the container runs, or a result if the call failed but the container ran.
 
-        Raises PodFault; passes on transport faults.
+        Raises PodFault and TransportFault.
         """
         async with self._end_noted(container_id):
             try:
@@ -397,13 +403,13 @@ class _Start:
         return None
 
     def _end_noted(self, container_id: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """Return what notes an end during the start, if it matters whether the container ran to its end."""
+        """Return the context that notes an end during the start, if it matters whether the container ran to its end."""
         is_to_end = self._is_to_end or self.request.pod.spec.restart_policy != "Always"
         return end_noted(self.attempt, container_id) if is_to_end else contextlib.nullcontext()
 
     @property
     def _is_to_end(self) -> bool:
-        """Whether it is an init container that is no sidecar."""
+        """Whether the container is an init container and no sidecar."""
         return self.request.kind == "init_container" and self.container.restart_policy != "Always"
 
     async def _note_start(self, container_id: str) -> None:
@@ -459,7 +465,7 @@ class _Start:
             self.attempt.events.append(warning("LifecycleHTTPFallback", told, container.name))
         try:
             await note_hook_ended(self.attempt, self.request, container_id)
-        except OSError as error:  # all that depends on it is how soon the next worker begins to probe
+        except OSError as error:  # the note only decides how soon the next worker begins to probe
             activity.logger.warning("the end of the postStart hook of %s cannot be noted: %s", container_id, error)
 
     async def _end(self, container_id: str) -> None:
@@ -477,11 +483,11 @@ class _Start:
         tell_hooks(self.attempt, (target,))
 
     async def _ended_despite_error(self, container_id: str, error: CriError) -> StepResult | None:
-        """Return the result if the container has run although its start failed, None if it runs; else raise PodFault.
+        """Return a result if the container ran although its start failed, None if it still runs; else raise PodFault.
 
-        A start that the runtime refused is an exit: the dead instance stays, and the next one gets another number. An
-        instance whose start was only cut off is removed, so that the next try may have its number. One that may have
-        run keeps its mark, and is adopted as ended: its number is used up.
+        A start that the runtime refused is an exit: the dead instance stays, and the next instance gets another number.
+        An instance whose start was only cut off is removed, so that the next try can use its number. An instance that
+        may have run keeps its mark, and is adopted as ended: its number is used up.
         """
         view = await self.attempt.read()
         instance = next((each for each in view.containers if each.id == container_id), None)

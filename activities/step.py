@@ -1,4 +1,4 @@
-"""What all steps share: turns, heartbeats, cancellation, errors, and the status that they return."""
+"""The frame around every step: turns, heartbeats, cancellation, errors, and the status in its result."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ Body = Callable[[StepAttempt, Request], Awaitable[StepResult]]
 Completion = Callable[[StepAttempt, StepResult], Awaitable[StepResult]]
 
 _LONGEST_MESSAGE = 1000
-"""Characters of a defect's text: it may quote a whole request."""
+"""The most characters of a defect's text that are reported: it may quote a whole request."""
 
 FIRST_BEAT_SECONDS = 1.0
-"""When a step sends its first heartbeat, so that the server can say what it does. Each later pause doubles."""
+"""Seconds until a step's first heartbeat, so that the server shows what the step does. Each later pause is doubled."""
 HEARTBEAT_SECONDS = 5.0
-"""The longest pause between two heartbeats of a step that acts. A step learns of its cancellation from an answer to a
-heartbeat, so once its workflow has asked for that, the worker sends one each second
+"""The longest pause between two heartbeats of a step that acts. A cancellation arrives with the answer to a heartbeat,
+so once the workflow has requested it, the worker sends a heartbeat each second
 (`syncpod.temporal.step_cancellation`)."""
 QUEUED_BEAT_SECONDS = 5.0
-"""How long a step may wait for other pods before a heartbeat says so. Most have their turn sooner, and hardly anybody
-could have read their heartbeats."""
+"""Seconds that a step waits for other pods before its first heartbeat. Most steps get their turn sooner, and their
+heartbeats would be of no use."""
 WAITING_BEAT_SECONDS = 10.0
-"""The pause between two heartbeats of a step that only waits, once the server knows what for, against a heartbeat
-timeout of 30 s. Each heartbeat is a write of the server. If many pods start or end at once, nearly all of them wait,
-and the more they are, the longer: with frequent heartbeats, each pod would cost more in a larger crowd."""
+"""Seconds between two heartbeats of a step that only waits, after a heartbeat has reported the reason. The heartbeat
+timeout is 30 s. Each heartbeat is a write on the server. If many pods start or end at once, nearly all of their steps
+wait, and the more pods, the longer: with frequent heartbeats, each pod would cost more in a larger crowd."""
 
 
 async def run_step(
@@ -63,20 +63,21 @@ async def run_step(
     - A step with a `stage` waits in that queue of the node until its pod's turn has come.
     - A step with a `lane` makes nothing in the pod, so it runs beside the pod's turn: it neither waits for the steps
       in turn nor holds them up, and its fence is not compared with theirs. Within one lane of a pod only one step runs
-      at a time; a newer one supersedes it, and an older one fails with StaleFence. It does not read the pod, where
-      others may be acting: its result and its faults carry an empty status (`seq` 0), which changes nothing in a view,
-      and the pod's next step still begins with the listing of the last step in turn.
-    - It heartbeats every five seconds, saying what it does; at first more often. While it only waits (for other pods,
-      another step or an end), it does so every ten seconds. In a queue the first one comes after five.
+      at a time; a newer one supersedes it, and an older one fails with StaleFence. It does not read the pod, because
+      another step may be changing it: its result and its faults carry an empty status (`seq` 0), which changes nothing
+      in a view, and the pod's next step still begins with the listing of the last step in turn.
+    - A heartbeat every five seconds, at first more often, reports the action of the step. While the step only waits
+      (for other pods, another step or an end), the pause is ten seconds. In a queue the first heartbeat comes after
+      five seconds.
     - A cancelled step ends where its body lets go, with the outcome of `interruption`. A body that no longer lets go
       ends normally. A step that lets go for another reason (the worker stops, an operator pauses it) fails, and
       Temporal may try it again.
     - PodFault becomes a non-retryable ApplicationError whose type is the kubelet's reason and whose detail is a
-      StepResult: the status read back and the events. Where the body did not make a CriError into one, or something
-      else stood in the way (NotYet, the node's disk), the error is retryable and its type is the error's class.
-    - A defect (a TypeError, a number out of range) would recur in every attempt. It becomes such an ApplicationError
-      too: InternalError, or FailedKillPod in a step that ends something. So the pod shows it, backs off, and can be
-      deleted meanwhile.
+      StepResult: the status read back and the events. CriError, NotYet and OSError become a retryable
+      ApplicationError whose type is the error's class.
+    - A defect (a TypeError, a number out of range) would recur in every attempt. So it becomes a non-retryable
+      ApplicationError too: InternalError, or FailedKillPod in a step that ends something. The pod then shows it, backs
+      off, and can be deleted meanwhile.
     - The result of a step in turn carries the pod's whole status, read after the body's last call, or by the body.
     """
     info = activity.info()
@@ -91,7 +92,7 @@ async def run_step(
     task = asyncio.create_task(in_company(attempt, request, _try(attempt, body, request, interruption, stage)))
     node.running.add(attempt)
     task.add_done_callback(lambda _: node.running.discard(attempt))
-    # The step that a start follows already shows the reason for its wait, so its first heartbeat can wait too.
+    # If a start follows another step, that step already shows the reason for its wait: its heartbeats may begin late.
     follows = isinstance(request, StartContainer) and bool(request.follows)
     pause, has_said, may_put_off = WAITING_BEAT_SECONDS if follows else FIRST_BEAT_SECONDS, False, True
     while not task.done():
@@ -116,7 +117,7 @@ async def run_step(
 
 
 async def _pause(attempt: StepAttempt, task: asyncio.Task[StepResult], seconds: float) -> None:
-    """Wait for so many seconds, or until the step has ended. If it waits for others, also end when it does not."""
+    """Wait for `seconds`, or until the step has ended. A step that waits for others also ends the pause by acting."""
     if attempt.acts.is_set():
         await asyncio.wait({task}, timeout=seconds)
         return
@@ -128,7 +129,7 @@ async def _pause(attempt: StepAttempt, task: asyncio.Task[StepResult], seconds: 
 
 
 def _outcome(task: asyncio.Task[StepResult]) -> AttemptOutcome:
-    """Return how an attempt ended whose task is done."""
+    """Return how an attempt ended. Its task must be done."""
     if task.cancelled():
         return "cancelled"
     error = task.exception()
@@ -203,7 +204,7 @@ async def _of_another(attempt: StepAttempt, interruption: Interruption, message:
 
 
 async def _let_go(attempt: StepAttempt, interruption: Interruption, complete: Completion) -> StepResult:
-    """Return the result of a step that let go, or raise the error that Temporal is to see."""
+    """Return the result of a step that let go, or raise the error to report to Temporal."""
     if attempt.superseded:
         raise _stale(f"a newer step of {attempt.ref.namespace}/{attempt.ref.name} has come")
     details = activity.cancellation_details() or activity.ActivityCancellationDetails()
@@ -219,9 +220,9 @@ async def _let_go(attempt: StepAttempt, interruption: Interruption, complete: Co
 
 
 def _given_up(attempt: StepAttempt, details: activity.ActivityCancellationDetails) -> ApplicationError:
-    """Build the retryable error of a step that let go although its workflow did not ask for it.
+    """Build the retryable error of a step that let go although its workflow did not cancel it.
 
-    The SDK would log a CancelledError with its traceback, for each step of a busy node.
+    A CancelledError would not do: the SDK would log its traceback for each step of a busy node.
     """
     if details.timed_out:
         why = "the server had no heartbeat of it in time"
@@ -251,7 +252,7 @@ async def _unforeseen(
 
 
 async def _as_far_as_known(attempt: StepAttempt, detail: StepResult, complete: Completion) -> StepResult:
-    """Complete the detail of a step that has failed, without a status where the runtime does not answer."""
+    """Complete the detail of a step that has failed; it has no status if the runtime does not answer."""
     try:
         return await complete(attempt, detail)
     except Exception as error:  # noqa: BLE001  # the first failure is reported, whatever else fails
@@ -260,7 +261,7 @@ async def _as_far_as_known(attempt: StepAttempt, detail: StepResult, complete: C
 
 
 async def _with_status(attempt: StepAttempt, result: StepResult) -> StepResult:
-    """Read the pod and complete the result with it; tell the node what the workflow will know."""
+    """Complete the result with the pod's status, read now unless the body did; pass that status to the agent."""
     status = result.status if result.status.seq.counter else await attempt.read()
     complete = await _without_status(attempt, result.model_copy(update={"status": status}))
     attempt.node.views.keep(attempt.ref, attempt.fence, status)

@@ -22,7 +22,7 @@ from syncpod.pod import ResourceRequirements
 T = TypeVar("T")
 
 _PROMPT_SECONDS = 1.0
-"""How long a disk may take before other pods go first."""
+"""Seconds that work on a disk may take before the step lets other pods of its queue go first."""
 
 
 class Interrupted(Exception):
@@ -54,20 +54,20 @@ class PodFault(Exception):
 
 
 class NotYet(Exception):
-    """Something temporary stands in the way: Temporal tries again, and shows the text meanwhile."""
+    """A temporary obstacle: Temporal retries the step, and shows this error's text meanwhile."""
 
 
 class MadeEarly(Protocol):
     """The things that are made for a start before its turn."""
 
     async def drop(self) -> None:
-        """Remove what the start has not taken. Raises CriError, OSError."""
+        """Remove the objects that the start has not taken. Raises CriError, OSError."""
 
 
 class StepAttempt:
     """One activity attempt of a step, passed to the step's code together with its input.
 
-    The attempts that CRI counts are other numbers: of a pod's sandbox (`CreateSandbox.attempt`), of a container.
+    `number` is Temporal's. CRI's attempt numbers, of a sandbox (`CreateSandbox.attempt`) or a container, are different.
 
     A step's code is never cancelled from outside: it awaits each call that it sent to the runtime to its end. It lets
     go only in `checkpoint`, `interruptible` and `pause`, which raise Interrupted once the step has been cancelled (by
@@ -84,18 +84,18 @@ class StepAttempt:
         self.name = name
         """The step's name; "" outside steps."""
         self.container: str = getattr(request, "container", "")
-        """The container that it starts, or for which it pulls; "" = none."""
+        """The container that the step starts, or for which it pulls an image; "" = none."""
         self.fence = request.fence
         self.number = number
         """Temporal's number of the attempt, from 1."""
         self.doing = "waits for its turn"
-        """Its action or its wait, in one phrase, once its turn has come."""
+        """The step's present action or wait, in one phrase."""
         self.events: list[StepEvent] = []
         self.starting: dict[str, float] = {}
-        """Containers that somebody else is starting: by id, the monotonic time at which the step noticed."""
+        """Containers that another call is starting: by id, the monotonic time at which the step noticed."""
         self.superseded = False
         self.asked = False
-        """Somebody wants the step to let go. Stays False if it has only taken too long."""
+        """The step was asked to let go. Stays False if it has only taken too long."""
         self.expired = False
         """The step has taken too long."""
         self.unended: list[str] = []
@@ -106,23 +106,22 @@ class StepAttempt:
         self._place: QueuePlace | None = None
         self._stage: Stage | None = None
         self._hides = 2
-        """How many more times it may tell the node that it acts again after a wait."""
+        """How many more times the step may report to the agent that it acts again after a wait."""
         self.acts = asyncio.Event()
-        """Set while it waits neither for other pods, nor for the step that it follows, nor for something to end."""
+        """Cleared while the step waits for other pods, for the step that it follows, or for something to end."""
         if not (isinstance(request, StartContainer) and request.follows):
             self.acts.set()
         self.mark_waiting: Callable[[], None] = _nobody_hears
-        """Called once the step only waits for the runtime, and has most likely succeeded. The container of the start
-        that follows may then be created, unless that start looks at something that the step's container may still
-        change."""
+        """Called once the step only waits for the runtime, and will most likely succeed. The following start may then
+        create its container, unless it looks into volumes that this step's container may still change."""
         self.mark_finishing: Callable[[], None] = _nobody_hears
-        """Called once the step has succeeded and only has to read the pod: the container of any start that follows may
-        then be created."""
+        """Called once the step has succeeded and only has to read the pod. Any following start may then create its
+        container."""
         self.ahead: MadeEarly | None = None
-        """The things that are made for the start while it waits for the step that it follows
+        """The objects that are made for the start while it waits for the step that it follows
         (`activities.pipelining`)."""
         self.idle_seconds = 0.0
-        """How long it only waited for the step that it follows."""
+        """How long the step only waited for the step that it follows."""
         self._may_know = True
 
     # --- letting go ---------------------------------------------------------------------------------------------------
@@ -138,7 +137,7 @@ class StepAttempt:
         self._interruption.set()
 
     def expire(self) -> None:
-        """Have the step stop waiting, because it has taken too long."""
+        """Make the step stop waiting, because it has taken too long."""
         self.expired = True
         self._interruption.set()
 
@@ -148,7 +147,7 @@ class StepAttempt:
         self._interruption.set()
 
     def checkpoint(self) -> None:
-        """Raise Interrupted if somebody wants the step to let go. Call it before anything is made or ended."""
+        """Raise Interrupted if the step was asked to let go. Call it before anything is made or ended."""
         if self.asked:
             raise Interrupted
 
@@ -180,14 +179,14 @@ class StepAttempt:
             await self.interruptible(_wait(tasks))
 
     async def pause(self, seconds: float, *, until: asyncio.Event | None = None) -> None:
-        """Sleep, at most until something has happened. Raises Interrupted when the step has to let go."""
+        """Sleep for `seconds`, or until an event is set. Raises Interrupted when the step has to let go."""
         await self.interruptible(asyncio.sleep(seconds) if until is None else _happens(until, seconds))
 
     # --- the node's queues --------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def in_queue(self, stage: Stage | None) -> AsyncIterator[None]:
-        """Wait in the node's queue for pods of this stage, and hold a place for the block. Raises Interrupted."""
+        """Wait for a place in the node's queue of this stage, and hold it during the block. Raises Interrupted."""
         if stage is None:
             yield
             return
@@ -218,7 +217,10 @@ class StepAttempt:
         self._goes_on()
 
     def _goes_on(self) -> None:
-        """Tell the node that the step goes on; not again and again, or a step that gets nowhere would hide the pod."""
+        """Report to the agent that the step acts again, so that it delays signals about the pod.
+
+        This is reported twice at most. Otherwise a step without progress would delay them for ever.
+        """
         if self._hides:
             self._hides -= 1
             self.node.agent.step_acts(self.ref.uid)
@@ -230,7 +232,7 @@ class StepAttempt:
 
     @property
     def telling(self) -> str:
-        """The action or the wait of the step, in one phrase: the detail of its heartbeats, which operators see."""
+        """The step's present action or wait, in one phrase: the detail of its heartbeats, which operators see."""
         ahead = self._place.ahead if self._place is not None else None
         if ahead is None or self._stage is None:
             silence = self.node.threads.silence(self.ref.uid)
@@ -241,10 +243,10 @@ class StepAttempt:
     # --- disks --------------------------------------------------------------------------------------------------------
 
     async def on_disk(self, kind: DiskWork, work: Callable[[], T], *, patience_seconds: float | None = None) -> T:
-        """Run what touches the pod's files in a thread of the pod alone, and return its result.
+        """Run `work`, which touches the pod's files, in a thread of this pod alone, and return its result.
 
-        A disk may hang. Then other pods go first, and the step lets go when it is asked to: the thread goes on, and
-        the next one of its kind waits for it. Raises Interrupted, what `work` raises, and
+        If the disk hangs, other pods go first, and the step lets go when it is asked to. The thread then goes on, and
+        the next work of its kind waits for it. Raises Interrupted, the errors of `work`, and
         :class:`~syncpod.node.pod_threads.DiskSilent` after `patience_seconds` (None: never).
         """
         task = asyncio.ensure_future(self.node.threads.run(self.ref.uid, kind, work))
@@ -260,7 +262,7 @@ class StepAttempt:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def restart_clock(self) -> None:
-        """Count `waited_seconds` from now on, because only now it is clear that there is something to do."""
+        """Count `waited_seconds` from now on, because it has only now turned out that there is something to do."""
         self._began = monotonic()
 
     @property
@@ -279,32 +281,35 @@ class StepAttempt:
         self.events.append(StepEvent(reason=reason, message=message, container=container))
 
     def say_at_once(self, reason: str, message: str, container: str = "") -> None:
-        """Add such an event of which the cluster is told now, since the step may take long.
+        """Add a normal event, and send it to the cluster now, since the step may take long.
 
-        Only the first try tells it: a later one does the same thing.
+        Only the first try sends it, since later tries repeat the same action.
         """
         self.say(reason, message, container)
         if self.number == 1:
             self.node.agent.event_happens(self.ref, self.events[-1])
 
     async def look(self, suffices: Callable[[ObservedPod], bool]) -> ObservedPod:
-        """Return what exists of the pod, before the step creates or removes something.
+        """Return a listing of the pod, before the step creates or removes something.
 
-        Reads the pod, unless the listing that the previous step has just returned suffices: it lacks what is to be
-        made, or has nothing alive that would be removed. Only steps make anything for the pod, so that is still so.
-        Exits since then may not show. Raises CriError.
+        The pod is read, unless the listing that the previous step has just returned suffices. It does if it lacks the
+        object to be made, or has nothing alive that would be removed: only steps make anything for the pod, so this
+        cannot have changed. Exits since then may be missing. Raises CriError.
         """
         known = self.known(suffices)
         return known if known is not None else await self.read()
 
     def known(self, suffices: Callable[[ObservedPod], bool]) -> ObservedPod | None:
-        """Return the listing that the previous step has just returned, as in `look`; None if it does not suffice."""
+        """Return the listing that the previous step has just returned; None if it does not suffice (see `look`)."""
         known = self.node.views.before(self.ref, self.fence, self.number) if self._may_know else None
         self._may_know = False
         return known if known is not None and suffices(known) else None
 
     async def read(self, made: Made | None = None) -> ObservedPod:
-        """Read the pod whole from the runtime, ours alone; with `made`, sooner. Raises CriError."""
+        """Read all of the pod's objects that carry our label from the runtime. Raises CriError.
+
+        `made` names an object that was just made: its status is requested at the same time as the lists.
+        """
         return await self.node.reader.read(self.ref.uid, made=made)
 
 
@@ -322,7 +327,7 @@ def delay_between(scheduled: datetime, started: datetime) -> float:
 
 
 async def _within(seconds: float | None, task: asyncio.Task[T]) -> T:
-    """Await a task. Raises DiskSilent after so many seconds, and what the task raises."""
+    """Await a task. Raises its errors, and DiskSilent after `seconds` (None: never)."""
     await asyncio.wait({task}, timeout=seconds)
     if not task.done():
         raise DiskSilent("a disk does not answer")
@@ -330,7 +335,7 @@ async def _within(seconds: float | None, task: asyncio.Task[T]) -> T:
 
 
 async def _happens(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, so many seconds at most."""
+    """Wait until an event is set, for `seconds` at most."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -1,13 +1,13 @@
 """Garbage collection between a pod's steps: dead containers and sandboxes, and the remains of a pod that is gone.
 
-The agent decides what may go (`syncpod.lifecycle.container_gc`). Here it is removed, by the same functions as in a
-step. This races with no step:
+The agent decides which objects may be removed (`syncpod.lifecycle.container_gc`). This module removes them, by the same
+functions as in a step. It races with no step:
 
-- The collector holds the pod's turn, which it takes only where no step has it or waits for it. A step that arrives
-  meanwhile waits for the call under way. Steps look before they act, and treat what is gone as done.
-- What goes is chosen from a listing read in that turn, so the collector overlooks nothing that a step has made.
-- A sandbox or container that the runtime is still making for a worker that died is not listed. It can only become the
-  newest one, and the newest is never collected. A container listed as created goes only after a time in which any start
+- The collector holds the pod's turn, which it takes only if no step has it or waits for it. A step that arrives
+  meanwhile waits for the call under way. Steps look before they act, and need not remove an object that is gone.
+- The objects are chosen from a listing that was read in that turn, so it has everything that steps have made.
+- A sandbox or container that the runtime is still making for a dead worker is not listed. It can only become the newest
+  one, and the newest is never collected. A container listed as created is removed only after a time in which any start
   of it would have ended.
 - A pod's directory is removed only if the runtime has nothing of its UID, and has had nothing for longer than
   RunPodSandbox may take, and if no workflow of this pod is open. If a pod with that UID is applied meanwhile, its first
@@ -39,7 +39,7 @@ from syncpod.node.tombstones import tombstone_at
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long a removal waits for a disk that hangs; it is tried again."""
+"""How long a removal waits for a disk that hangs, until it fails and is tried again later."""
 _OVER: Final = "its life is over"
 
 
@@ -60,9 +60,9 @@ class Collector:
     async def collect(self, uid: str, choose: Callable[[ObservedPod], Collection[str]]) -> Collected:
         """Remove the dead containers of a pod, with their logs, and the dead sandboxes that `choose` selects by id.
 
-        `choose` is called with each new listing until nothing more is removed: a sandbox may be empty only then. Only
-        containers that have ended or have never started are removed. Nothing happens while a step has the pod, nor to a
-        pod of another Temporal cluster. Raises CriError, OSError.
+        `choose` is called with each new listing until nothing more is removed, since a sandbox is removed only once it
+        has no containers. Only containers that have ended or have never started are removed. Nothing happens while a
+        step has the pod, nor to a pod of another Temporal cluster. Raises CriError, OSError.
         """
         attempt = self._attempt(PodRef(uid=uid))
         gone = _Gone()
@@ -82,13 +82,14 @@ class Collector:
     async def remove(self, life: EndedLife, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
         """Remove the remains of a pod's life, as `remove_remains` does; say whether nothing is left to do.
 
-        The life is over by its tombstone. Without one, nothing of the pod may be alive, and `is_gone` must say that no
-        workflow is open for it: it is asked last, and told whether the runtime has anything dead of the pod. Nothing is
-        to be done if the node's record of the pod is of another life; nor, without a tombstone, if there is no record,
-        or one of another Temporal cluster.
+        A tombstone shows that the life is over. Without one, the remains are removed only if nothing of the pod is
+        alive, and `is_gone` returns that no workflow is open for it. `is_gone` is called last; its second argument is
+        whether the runtime still lists dead objects of the pod. Nothing is left to do if the node's record is of
+        another life of the pod. Without a tombstone, the same holds if there is no record, or the record names another
+        Temporal cluster.
 
-        The removal waits until no pod is to be stopped, and is to be tried again if somebody else acts in the pod: a
-        step goes first. Raises what `remove_remains` and `is_gone` raise.
+        The removal waits in the node's queue, behind pods that are to be stopped. It returns False, to be tried again,
+        if a step wants the pod. Raises the errors of `remove_remains` and `is_gone`.
         """
         attempt = self._attempt(life.ref)
         async with self._node.fences.undisturbed(life.ref.uid, attempt) as held:
@@ -118,7 +119,7 @@ class Collector:
                 return False
         removed = await remove_remains(attempt, stopped=life.stopped, patience_seconds=PATIENCE_SECONDS)
         if removed.outcome == Outcome.STOPPING and is_over:
-            # It has come to life since the kill: the runtime has carried out the start of a worker that died.
+            # A container has appeared since the kill: the runtime has carried out a dead worker's start.
             grace = (record.pod.spec.termination_grace_period_seconds or 0) if record is not None else 0
             kill = KillPod(ref=ref, grace_seconds=grace, message=_OVER, final=True)
             removed = await stop_and_remove(attempt, kill, KillCause.DELETED)
@@ -126,7 +127,7 @@ class Collector:
         return removed.outcome == Outcome.DONE
 
     async def _is_left_alone(self, attempt: StepAttempt, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
-        """Say whether a pod has nothing alive and no workflow; not if another node or cluster has a part of it."""
+        """Say whether a pod has nothing alive, no open workflow, and no object of another node or cluster."""
         if await self._is_anothers(attempt.ref.uid):
             return False
         view = await attempt.read()
@@ -137,10 +138,10 @@ class Collector:
     async def empty(self, uid: str) -> bool:
         """Remove the volumes of a pod that was evicted and has ended; say whether they are removed.
 
-        Their use of a disk may be why it was evicted. Nothing happens while a step has the pod, nor while the runtime
-        lists a container of it. Raises CriError, OSError.
+        The volumes' use of the disk may be the reason for the eviction. Nothing happens while a step has the pod, nor
+        while the runtime lists a container of it. Raises CriError, OSError.
 
-        Mirrors kubelet.go, v1.36, SyncTerminatedPod. Difference: the kubelet does it for every pod that has ended.
+        Mirrors kubelet.go, v1.36, SyncTerminatedPod. Difference: the kubelet does this for every pod that has ended.
         """
         attempt = self._attempt(PodRef(uid=uid))
         async with self._node.fences.undisturbed(uid, attempt) as held:
@@ -185,7 +186,10 @@ class _Gone:
         return Collected(len(self._containers), len(self._sandboxes))
 
     async def remove(self, attempt: StepAttempt, view: ObservedPod, chosen: Collection[str]) -> None:
-        """Remove what is chosen and has ended. Raises CriError; Interrupted between two, once a step wants the pod."""
+        """Remove the chosen objects that are not alive.
+
+        Raises CriError, and Interrupted between two removals once a step wants the pod.
+        """
         for container in view.containers:
             attempt.checkpoint()
             if container.id not in chosen or container.id in self._containers:

@@ -1,9 +1,8 @@
-"""Ending what should not run on a node: orphans, containers of no pod, and the older of two of one name.
+"""Ends containers that should not run on a node: those of orphans or of no pod, and older duplicates of one name.
 
-The agent finds and judges them (`syncpod.lifecycle.orphans`). Here they are ended by the same functions as in a step,
-in the turn of their pod, which is taken only where no step has it or waits for it. They are judged once more in that
-turn, so that a pod applied meanwhile is not mistaken for the one before it. Nothing without the node's label is
-touched.
+The agent finds and judges them (`syncpod.lifecycle.orphans`). This module ends them by the same functions as in a step,
+in the turn of their pod, which is taken only if no step has it or waits for it. They are judged once more in that turn,
+so that a pod applied meanwhile is not mistaken for the one before it. Nothing without the node's label is touched.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class OrphanEnd(NamedTuple):
     done: bool
     """Nothing of it is left."""
     obstacle: str = ""
-    """Why it has not ended yet; it is tried again. Empty if it is no longer an orphan, or a step has the pod."""
+    """Why the end has failed; it is tried again. Empty if the pod is no longer an orphan, or a step has the pod."""
 
 
 class OrphanEnder:
@@ -50,11 +49,11 @@ class OrphanEnder:
     async def end_pod(
         self, ref: PodRef, is_orphan: Callable[[], Awaitable[bool]], *, grace_seconds: int, why: str
     ) -> OrphanEnd:
-        """Kill a pod that nobody asks for, and remove all that is left of it, as steps do.
+        """Kill a pod that has no workflow and is in no list, and remove its remains, as steps do.
 
-        Its containers' preStop hooks run within the grace, where the pod's record has them. `is_orphan` is asked in the
-        pod's turn. A step of the pod that arrives meanwhile gets the turn next, and finds what is left. Raises
-        CriError, OSError, and what `is_orphan` raises.
+        Its containers' preStop hooks run within the grace, if the pod's record has them. `is_orphan` is called in the
+        pod's turn. A step of the pod that arrives meanwhile interrupts the end and gets the turn next. Raises CriError,
+        OSError, and the errors of `is_orphan`.
 
         Mirrors pod_workers.go, v1.36, SyncTerminatingRuntimePod, and the garbage collection that follows it there.
         """
@@ -66,7 +65,7 @@ class OrphanEnder:
             if record is not None:
                 attempt.ref = ref = ref.model_copy(update={"incarnation": record.incarnation})
             view = await attempt.read()
-            if not await is_orphan():  # asked last: a pod that is wanted after this gets a step, which interrupts this
+            if not await is_orphan():  # last: if the pod is applied after this, its step interrupts the end
                 return OrphanEnd(done=False)
             attempt.restart_clock()
             targets = _targets(view.containers, record, grace_seconds)
@@ -80,9 +79,9 @@ class OrphanEnder:
             return OrphanEnd(done=removed.outcome == Outcome.DONE, obstacle=removed.message)
 
     async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> OrphanEnd:
-        """Stop and remove a sandbox or container of ours that names no pod, if it is still there and still names none.
+        """Stop and remove a sandbox or container that has our label but names no pod, if that is still so.
 
-        A sandbox goes with its containers, unless one of them is not ours: then it stays. Raises CriError.
+        A sandbox is removed with its containers. It stays if one of them is not ours. Raises CriError.
         """
         attempt = self._attempt(PodRef(uid=found.uid))
         async with self._node.fences.undisturbed(found.uid or found.id, attempt) as held:
@@ -107,9 +106,9 @@ class OrphanEnder:
             return OrphanEnd(done=True)
 
     async def _end_container(self, attempt: StepAttempt, container: ContainerSummary, grace_seconds: int) -> None:
-        """Stop a container unless it has ended or never begun, and remove it.
+        """Stop a container if it may run, and remove it.
 
-        Raises CriError; Interrupted where a step wants the container's pod: a stop that was sent goes on.
+        Raises CriError, and Interrupted if a step wants the container's pod. A stop that was sent then goes on.
         """
         attempt.checkpoint()
         if container.state not in ("created", "exited"):
@@ -125,9 +124,9 @@ class OrphanEnder:
     ) -> tuple[int, str]:
         """End the containers of a pod that `choose` selects, with the pod's grace.
 
-        Returns how many have ended, and why the others have not; those are tried again. The ended ones stay as dead
-        instances until they are collected. Nothing happens while a step has the pod, nor to a pod of another Temporal
-        cluster. Raises CriError, OSError.
+        Returns how many have ended, and why the others have not; the caller tries those again. Ended containers stay as
+        dead instances until they are collected. Nothing happens while a step has the pod, nor to a pod of another
+        Temporal cluster. Raises CriError, OSError.
         """
         attempt = self._attempt(PodRef(uid=uid))
         async with self._node.fences.undisturbed(uid, attempt) as held:

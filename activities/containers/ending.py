@@ -1,7 +1,4 @@
-"""Ending containers: SIGTERM and a grace for each, in order, until the runtime lists none of them as alive.
-
-The spec of a container's pod says how it is to be stopped.
-"""
+"""Ending containers: SIGTERM and a grace for each, in order, until the runtime lists none of them as alive."""
 
 from __future__ import annotations
 
@@ -26,9 +23,9 @@ async def end_containers(
 ) -> ObservedPod:
     """End the containers that `select` picks from each new listing, until it picks none; return that listing.
 
-    It may begin with the listing of the pod's last step, if that `suffices`. Only steps make anything in the pod, so
-    once all its stops have succeeded, nothing in the pod is alive. Then that listing is returned as it is: the caller
-    may go on, and reads the pod before it concludes anything.
+    The first listing may be the one that the pod's last step returned, if it `suffices`. Only steps make anything in
+    the pod, so once all stops have succeeded, nothing in the pod is alive. Then that old listing is returned, without
+    another read. The caller must read the pod before it reports the ends.
 
     `select` picks containers that have not exited. Created ones are removed: StopContainer does nothing to them, and a
     start already under way would then run. A container that is alive after its StopContainer (it was just being
@@ -56,8 +53,8 @@ async def end_containers(
 async def _end_in_order(attempt: StepAttempt, view: ObservedPod, chosen: Selection) -> None:
     """End the containers concurrently, but each only after those it has to follow, or when its grace is used up.
 
-    Each end begins with the preStop hook. If there is no grace left for the hook, an event says so.
-    The grace runs from when the step was scheduled, over all its tries. Each container has at least the kubelet's 2 s
+    Each end begins with the preStop hook. If no grace is left for the hook, a warning event is emitted. The grace is
+    counted from the step's scheduling, over all its tries. Each container has at least the kubelet's 2 s
     (kuberuntime_container.go, v1.36, killContainer; kuberuntime_termination_order.go).
     """
     ended = {target.id: asyncio.Event() for _, target in chosen}
@@ -90,9 +87,9 @@ async def _end_in_order(attempt: StepAttempt, view: ObservedPod, chosen: Selecti
 
 
 def tell_hooks(attempt: StepAttempt, targets: Iterable[KillTarget]) -> tuple[str, ...]:
-    """Report what became of the preStop hooks, also of those that an earlier try of this kill has carried out.
+    """Emit the events of the preStop hooks, including hooks that an earlier try of this kill has carried out.
 
-    The events of a try that fails, or whose worker is killed, are lost with it. Returns the names of the containers
+    The events of a try that failed, or whose worker was killed, were lost with it. Returns the names of the containers
     whose hook has succeeded.
     """
     succeeded = []
@@ -121,7 +118,7 @@ async def _all_outcomes(works: Iterable[Awaitable[None]]) -> list[BaseException 
 
 
 def _what_is_waited_for(attempt: StepAttempt, chosen: Selection) -> str:
-    """Say which containers have yet to end, with the rest of each grace, longest first."""
+    """Return a phrase with the containers that have yet to end, and the rest of each grace, longest first."""
     left = sorted(
         ((target.timeout_seconds(attempt.waited_seconds), container.name) for container, target in chosen),
         reverse=True,

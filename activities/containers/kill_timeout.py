@@ -15,7 +15,7 @@ from syncpod.cri.errors import CriError, Unavailable
 from syncpod.messages.steps import Fault, StepResult
 
 LEAST_SECONDS = 10.0
-"""The least time that a kill has, however short its grace."""
+"""The shortest timeout of a kill, however short its grace is."""
 
 _EXCEEDED = "Container runtime did not kill the pod within specified grace period."
 
@@ -31,9 +31,9 @@ async def within_kill_timeout(
     """Return the result of a kill, or raise PodFault once it has taken too long; the stops that it sent go on.
 
     The fault is ExceededGracePeriod if something has not ended, and FailedKillPod if the runtime refuses or does not
-    answer. If the runtime cannot be reached at all, Temporal tries again. Each try has at least ten seconds.
+    answer. If the runtime cannot be reached at all, the error stays retryable. Each try has at least ten seconds.
 
-    Difference: the kubelet reports this only of a pod that it evicts or preempts, and kills again at each resync.
+    Difference: the kubelet reports this only for a pod that it evicts or preempts, and kills again at each resync.
     """
     timeout = kill_timeout_seconds(grace_seconds)
     left = max(LEAST_SECONDS, timeout - attempt.waited_seconds)

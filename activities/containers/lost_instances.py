@@ -1,13 +1,13 @@
 """Ending processes in a container or sandbox that the runtime lists as ended.
 
-containerd makes a task, asks for its process, and starts it. StartContainer or RunPodSandbox may be cut off between the
-first two, because its caller was killed or its deadline passed, or the cleanup after it may fail. The task then stays,
-and CRI does not know of it: the container is EXITED with a StartError, the sandbox NOTREADY. StopContainer and
-StopPodSandbox then do nothing, RemoveContainer is refused while the task is there, and killing its process leaves the
-task. Only a restart of containerd or its own API ends that; the kubelet would request the removal for ever.
+containerd makes a task, creates the task's process, and starts it. StartContainer or RunPodSandbox may be cut off
+between the first two, because its caller was killed or its deadline passed, or the cleanup after it may fail. The task
+then stays, but CRI does not show it: the container is EXITED with a StartError, the sandbox NOTREADY. StopContainer and
+StopPodSandbox then do nothing, RemoveContainer is refused while the task exists, and a kill of its process leaves the
+task. Only containerd's own API or its restart removes the task; the kubelet would request the removal for ever.
 
-If the call is cut off earlier, containerd 2 forgets the process that its shim still creates. That process waits to be
-started, and only the pod's cgroup shows it.
+If the call is cut off earlier, containerd 2 has no record of the process that its shim is still creating. That process
+then waits to be started, and only the pod's cgroup shows it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from syncpod.node.cgroups import populated
 async def end_what_was_lost(attempt: StepAttempt, ids: Collection[str]) -> None:
     """End the processes left in containers or sandboxes of the pod that are listed as ended. Safe to repeat.
 
-    Their cgroups show whether there are any: a runtime lists an end only once none is left. Raises CriError, OSError.
+    Such a process shows in its container's cgroup, which is normally empty when the end is listed. Raises CriError,
+    OSError.
     """
     for container_id in await asyncio.to_thread(populated, attempt.node.context, attempt.ref.uid, ids):
         await discard(attempt, container_id)

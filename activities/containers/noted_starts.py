@@ -1,4 +1,7 @@
-"""Start marks: a step notes an instance before it starts it, and reads the note if the instance is gone or created."""
+"""Start marks: a step writes one just before it starts an instance, and later steps read it if the state is unclear.
+
+That is so if the instance is no longer listed, or is listed as created.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from syncpod.pod import Container, EphemeralContainer, Pod
 
 
 async def note_start(attempt: StepAttempt, request: StartContainer, container_id: str, *, hook_pending: bool) -> None:
-    """Note that an instance is about to be started, and whether a postStart hook follows. Raises OSError."""
+    """Write the start mark of an instance, which also has whether a postStart hook follows. Raises OSError."""
     mark = StartMark(
         id=container_id,
         restart=request.restart,
@@ -62,7 +65,7 @@ async def noted_mark(attempt: StepAttempt, request: StartContainer) -> StartMark
 
 
 def which_counts(mark: StartMark | None, request: StartContainer) -> StartMark | None:
-    """Return a container's mark if it is that of the requested instance, or of a later one.
+    """Return a container's mark if it belongs to the requested instance or to a later one; else None.
 
     The mark of an init container counts only in its own sandbox: in another one it runs again.
     """
@@ -72,12 +75,12 @@ def which_counts(mark: StartMark | None, request: StartContainer) -> StartMark |
 
 
 async def with_noted_starts(attempt: StepAttempt, pod: Pod | None, view: ObservedPod) -> ObservedPod:
-    """Return the listing, and add as ended the instances that were started and are no longer listed.
+    """Return the listing with instances added, as ended, that were started and are no longer listed.
 
     If the runtime loses an instance whose step was cancelled, only its start mark shows that it ran. Without the mark
     the container would count one restart too few, and an init container would run again with the same number. An end
-    that the pod's workflow knows already stays as it is recorded. `pod` is None if the node has no record of it. Raises
-    OSError.
+    that the workflow has already recorded stays as recorded. `pod` is None if the node has no record of the pod: then
+    nothing is added. Raises OSError.
     """
     if pod is None:
         return view
@@ -92,7 +95,7 @@ async def with_noted_starts(attempt: StepAttempt, pod: Pod | None, view: Observe
 
 
 def _marks_of(attempt: StepAttempt, pod: Pod) -> list[tuple[Container | EphemeralContainer, StartMark]]:
-    """Return the containers that have a start mark of this life of the pod, each with it. Blocks. Raises OSError."""
+    """Return each container that has a start mark of this life of the pod, with its mark. Blocks. Raises OSError."""
     found: list[tuple[Container | EphemeralContainer, StartMark]] = []
     for container in (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers):
         mark = read_start_mark(attempt.node.context, attempt.ref.uid, container.name)
@@ -102,23 +105,23 @@ def _marks_of(attempt: StepAttempt, pod: Pod) -> list[tuple[Container | Ephemera
 
 
 async def forget_start(attempt: StepAttempt, container_id: str) -> None:
-    """Drop the mark of an instance that is known never to have run. Raises OSError."""
+    """Remove the mark of an instance that never ran, or whose end the workflow has recorded. Raises OSError."""
     mark = await asyncio.to_thread(withdraw_start_mark, attempt.node.context, attempt.ref.uid, container_id)
     if mark is not None:
         await asyncio.to_thread(mark.drop)
 
 
 _FORGETS_STARTS: Final = "containerd"
-"""The runtime that may list a container as created after it has run. The others ask the process or its supervisor."""
+"""The runtime that may list a container as created after it has run. Other runtimes look at the process itself."""
 
 
 async def may_have_begun(attempt: StepAttempt, container_id: str) -> bool:
     """Say whether the process of a created container may have run.
 
-    A containerd that is killed while it starts a container knows nothing of that start afterwards: it kills what it
-    finds, and lists the container as created (restart.go, 1.6 to 2.4, loadContainer). Trusting that state would run the
-    container a second time. But the node noted the start, and the runtime opens the container's log before it creates
-    the process: without a mark or a log nothing has run. Raises CriError, OSError.
+    A containerd that is killed while it starts a container has no record of that start afterwards: it kills the process
+    that it finds, and lists the container as created (restart.go, 1.6 to 2.4, loadContainer). Trusting that state would
+    run the container a second time. But the node has the start mark, and the runtime opens the container's log before
+    it creates the process: without a mark or a log nothing has run. Raises CriError, OSError.
     """
     cri, context = attempt.node.cri, attempt.node.context
     if not await asyncio.to_thread(has_start_mark, context, attempt.ref.uid, container_id):

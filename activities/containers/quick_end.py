@@ -1,7 +1,7 @@
-"""Waiting a moment for the end of an init container that was just started: most end at once.
+"""Waiting a moment for the end of an init container that was just started, since most end at once.
 
-After the end of a process it takes 30 to 70 ms until the runtime reports the exit, which is the runtime's own work. The
-process's pidfd tells at once, so the next container can be created meanwhile.
+A runtime lists an exit 30 to 70 ms after the process has ended. The process's pidfd shows the end at once, so the next
+container can be created in that time.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from syncpod.node.announcements import Heard
 from syncpod.node.runtime_answers import Made
 
 LINGER_SECONDS = 0.2
-"""How long the start of an init container waits for its exit. A runtime reports exits 40 to 70 ms late."""
+"""How long the start of an init container waits for its exit, including the runtime's delay."""
 _REPORT_SECONDS = 1.0
-"""How long it waits for the report of an exit once the process has ended: a busy runtime may take that long."""
+"""How long the start waits until the runtime lists the exit of an ended process: a busy runtime may take that long."""
 _LOOK_SECONDS = 0.005
-"""The pause between two questions to a runtime that does not announce exits, once the process has ended or is not
-seen."""
+"""Seconds between two status requests to a runtime that does not announce exits, once the process has ended or if it
+cannot be watched."""
 _SELDOM_SECONDS = 0.05
-"""The same for a runtime that does: it may leave one out (containerd 2.x, for a reader that is too slow). So is any
-other while the process runs."""
+"""Seconds between two status requests to any runtime while the process runs, and to a runtime that announces exits. It
+may drop an announcement (containerd 2.x, if its reader is too slow)."""
 
 
 async def read_once_started(
     attempt: StepAttempt, request: StartContainer, container_id: str, heard: Heard, *, is_to_end: bool
 ) -> ObservedPod:
-    """Read the pod after a start has succeeded: if the container is to end, once it has, or after a moment."""
+    """Read the pod after a successful start; if the container is to end, wait a moment for its end first."""
     if is_to_end:
         return await _read_at_its_end(attempt, request, container_id, heard)
     attempt.mark_finishing()
@@ -47,10 +47,10 @@ async def _read_at_its_end(
 ) -> ObservedPod:
     """Read the pod once the container has ended, or after a moment.
 
-    A runtime that announces ends does so as soon as it would report them. The end of the process shows earlier, though
-    not how it ended. In the first try of a first instance that counts as success until the runtime reports more, and
-    the next container may be created. A container that was restarted has most likely failed again, and nothing is
-    created.
+    A runtime that announces exits does so when it also lists them. The pidfd shows the end of the process earlier, but
+    not the exit code. In the first try of a container's first instance, success is assumed until the runtime lists the
+    exit, and the next container may be created. A restarted container has most likely failed again, so nothing is
+    created ahead.
     """
     deadline, reader, home = monotonic() + LINGER_SECONDS, attempt.node.reader, request.sandbox_id
     is_first = not request.restart and attempt.number == 1
@@ -63,7 +63,7 @@ async def _read_at_its_end(
                 await attempt.pause(_SELDOM_SECONDS, until=process.end)
             if await reader.has_exited(container_id, sandbox_id=home, succeeded=attempt.mark_finishing):
                 break
-            if heard.end.is_set():  # too early: from now on the runtime is asked
+            if heard.end.is_set():  # announced before it was listed: from now on the runtime is polled
                 heard.end.clear()
                 heard.anything = False
     return await attempt.read()
@@ -83,7 +83,7 @@ class _Process:
     ) -> _Process:
         """Watch the process while the stack is open, and call `ended` at its end. Raises CriError.
 
-        There is nothing to see if the runtime does not tell its pid, or has other numbers for processes.
+        Nothing is watched if the runtime does not report the pid, or has its own pid namespace.
         """
         this = cls()
         if not attempt.node.context.shares_pids:
@@ -109,5 +109,5 @@ class _Process:
 
     @property
     def runs(self) -> bool:
-        """Whether it is watched and has not ended."""
+        """Whether the process is watched and has not ended."""
         return self._is_watched and not self.end.is_set()

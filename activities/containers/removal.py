@@ -1,4 +1,4 @@
-"""Removing what is not running: dead containers with their logs, containers that never ran, stopped sandboxes.
+"""Removal of objects that do not run: dead containers with their logs, containers that never ran, stopped sandboxes.
 
 All removals go through this module, because a runtime may have lost track of its objects (see `lost_instances`).
 """
@@ -29,10 +29,10 @@ START_SECONDS = 30.0
 
 
 async def remove_dead(attempt: StepAttempt, container: ObservedContainer, *, keep_logs: bool = False) -> None:
-    """Remove a container that the last listing had as exited, with its logs unless they are to be kept.
+    """Remove a container that the last listing shows as exited, with its logs unless they are to be kept.
 
-    Mirrors kuberuntime_container.go, v1.36, removeContainer: the logs go first, so that none is left without a
-    container that leads to it. NotFound is success. Raises CriError, OSError.
+    Mirrors kuberuntime_container.go, v1.36, removeContainer: the logs are removed first, so that no log is left without
+    its container. NotFound is success. Raises CriError, OSError.
     """
     if container.state != "exited":
         raise ValueError(f"container {container.id} is {container.state}: removing it would kill it without grace")
@@ -45,10 +45,10 @@ async def remove_dead(attempt: StepAttempt, container: ObservedContainer, *, kee
 async def keep_log_ends(
     attempt: StepAttempt, containers: Sequence[ObservedContainer], *, why: str = "", cause: str = ""
 ) -> None:
-    """Have the node's journal keep how ended containers ended, with the ends of their logs. Raises nothing.
+    """Record in the node's journal how containers ended, with the last lines of their logs. Raises nothing.
 
-    `why`, in words, and `cause`, a `KillCause`, say why the node has ended them, if the pod's workflow does not record
-    their ends.
+    `why` (a phrase) and `cause` (a `KillCause`) are the reason for which the node has ended them. Both are "" if the
+    pod's workflow records the ends.
     """
     ended: dict[str, list[Instance]] = {}
     for each in containers:
@@ -63,10 +63,10 @@ async def keep_log_ends(
 async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: bool = False) -> bool:
     """Remove a container that does not run: created, or `exited` with a StartError. Say whether it is gone.
 
-    It is not gone if the runtime refuses because a start of it is under way, and that start's client has died or is
-    about to give up. The start ends as running or as a StartError, so the caller looks again. Until then nothing is
-    removed: a removal just after a successful start would kill the container. The runtime is asked again only if the
-    start takes so long that the runtime may have been replaced meanwhile.
+    It is not gone if the runtime refuses the removal because a start of it is under way, sent by a client that has died
+    or is about to give up. That start ends as running or as a StartError, so the caller must look again. For
+    START_SECONDS no removal is sent again, since just after a successful start it would kill the container. After that
+    time the runtime may have been replaced.
 
     The container's start mark is withdrawn before the removal, which frees the container's number. The mark is put back
     if a start turns out to be under way. If the container may have run, the mark stays, and the number is used up.
@@ -102,10 +102,10 @@ async def remove_given_up(attempt: StepAttempt, container_id: str) -> None:
 
 
 async def remove_sandbox(attempt: StepAttempt, sandbox: ObservedSandbox) -> None:
-    """Remove a stopped sandbox, with what the runtime has left in it. NotFound is success. Raises CriError.
+    """Remove a stopped sandbox, and processes that the runtime left in it. NotFound is success. Raises CriError.
 
-    containerd 2 reports a sandbox whose RunPodSandbox was cut off as stopped and removed, but leaves its pause process
-    behind, not yet started and listed nowhere: the pod's cgroup could then never be removed. So that process is killed
+    If RunPodSandbox was cut off, containerd 2 reports the sandbox as stopped and removed, but leaves its pause process
+    behind, not yet started and listed nowhere. It would keep the pod's cgroup from being removed. So it is killed
     while the sandbox's id is still known.
     """
     await end_what_was_lost(attempt, [sandbox.id])
@@ -116,7 +116,7 @@ async def remove_sandbox(attempt: StepAttempt, sandbox: ObservedSandbox) -> None
 
 
 async def _remove(attempt: StepAttempt, container_id: str) -> None:
-    """Remove a container, after the task that blocks its removal. NotFound is success. Raises CriError."""
+    """Remove a container, and first a task that blocks its removal. NotFound is success. Raises CriError."""
     try:
         await attempt.node.cri.remove_container(container_id)
     except NotFound:
@@ -137,7 +137,7 @@ def remove_logs(log_dir: Path, log: Path) -> None:
     """Remove a container's log and its rotated files: `<n>.log`, `<n>.log.<time>`, `<n>.log.<time>.gz`.
 
     `log` comes from the runtime: a path other than `<log_dir>/<pod>/<container>/<n>.log` is not ours and stays. If a
-    directory on that path is a link, a pod has put it there, and the target stays too.
+    directory on that path is a link, a pod has put the link there, and its target stays too.
     Mirrors kuberuntime_container.go, v1.36, removeContainerLog. Blocks; safe to repeat. Raises OSError.
     """
     parts = log.relative_to(log_dir).parts if log.is_relative_to(log_dir) else ()

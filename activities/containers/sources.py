@@ -1,7 +1,7 @@
 """A container's environment variables, and the parts of volumes that it mounts.
 
-They are read and prepared on a thread before anything of the container is made: a volume may lie on a file system that
-hangs.
+Both are prepared in a thread of the pod, because a volume may lie on a file system that hangs. Both are ready before
+the container is created.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from syncpod.volumes.visibility import is_the_machines
 _LARGEST_ENV_FILE = 1 << 20
 """In bytes, like the limit of a ConfigMap. Difference: the kubelet reads a file of any size."""
 _LARGEST_ENV_FILES = 8 << 20
-"""In bytes, of all files that one container's variables refer to: their number is the manifest's choice, and they are
-in the worker's memory at the same time. The largest environment that a program can have takes a quarter of it."""
+"""In bytes, of all files together that one container's variables refer to. A manifest may name any number of files, and
+all are in the worker's memory at the same time. The largest environment that Linux allows is a quarter of this."""
 
 
 async def variables_of(
@@ -43,9 +43,9 @@ async def variables_of(
 ) -> dict[str, str]:
     """Return a container's environment, from the ConfigMaps, Secrets and files that the node has now.
 
-    If a required object is missing, or one of the cluster's is not known yet, the node first notes that this pod waits
-    for it, and then it is looked up once more. So either this lookup finds the object, or the object's writer finds
-    the note. The values of Secrets are hidden in all texts from then on. Raises
+    If a required object is missing, or not yet received from the cluster, the node first notes that this pod waits for
+    it, and then looks it up once more. So either this lookup finds the object, or the object's writer finds the note.
+    The values of Secrets are hidden in all texts from then on. Raises
     :class:`~syncpod.translation.ContainerConfigError`, OSError.
     """
     noted: set[ObjectRef] = set()
@@ -142,9 +142,9 @@ def _prepare(node: NodeContext, pod: Pod, container: Container, texts: Mapping[i
 
 
 def _prepare_one(node: NodeContext, plan: SubPath) -> Path:
-    """Prepare one part. Only the worker's log says why it could not be prepared, and nothing names the part itself.
+    """Prepare one part. If that fails, only the worker's log has the cause, and the part's path is not reported at all.
 
-    Its path may contain a Secret's value, and an error's causes go into the pod's history with it.
+    The path may contain a Secret's value, and the causes of an error would be written to the pod's history.
     """
     try:
         if node.has_own_files and not _is_shared(node, plan.root):

@@ -1,9 +1,9 @@
-"""Seeing how a container ends whose start has no answer yet, in case the runtime never tells.
+"""Recording how a container ends while its StartContainer call is unanswered, in case the runtime never reports it.
 
-Until StartContainer returns, the runtime lists the container as created, even if its process has ended. If its caller
-dies within the call, containerd kills what there is, forgets how the process ended, and lists a start that failed. But
-the process may have ended by itself before, and then the kernel knew how. So this node watches the process from the
-moment when it is made, and keeps its exit code on disk for the next worker.
+Until StartContainer returns, the runtime lists the container as created, even if its process has ended. If the caller
+dies within the call, containerd kills the container's processes, loses the exit code, and lists a failed start. But the
+process may have ended by itself before that. So this node watches the process from its creation, reads its exit code
+from the kernel, and keeps it on disk for the next worker.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from syncpod.node.cgroups import first_process
 from syncpod.node.seen_exits import SeenExits
 
 _LOOK_SECONDS = 0.01
-"""How often to look for the process. Between its creation and its release lie two calls of the OCI runtime, which take
-longer."""
+"""Seconds between two looks for the process. Two calls of the OCI runtime lie between its creation and its release, and
+they take longer."""
 _KILLED = 128 + signal.SIGKILL
 """The exit code of a process that was killed."""
 
@@ -34,8 +34,9 @@ _KILLED = 128 + signal.SIGKILL
 async def end_noted(attempt: StepAttempt, container_id: str) -> AsyncIterator[None]:
     """Note an end of the container's first process during the block, in the node's record of exits.
 
-    A process that was killed is not noted: the runtime kills what it gives up, perhaps before that has run. Nothing is
-    noted either if the kernel does not report exit codes, or if the process has no pid namespace of its own.
+    A process that was killed is not noted: the runtime kills a process whose start it gives up, perhaps before the
+    program has run. Nothing is noted either if the kernel does not report exit codes, or if the process has no pid
+    namespace of its own.
     """
     exits = attempt.node.reader.exits
     if exits is None or not exits.kernel_tells or not attempt.node.context.shares_pids:
@@ -74,7 +75,7 @@ async def _first_process(attempt: StepAttempt, container_id: str) -> int:
 
 
 def _held(pid: int, container_id: str) -> int:
-    """Return a pidfd of the container's first process; -1 if that pid is no longer its, or 0."""
+    """Return a pidfd of the container's first process; -1 if `pid` is 0, or no longer that process."""
     if not pid:
         return -1
     try:

@@ -26,7 +26,7 @@ class PullCredentials:
 
     matching: tuple[Credential, ...]
     failed: tuple[str, ...] = ()
-    """Names of Secrets that are missing, or do not hold what a pull secret holds."""
+    """Names of Secrets that are missing, or whose content is not that of a pull secret."""
 
 
 async def pull_credentials(attempt: StepAttempt, pod: Pod, image: str) -> PullCredentials:
@@ -35,7 +35,7 @@ async def pull_credentials(attempt: StepAttempt, pod: Pod, image: str) -> PullCr
     Mirrors kubelet_pods.go, getPullSecretsForPod, and credentialprovider/secrets/secrets.go, MakeDockerKeyring, v1.36.
 
     Difference: any Secret that cannot be used is named in an event, and the pull goes on without it. The kubelet does
-    so only for a missing one; it silently skips one of another type, and fails the pull for one that is not JSON.
+    so only for a missing Secret; it silently skips a Secret of another type, and fails the pull if one is not JSON.
     """
     try:
         repository = repository_of(image)

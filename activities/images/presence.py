@@ -21,7 +21,7 @@ class NeededImage:
     """An image without which a container does not start: its own, or that of a volume that it mounts."""
 
     image: str
-    """As the pod names it."""
+    """The name in the pod's spec."""
     policy: str
     """`Always`, `IfNotPresent` or `Never`."""
     container: str
@@ -40,7 +40,7 @@ class FoundImages:
 
     own: ImageStatus
     volumes: Mapping[str, str]
-    """The runtime's word for the image of each image volume that the container mounts, by the volume's name."""
+    """The runtime's id of the image of each image volume that the container mounts, by the volume's name."""
 
 
 def all_containers(pod: Pod) -> tuple[Container, ...]:
@@ -57,7 +57,7 @@ def container_of(pod: Pod, name: str) -> Container:
 
 
 def kind_of(pod: Pod, name: str) -> ContainerKind:
-    """Return what kind of container that is: the kubelet's container_type."""
+    """Return the kind of the container of that name, as in the kubelet's label container_type."""
     if any(container.name == name for container in pod.spec.init_containers):
         return "init_container"
     if any(container.name == name for container in pod.spec.ephemeral_containers):
@@ -68,8 +68,8 @@ def kind_of(pod: Pod, name: str) -> ContainerKind:
 def needed_images(pod: Pod, container: Container) -> tuple[NeededImage, ...]:
     """Return the images that a container needs: those of the image volumes it mounts, then its own.
 
-    Mirrors kuberuntime_manager.go, v1.36, getImageVolumes and toKubeContainerImageVolumes: what cannot be pulled fails
-    the containers that mount it, and no others.
+    Mirrors kuberuntime_manager.go, v1.36, getImageVolumes and toKubeContainerImageVolumes: an image volume that cannot
+    be pulled fails only the containers that mount it.
     """
     sources = {volume.name: volume.image for volume in pod.spec.volumes if volume.image is not None}
     mounted = (name for name in dict.fromkeys(mount.name for mount in container.volume_mounts) if name in sources)
@@ -85,9 +85,9 @@ def needed_images(pod: Pod, container: Container) -> tuple[NeededImage, ...]:
 async def missing_images(attempt: StepAttempt, pod: Pod) -> tuple[str, ...]:
     """Return the names of the containers for which an image is to be pulled, in the pod's order.
 
-    An image counts as missing if it is there but its registry has to be asked before it is used, or if the runtime
-    cannot say whether it is there: the pull reports why. With policy Never no image counts as missing: the start
-    reports what is wrong. Raises TransportFault.
+    An image also counts as missing if its registry has to be contacted before it is used, or if the runtime cannot look
+    it up: the pull then reports why. With policy Never no image counts as missing: the start then reports the error.
+    Raises TransportFault.
     """
     needs = [needed for each in all_containers(pod) for needed in needed_images(pod, each) if needed.policy != "Never"]
     distinct = tuple(dict.fromkeys((needed.image, needed.policy == "Always") for needed in needs))
@@ -110,9 +110,9 @@ async def _is_missing(attempt: StepAttempt, pod: Pod, image: str, *, verify: boo
 async def look_at_images(
     attempt: StepAttempt, pod: Pod, container: Container, *, pulled: bool = False
 ) -> FoundImages | None:
-    """Return the images that a container needs, None when one has to be pulled first.
+    """Return the images that a container needs; None if one has to be pulled first.
 
-    `pulled`: they have just been pulled for this start, so nothing is verified again. Raises PodFault as
+    `pulled`: the images have just been pulled for this start, so nothing is verified again. Raises PodFault as
     `look_at_image` does.
     """
     needs = needed_images(pod, container)
@@ -127,11 +127,11 @@ async def look_at_images(
 async def look_at_image(
     attempt: StepAttempt, pod: Pod, needed: NeededImage, *, pulled: bool = False
 ) -> ImageStatus | None:
-    """Return an image as the node has it. None: it must be pulled, even if only to check that the pod may use it.
+    """Return the node's copy of an image; None if it must be pulled, even if only to check that the pod may use it.
 
-    `pulled`: it has just been pulled for this pod. Raises PodFault: InvalidImageName, ImageInspectError, or
-    ErrImageNeverPull for an image that must not be pulled and is absent or not for this pod (the message is the same),
-    each with its events (images/image_manager.go, v1.36, EnsureImageExists).
+    `pulled`: the image has just been pulled for this pod. Raises PodFault InvalidImageName, ImageInspectError or
+    ErrImageNeverPull, each with its events (images/image_manager.go, v1.36, EnsureImageExists). ErrImageNeverPull
+    has the same message for an absent image and for an image that this pod may not use.
     """
     reference = reference_of(needed)
     try:
@@ -153,7 +153,7 @@ async def look_at_image(
 
 
 async def image_id(cri: CriRuntime, image: str) -> str | None:
-    """Return the id of an image, named as pods name it; None if the node does not have it. Raises CriError."""
+    """Return the id of an image, by its name in a pod's spec; None if the node does not have it. Raises CriError."""
     try:
         found = await cri.image_status(with_default_tag(image))
     except InvalidImage:
@@ -162,7 +162,7 @@ async def image_id(cri: CriRuntime, image: str) -> str | None:
 
 
 async def _may_use(attempt: StepAttempt, pod: Pod, image: str, found: ImageStatus) -> bool:
-    """Say whether the pod may use an image that is there, by the node's records of pulls."""
+    """Say whether the pod may use an image that the node has, by the node's records of pulls."""
     records = attempt.node.pulls.records
     if not records.asks_for_credentials(image, found.id):
         return records.may_use(image, found.id, ())
@@ -182,7 +182,7 @@ def reference_of(needed: NeededImage) -> str:
 
 
 def say_present(attempt: StepAttempt, needed: NeededImage, image: ImageStatus | None) -> None:
-    """Report that the image was there and nothing was pulled."""
+    """Emit the event that the image was present and nothing was pulled; `image` is None if that was not looked up."""
     if image is not None and image.stands_for_machine:
         message = said_of_machine(needed.image)
     else:

@@ -1,4 +1,4 @@
-"""The progress of a pull, shown on the pending step: in bytes where the runtime reports them, else in seconds."""
+"""The progress of a pull, shown on the pending step: in bytes if the runtime reports them, and in seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import Ingest
 
 LOOK_SECONDS = 1.0
-"""The pause between two questions to the runtime: a heartbeat is at most this much out of date."""
+"""Seconds between two progress requests to the runtime: a heartbeat is at most this much out of date."""
 
 _LAYER = "layer-"
 _MIB = 1 << 20
@@ -27,12 +27,12 @@ class Downloads:
     """
 
     def __init__(self, before: Iterable[Ingest]) -> None:
-        """Take what was listed before the pull began."""
+        """Start from the downloads that were listed before the pull began."""
         self._left = {ingest.ref: ingest.done_bytes for ingest in before}
         self._layers: dict[str, tuple[int, int]] = {}
 
     def see(self, ingests: Iterable[Ingest]) -> None:
-        """Take a new listing."""
+        """Update the progress from a new listing."""
         listed = {ingest.ref: ingest for ingest in ingests if ingest.ref.startswith(_LAYER)}
         for ref, ingest in listed.items():
             if ref in self._layers or ingest.done_bytes != self._left.get(ref):
@@ -42,7 +42,7 @@ class Downloads:
                 self._layers[ref] = (total, total)
 
     def __str__(self) -> str:
-        """`12.3 of 40.1 MiB`; "" as long as nothing was seen."""
+        """`12.3 of 40.1 MiB`; "" until a layer has been seen."""
         if not self._layers:
             return ""
         done, total = (sum(numbers) / _MIB for numbers in zip(*self._layers.values(), strict=True))
@@ -51,10 +51,10 @@ class Downloads:
 
 @asynccontextmanager
 async def watched(attempt: StepAttempt, image: str) -> AsyncIterator[None]:
-    """Have the step report the progress of its pull while the block runs.
+    """Keep the progress of the pull in the step's `doing` during the block.
 
-    `pulls web:1: 12.3 of 40.1 MiB, 8 s`, without bytes if the runtime does not report them. The bytes include other
-    pulls, and then the text counts them: `pulls web:1 beside 2 others: …`.
+    The text is `pulls web:1: 12.3 of 40.1 MiB, 8 s`, without bytes if the runtime does not report them. The bytes
+    include other pulls under way, and the text has their number: `pulls web:1 beside 2 others: …`.
     """
     attempt.doing = f"pulls {image}"
     watching = asyncio.create_task(_watch(attempt, image))
@@ -81,4 +81,4 @@ async def _watch(attempt: StepAttempt, image: str) -> None:
             seconds = f"{monotonic() - began:.0f} s"
             attempt.doing = f"pulls {image}{beside}: {', '.join(filter(None, (str(downloads), seconds)))}"
     except CriError:
-        return  # the pull itself will fail with it
+        return  # the pull itself will fail with the same error

@@ -1,4 +1,4 @@
-"""Image names as the kubelet takes them: checked by the reference grammar, completed with a tag, never qualified.
+"""Image names as in the kubelet: checked by the reference grammar, completed with a tag, never with a registry.
 
 Mirrors images/image_manager.go, v1.36, applyDefaultImageTag; the grammar itself is `syncpod.pod.images`.
 """

@@ -1,4 +1,4 @@
-"""The messages of a node's steps to its agent, and their questions."""
+"""The interface through which a node's steps notify its agent, and query it."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from syncpod.pod import Pod
 
 
 class AgentPort(Protocol):
-    """The agent, as steps know it. Only `keep_ends` is awaited; the others return at once."""
+    """The agent, as steps use it. Only `keep_ends` is awaited; the other methods return at once."""
 
     def facts(self) -> NodeFacts:
         """Return the facts of the node that each result carries to the workflow."""
 
     def listing_returned(self, listing: ObservedPod) -> None:
-        """Take the status that a step's result or fault carries to the workflow: no signal repeats it."""
+        """Take the status that a step's result or fault carries to the workflow, so that no signal repeats it."""
 
     def step_acts(self, uid: str) -> None:
-        """Note that a step of this pod has waited and now acts: until its end it returns what is seen of the pod."""
+        """Delay signals about this pod from now on: its step acts after a wait, and will return the pod's listing."""
 
     def room_freed(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
-        """Tell the pods that wait for room, in this order, that resources of the node are free again."""
+        """Notify the pods that wait for room, in this order, that resources of the node are free again."""
 
     def admission_refusal(self, pod: Pod) -> str:
         """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
 
     def shutdown_refusal(self) -> tuple[str, str] | None:
-        """Return why a node whose machine shuts down admits no pod, the reason and the message; None if it does not."""
+        """Return reason and message with which a node that shuts down rejects every pod; None if it does not."""
 
     def event_happens(self, ref: PodRef, event: StepEvent) -> None:
-        """Take an event that happens now, so that a cluster learns it long before the step's result has it."""
+        """Send an event to the node's Kubernetes cluster, if it has one, long before the step's result carries it."""
 
     def pod_adopted(self, ref: PodRef) -> None:
         """Note that a new workflow has adopted a pod's running containers."""
 
     def pod_was_deleted(self, ref: PodRef) -> None:
-        """Note that a workflow wants to start a pod's life that has ended for good on this node."""
+        """Note that a workflow has tried to start a pod's life that is over on this node, by its tombstone."""
 
     async def keep_ends(self, ref: PodRef, instances: Sequence[Instance]) -> None:
-        """Have the node's journal keep the ends of instances, before their logs are removed."""
+        """Record the ends of instances in the node's journal, before their logs are removed."""

@@ -1,4 +1,4 @@
-"""The clock by which steps measure how long something takes: that of the event loop in which they run."""
+"""The clock for the durations and deadlines of steps: that of their event loop."""
 
 from __future__ import annotations
 

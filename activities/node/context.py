@@ -1,4 +1,4 @@
-"""The node as each of its steps gets it: its runtime, its reader, and what it keeps between steps."""
+"""The node that each of its steps receives: its runtime, its reader, and its state between steps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from syncpod.translation.sysctls import AllowedSysctls, allowed_sysctls
 def pods_at_once() -> int:
     """Return how many pods a node starts, and how many it ends, at the same time: twice its number of cores.
 
-    More would only make each one slower.
+    More pods at once would only make each pod slower.
     """
     return 2 * (os.cpu_count() or 1)
 
@@ -49,12 +49,12 @@ class Node:
 
     cri: CriRuntime
     reader: PodReader
-    """The one place that reads a pod whole; shared with the agent, so that there is one sequence of listings."""
+    """Reads whole pods; shared with the agent, so that there is one sequence of listings."""
     context: NodeContext
     agent: AgentPort
     """The part of the worker that runs beside the steps and is notified of them."""
     queues: Mapping[Stage, PodQueue] = field(default_factory=_queues)
-    """The queues of pods that are to start, and of those that are to end or to be removed."""
+    """One queue of pods to start, and one of pods to end or to be removed."""
     pull_settings: PullSettings = field(default_factory=PullSettings)
     dead_kept: int = 1
     """How many dead instances of each container are kept when the next one starts."""
@@ -62,8 +62,8 @@ class Node:
     views: LastViews = field(default_factory=LastViews)
     pairs: Pairs = field(default_factory=Pairs)
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
-    """For each missing object, who waits for it: the workflow id, and the container or step. The agent notifies them
-    when the object appears."""
+    """The waiters for each missing object: the workflow id, and the name of the container or step. The agent notifies
+    them when the object appears."""
     unprobed: set[tuple[str, str]] = field(default_factory=set)
     """Pod UID and name of each container that is being started with a postStart hook: until that has ended, the agent
     does not probe it."""
@@ -93,7 +93,7 @@ class Node:
         return self.reader.threads
 
     def forget(self, ref: PodRef) -> None:
-        """Forget what is kept between the steps of a pod's life, since it is over and nothing is left of it."""
+        """Drop the state of a pod's life that is over and whose remains are removed."""
         self.views.forget(ref)
         self.fences.forget_later(ref)
 

@@ -16,11 +16,11 @@ from syncpod.messages.identity import PodRef
 T = TypeVar("T")
 
 REMEMBERED = 10_000
-"""Incarnations whose newest fences are kept; the one longest unseen is dropped first. A fence guards against a
+"""Incarnations whose newest fences are kept; the least recently used is dropped first. A fence guards against a
 stalled try within one process (a new process has no older tries), so it need not outlive its pod by long.
 """
 KEPT_SECONDS = 600.0
-"""How long the fences of a life that is over are kept. A try that stalls for longer has long lost its heartbeat."""
+"""How long the fences of a life that is over are kept. A try that stalls for longer has long missed its heartbeats."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class FenceClaim:
     scheduled: datetime
     """When Temporal first scheduled the step, by the server's clock."""
     follows: int = 0
-    """The fence of the step that began before this one has ended, and for which this one waits; 0 = none."""
+    """The fence of the earlier step that this one follows, and for whose end it waits; 0 = none."""
 
     def is_older_than(self, other: FenceClaim) -> bool:
         """Say whether this step must not act once `other` has been seen.
 
         The fence decides, with one exception: an operator may reset a workflow to an earlier point, and its fences with
-        it. A step scheduled later than every one that was seen is not a straggler, whatever its fence.
+        it. So a step that was scheduled later than `other` is not older, whatever its fence.
         """
         if self.precedes(other):
             return False
@@ -67,23 +67,23 @@ class Holder(Protocol):
 class Fences:
     """Lets one step at a time act for a pod, and refuses older ones.
 
-    The workflow schedules one step that acts in a pod at a time. So a newer step that arrives while an older one holds
-    the pod means that Temporal has given the older one up: it stalled, and was timed out or cancelled without noticing.
-    The older one is asked to let go, and the newer one waits for it: a call that was already sent to the runtime ends
-    before the newer step looks.
+    The workflow schedules one step that acts in a pod at a time. So if a newer step arrives while an older one holds
+    the pod, Temporal has given the older one up: it stalled, and was timed out or cancelled without noticing. The older
+    step is asked to let go, and the newer step waits for it: a call that was already sent to the runtime ends before
+    the newer step looks.
 
-    A start that waits for the step before it may create its container beside that step (`join`). The next step waits
-    for it too, unless that is a further try of the step that it follows.
+    A start that follows another step may create its container beside that step (`join`). Any later step waits until
+    both have let go. Only a further try of the step that is followed does not wait for the start.
 
-    A pull makes nothing in the pod, and has a lane of its own, one for each container. The same holds within a lane;
-    between lanes nothing waits and nothing is refused.
+    A pull makes nothing in the pod, and each container has a lane of its own for pulls. The same rules hold within a
+    lane; between lanes nothing waits and nothing is refused.
     """
 
     def __init__(self) -> None:
         self._newest: OrderedDict[tuple[str, str], dict[str, FenceClaim]] = OrderedDict()
         """The newest claim of each lane, by the pod's UID and incarnation."""
         self._over: OrderedDict[tuple[str, str], float] = OrderedDict()
-        """When each life whose fences are still kept was over, oldest first."""
+        """The monotonic time at which each life ended whose fences are still kept, oldest first."""
         self._turns: dict[tuple[str, str], _Turn] = {}
 
     @asynccontextmanager
@@ -119,10 +119,10 @@ class Fences:
                 del self._turns[ref.uid, lane]
 
     def join(self, ref: PodRef, claim: FenceClaim, holder: Holder) -> bool:
-        """Let a holder act beside the step that it follows, until it leaves; say whether it may.
+        """Let a holder act beside the step that it follows, until it calls `leave`; say whether it may.
 
-        It may while that step holds the pod and nothing newer has been seen. A newer step asks it to let go, and waits
-        until it has left.
+        It may while that step holds the pod and no newer claim has been seen. A newer step asks the holder to let go,
+        and waits until it has left.
         """
         turn = self._turns.get((ref.uid, ""))
         if turn is None or turn.claim is None or not turn.claim.precedes(claim):
@@ -136,7 +136,7 @@ class Fences:
         return True
 
     def leave(self, ref: PodRef, holder: Holder) -> None:
-        """Take back that a holder has joined the step that it follows; nothing happens if it has not."""
+        """End the presence of a holder that has joined the step that it follows; nothing happens if it has not."""
         turn = self._turns.get((ref.uid, ""))
         if turn is None or turn.guests.pop(holder, None) is None:
             return
@@ -196,7 +196,7 @@ class Fences:
 
 
 class _Turn:
-    """The lock of a pod or of a lane beside it, who has it, and how many have it or wait for it."""
+    """The lock of a pod or of a lane beside it, its holder, and how many steps hold it or wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -209,5 +209,5 @@ class _Turn:
         self.wanted = 0
 
     def in_the_way(self, claim: FenceClaim, holder: Holder) -> list[Holder]:
-        """Return the guests that have to let go before this one acts: all but itself and those that follow it."""
+        """Return the guests that have to let go before `holder` acts: all but itself and those that follow its step."""
         return [guest for guest, its in self.guests.items() if guest is not holder and not claim.precedes(its)]

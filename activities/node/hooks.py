@@ -31,7 +31,7 @@ async def carry_out_hook(handler: LifecycleHandler, where: Target, cri: CriRunti
     """Run a hook to its end; return a warning to report, "" if there is none. Raises only HookFailed.
 
     An unexpected error counts as a failure of the hook, named by the error's type. Otherwise it could block the end of
-    a container, or have the start of a running one retried for ever. A cancelled hook stays cancelled.
+    a container, or the start of a running container would be retried for ever. A cancelled hook stays cancelled.
     """
     try:
         return await run_hook(handler, where, cri)
@@ -69,8 +69,8 @@ class PreStops:
         self._cut_off: set[str] = set()
         """Containers whose hook lost the connection to the runtime: how far it got is not known."""
         self._reported: dict[str, StepEvent | None] = {}
-        """The last report about each container's hook, until its kill has ended. Nobody takes the entry of a kill that
-        was cut off and is not tried again, since the pod's workflow is gone. So the oldest entries are dropped."""
+        """The last event about each container's hook (None: nothing to report), until its kill has ended. If a kill was
+        cut off and is never tried again, its entry is never taken. So the oldest entries are dropped."""
 
     async def carry_out(
         self, view: ObservedPod, container: ObservedContainer, target: KillTarget, *, waited_seconds: float
@@ -94,14 +94,14 @@ class PreStops:
         return reported
 
     def has_succeeded(self, target: KillTarget) -> bool:
-        """Say whether the container's hook has run to its end without a failure; ask before `outcome` forgets it."""
+        """Say whether the container's hook has run to its end without a failure. Call it before `outcome`."""
         reported = self._reported.get(target.id)
         return target.id in self._reported and (reported is None or reported.reason != PRE_STOP_FAILED)
 
     def outcome(self, target: KillTarget, *, has_earlier_try: bool) -> StepEvent | None:
-        """Return the event to report of a container's hook once the kill has ended, if any, and forget the hook.
+        """Return the event to report about a container's hook once the kill has ended, if any, and forget the hook.
 
-        `has_earlier_try` says that the kill was tried before, perhaps by a worker that has died.
+        `has_earlier_try` is True if the kill was tried before, perhaps by a worker that has died.
         """
         self.forget(target.id)
         if target.pre_stop is None:

@@ -1,4 +1,4 @@
-"""Which pods a node has admitted, and which resources they take. After a restart it is read from the pods' records."""
+"""The node's ledger: its admitted pods and their resources. After a restart it is read from the pods' records."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Trigger = Literal["pod_updated", "pod_resized", "pod_terminated", "pods_removed"
 
 @dataclass(frozen=True)
 class PutOff:
-    """A pod whose resize the node had no room for: what it asked for, and its rank among such pods."""
+    """A pod for whose resize or admission the node had no room: its demand, and its rank among such pods."""
 
     ref: PodRef
     rank: tuple[int, bool]
     demand: Demand
     told_of: Trigger | None = None
-    """Why there may be room again, once the pod has been notified; None while it waits for that."""
+    """The reason for which the pod was notified that there may be room; None if it has not been notified yet."""
 
 
 class WaitsForRoom(NamedTuple):
@@ -45,10 +45,10 @@ class WaitsForRoom(NamedTuple):
 
 
 class Ledger:
-    """Counts what admitted pods take, from their admission to their end. It keeps sums, so that reading is cheap.
+    """Counts the resources of admitted pods, from admission to end. It keeps sums, so that reading is cheap.
 
-    The pods' records survive the process: they say that a pod was admitted, before anything was made for it, and that
-    it has finished.
+    The pods' records survive the process. A pod's admission is recorded before anything is made for it, and so is its
+    end.
     """
 
     def __init__(self, context: NodeContext) -> None:
@@ -94,7 +94,9 @@ class LockedLedger:
         return self._is_of(ref)
 
     def refusal(self, ref: PodRef, pod: Pod, capacity: Capacity, *, matches: bool = True) -> Refusal | None:
-        """Return why the pod does not fit on the node together with all others; an earlier life of it does not count.
+        """Return why the pod does not fit on the node beside all others; None if it fits.
+
+        An earlier life of the pod does not count.
 
         `matches`: the node has the labels that the pod requires.
         """
@@ -104,7 +106,7 @@ class LockedLedger:
     def foreseen_refusal(
         self, ref: PodRef, pod: Pod, capacity: Capacity, *, matches: bool, before: Sequence[Demand] = ()
     ) -> Refusal | None:
-        """Return what `refusal` would if pods with the demands `before` had been admitted; nothing stays counted."""
+        """Return the result of `refusal` as if pods with the demands `before` were admitted; nothing stays counted."""
         for demand in before:
             self._taken.add(demand)
         try:
@@ -114,7 +116,7 @@ class LockedLedger:
                 self._taken.remove(demand)
 
     def enter(self, ref: PodRef, pod: Pod) -> bool:
-        """Count the pod as it is now, in place of what was counted before; say whether it takes less of anything."""
+        """Count the pod with its present demand, in place of its earlier one; say whether any amount has decreased."""
         before = self._pods.get(ref.uid)
         self._strike(ref.uid)
         self._put_off.pop(ref.uid, None)
@@ -127,9 +129,9 @@ class LockedLedger:
         )
 
     def refusal_of_resize(self, ref: PodRef, pod: Pod, capacity: Capacity) -> tuple[Refusal, bool] | None:
-        """Return why the pod, with its new requests, does not fit together with all others, and whether it never will.
+        """Return why the pod with its new requests does not fit beside all others, and whether it never will.
 
-        The pod counts as before. It waits for room, unless the node is too small for it.
+        Returns None if it fits. The old requests stay counted. If there may be room later, the pod waits for it.
         """
         own = self._pods.get(ref.uid)
         if own is not None:
@@ -149,9 +151,9 @@ class LockedLedger:
         self._rejected[ref.uid] = PutOff(ref, rank_of_resize(pod), demand_of(pod))
 
     def why_again(self, ref: PodRef, pod: Pod) -> Trigger | None:
-        """Return why a pod with a deferred resize asks again; None if its resize was not deferred, as far as is known.
+        """Return why a pod with a deferred resize asks again; None if no deferred resize of it is noted here.
 
-        A pod that asks again by itself, or for an operator, counts as the kubelet's periodic retry.
+        If the pod was not notified and its demand is the same, that counts as the kubelet's periodic retry.
         """
         put_off = self._put_off.get(ref.uid)
         if put_off is None or put_off.ref != ref:
@@ -161,11 +163,11 @@ class LockedLedger:
         return put_off.told_of or "periodic_retry"
 
     def take_waiting(self, trigger: Trigger, capacity: Capacity) -> tuple[WaitsForRoom, ...]:
-        """Return the pods that wait for room: to be resized, then to be admitted; by rank, then by how long they wait.
+        """Return the pods to notify of room: deferred resizes, then rejected pods; each by rank, then by waiting time.
 
-        The caller tells them. They then wait no longer; a pod that asks again and still finds no room waits again. So a
-        pod that no longer wants the resize is notified once in vain, and not each time a pod ends. Only as many
-        rejected pods are notified as fit now, since there may be many. `trigger` is why there may be room.
+        The caller notifies them. They then no longer count as waiting; a pod that asks again and still finds no room
+        waits again. So a pod that no longer needs the resize is notified once in vain, and not each time a pod ends.
+        Only as many rejected pods are notified as fit now, since there may be many. `trigger` is why there may be room.
         """
         waiting = [each for each in self._put_off.values() if each.told_of is None]
         self._put_off.update((each.ref.uid, replace(each, told_of=trigger)) for each in waiting)
@@ -173,7 +175,7 @@ class LockedLedger:
         return (*resized, *(WaitsForRoom(each.ref, StepName.CREATE_SANDBOX) for each in self._take_fitting(capacity)))
 
     def _take_fitting(self, capacity: Capacity) -> list[PutOff]:
-        """Return the rejected pods that fit now, together, and note them as told."""
+        """Return the rejected pods that now fit together, and stop noting them as waiting."""
         fitting: list[PutOff] = []
         try:
             for each in sorted(self._rejected.values(), key=_rank):

@@ -10,9 +10,9 @@ from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import StartContainer, StepResult
 
 REMEMBERED = 1_000
-"""Pairs that are kept; the one longest unseen is dropped first. Its second step then does not begin."""
+"""Pairs that are kept; the least recently used is dropped first. Its second step then does not begin."""
 KEPT_SECONDS = 10.0
-"""How long the end of a first step counts for a second one that has not come yet: the pod may change meanwhile."""
+"""How long a first step's result is kept for a second step that has not come yet: the pod may change meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -27,23 +27,23 @@ class Failed:
 
 
 class StepPair:
-    """Two steps, of which the second one has begun before the first has ended, and waits for it."""
+    """Two steps: the second one begins before the first one has ended, and waits for it."""
 
     def __init__(self) -> None:
         self.first: asyncio.Future[StepResult | Failed] | None = None
-        """How the newest attempt of the first step that began here ends; None if none has begun here."""
+        """The end of the first step's newest attempt in this worker; None if none has begun here."""
         self.first_is_waiting: asyncio.Future[None] | None = None
         """Done once that attempt only waits for the runtime."""
         self.first_is_finishing: asyncio.Future[None] | None = None
         """Done once that attempt has succeeded and only has to read the pod."""
         self.came = asyncio.Event()
-        """An attempt of the first step has begun here."""
+        """Set once an attempt of the first step has begun here."""
         self.second_is_over = asyncio.Event()
-        """No attempt of the second step is under way here."""
+        """Set once an attempt of the second step has ended here; cleared when one begins."""
         self.second: StartContainer | None = None
         """The second step, once it has begun here."""
         self.first_is_free = asyncio.Event()
-        """The first step keeps back no result."""
+        """Cleared while the first step keeps back its result."""
         self.first_is_free.set()
 
     def begin_first(self) -> asyncio.Future[StepResult | Failed]:
@@ -80,12 +80,12 @@ class Pairs:
         return pair
 
     def forget_soon(self, ref: PodRef, first_fence: int) -> None:
-        """Forget a pair in a while, since a step of it has ended; the other one may never come, or has failed."""
+        """Forget a pair after KEPT_SECONDS: one of its steps has ended, and the other may never come."""
         key = (ref.uid, ref.incarnation, first_fence)
         asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, key, self._pairs.get(key))
 
     def _drop(self, key: tuple[str, str, int], pair: StepPair | None) -> None:
-        is_over = pair is None or pair.first is None or pair.first.done()  # else whoever ends it has it forgotten
+        is_over = pair is None or pair.first is None or pair.first.done()  # else the attempt under way forgets it
         if is_over and self._pairs.get(key) is pair:
             self._pairs.pop(key, None)
 

@@ -83,12 +83,12 @@ class PodQueue:
 class QueuePlace:
     """One step's place in a queue.
 
-    It does not refer to the step, which refers to it: such a pair would stay in memory until the next collection of
-    garbage, minutes later, with all that the step has read and raised.
+    It has no reference to the step, which refers to it. Such a cycle would stay in memory until the next garbage
+    collection, minutes later, with everything that the step has read and raised.
     """
 
     def __init__(self, queue: PodQueue, uid: str, *, can_wait: bool = False) -> None:
-        """Wait for the pod `uid`, behind the others if it `can_wait`."""
+        """Wait for the pod `uid`; behind the pods that already wait, and some later ones, if it `can_wait`."""
         self._queue = queue
         self._number = queue.lets_pass() if can_wait else queue.came(uid)
         self._since = 0.0

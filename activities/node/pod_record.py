@@ -35,7 +35,7 @@ async def is_ours(node: Node, uid: str) -> bool:
 
 
 async def anothers(node: Node, sandboxes: Iterable[SandboxSummary]) -> tuple[SandboxSummary, ...]:
-    """Return the sandboxes that belong to another Temporal cluster, as their pods' records or they themselves say."""
+    """Return the sandboxes of another Temporal cluster, by their pods' records or their own annotations."""
     listed = tuple(sandboxes)
     if not listed:
         return ()
@@ -44,10 +44,10 @@ async def anothers(node: Node, sandboxes: Iterable[SandboxSummary]) -> tuple[San
 
 
 def _cluster(node: Node, sandbox: SandboxSummary) -> str:
-    """Return the Temporal cluster of one sandbox' pod. Blocks."""
+    """Return the Temporal cluster of a sandbox's pod. Blocks."""
     annotated = sandbox.annotations.get(CLUSTER_ANNOTATION, "")
     uid = sandbox.labels.get(POD_UID_LABEL, "")
     if not is_uid(uid):
-        return annotated  # it belongs to no pod, so no pod's record has more about it
+        return annotated  # it belongs to no pod, so there is no record
     record = read_pod_record(node.context, uid)
     return cluster_of(record, sandbox.annotations.get(INCARNATION_ANNOTATION, ""), annotated)

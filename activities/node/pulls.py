@@ -1,4 +1,4 @@
-"""What a node keeps for its pulls: their turns, their rate, and its records of the images it pulled."""
+"""A node's state for its pulls: their turns, their rate, and its records of the images it pulled."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from syncpod.node.verification import Verification
 PULLS_PER_SECOND: Final = 5.0
 """The kubelet's registryPullQPS."""
 PULLS_AT_ONCE: Final = 10
-"""The kubelet's registryBurst: how many may begin before the rate counts."""
+"""The kubelet's registryBurst: how many may begin before the rate limits them."""
 
 _MISSED_SECONDS: Final = 10.0
-"""For how long it counts that an image was missed: the first back-off of a pull."""
+"""How long a missed image is remembered: as long as the first back-off of a pull."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class PullSettings:
     """maxParallelImagePulls; one after the other by default (serializeImagePulls)."""
     verification: Verification = field(default_factory=Verification)
     registry_auth_file: Path | None = None
-    """The node's own credentials, as docker's `config.json` has them."""
+    """The file of the node's own credentials, in the format of docker's `config.json`; None if it has none."""
 
 
 class Pulls:
@@ -59,7 +59,7 @@ class Pulls:
         self._missed[uid, container, image] = now
 
     def was_missed(self, uid: str, container: str, image: str) -> bool:
-        """Say whether such an image was missed just now. The answer is True once: then it may be pulled again."""
+        """Say whether `miss` was called just now. The answer is True only once: then the image may be pulled again."""
         at = self._missed.pop((uid, container, image), None)
         return at is not None and monotonic() - at < _MISSED_SECONDS
 
@@ -93,7 +93,7 @@ class Pulls:
 
 @dataclass
 class _Queue:
-    """The pulls that want one image."""
+    """The lock of the pulls of one image, and how many of them hold it or wait for it."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: int = 0

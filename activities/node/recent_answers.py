@@ -1,4 +1,4 @@
-"""Answers of the runtime that count for a moment, so that a crowd of pods asks it once."""
+"""Answers of the runtime that are cached for a moment, so that a crowd of pods causes one request."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from syncpod.cri import CriRuntime
 from syncpod.cri.port import ImageStatus, RuntimeStatus
 
 FRESH_SECONDS: Final = 1.0
-"""How long after the question an answer counts.
+"""How long an answer is cached, counted from the request.
 
-The kubelet asks each five seconds whether the runtime is ready, and not for each pod (kubelet.go, v1.36,
-updateRuntimeUp). If an image has been removed within that second, the runtime refuses to make a container of it, and it
-is pulled."""
+The kubelet too checks only every five seconds whether the runtime is ready, and not for each pod (kubelet.go, v1.36,
+updateRuntimeUp). If an image has been removed within that second, the runtime refuses to create a container from it,
+and the image is pulled."""
 _REMEMBERED: Final = 100
-"""Images whose status is kept at most."""
+"""The most images whose status is cached."""
 
 
 class Readiness:
-    """Remembers for a moment that the runtime and its network are ready; if not, it is asked again each time."""
+    """Caches the runtime's status for a moment, if the runtime and its network are ready."""
 
     def __init__(self, cri: CriRuntime) -> None:
-        """Ask `cri`."""
+        """Send requests to `cri`."""
         self._cri = cri
         self._ready: RuntimeStatus | None = None
         self._until = 0.0
@@ -41,10 +41,10 @@ class Readiness:
 
 
 class KnownImages:
-    """Remembers for a moment the images that the runtime has; a missing one is asked for again each time."""
+    """Caches for a moment the status of images that the runtime has. That an image is missing is not cached."""
 
     def __init__(self, cri: CriRuntime, pulls: Pulls) -> None:
-        """Ask `cri`, and ask again once one of `pulls` has ended: it may have brought another image of that name."""
+        """Send requests to `cri`. The end of any of `pulls` voids the cache: it may bring another image of a name."""
         self._cri, self._pulls = cri, pulls
         self._known: dict[str, tuple[float, int, ImageStatus]] = {}
 

@@ -45,7 +45,7 @@ class UidOwners:
         try:
             return await asyncio.to_thread(_recorded, self._node, uid)
         except UnsafeName:
-            return None  # the step itself says so
+            return None  # the step itself reports the unsafe name
 
     def release(self, ref: PodRef) -> None:
         """Forget a pod whose life is over, or whose record has gone: its UID is free."""

@@ -1,4 +1,4 @@
-"""The listing that the last step of each pod returned, with which the next step may begin."""
+"""The listing that the last step of each pod returned; the next step may begin with it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
 
 REMEMBERED = 1_000
-"""Pods whose last listing is kept, of those that are not gone; the one longest unseen is dropped first, and is listed
-again when needed."""
+"""Pods whose last listing is kept; the least recently used is dropped first, and that pod is read again when needed."""
 
 
 class LastViews:
-    """Remembers the listing with which the newest step of each incarnation has ended.
+    """Keeps the listing that the newest step of each incarnation has returned.
 
     Only steps make anything for a pod, one after the other. So for the first try of the step with the very next fence,
     the listing has everything that was made. It lacks exits since then, and changes by other processes.
@@ -31,7 +30,7 @@ class LastViews:
             self._views.popitem(last=False)
 
     def forget(self, ref: PodRef) -> None:
-        """Forget a life of a pod that is over."""
+        """Drop the listing of a life that is over."""
         self._views.pop((ref.uid, ref.incarnation), None)
 
     def before(self, ref: PodRef, fence: int, attempt: int) -> ObservedPod | None:

@@ -1,4 +1,4 @@
-"""Admitting pods to the node, and freeing what they took of it."""
+"""Admission of pods to the node, and release of their resources."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from syncpod.translation.refused_limits import LIMITS_UNENFORCED, refusals_of_li
 async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
     """Admit the pod, or raise PodFault PodRejected with the kubelet's reason: the pod has failed.
 
-    A pod that needs what the runtime does not have is not admitted either: PodFault UnsupportedByRuntime, and it waits.
-    The workflow of a rejected one may ask again (`is_asked_again`). If it lacked room or a host port, it is notified as
-    soon as it fits.
+    A pod that needs a feature that the runtime lacks is not admitted either, but waits: PodFault UnsupportedByRuntime.
+    The workflow of a rejected pod may ask again (`is_asked_again`). If the pod lacked room or a host port, it is
+    notified as soon as it fits.
 
-    Once admitted, this life of the pod is never rejected, even if the node changes, or has lost its record of it. When
-    this returns, the pod's record, which must exist, says that it was admitted, and it counts until it has finished or
-    is removed. If the worker dies before that, nothing was made, and the next try decides again.
+    Once admitted, this life of the pod is never rejected, even if the node changes or loses its record. When this
+    returns, the pod's record, which must exist, is marked as admitted, and the pod's resources count until it has
+    finished or is removed. If the worker dies before that, nothing was made, and the next try decides again.
 
     Mirrors kubelet.go, v1.36, HandlePodAdditions and canAdmitPod, with its handlers in their order: eviction (pressure
     on the node), sysctls, the predicates, the machine's shutdown, AppArmor. Differences: no pod is preempted for a
     critical one; limits that nothing here would enforce are a reason of our own, so that a pod that can never run takes
-    nothing of the node. Raises CriError, OSError.
+    no resources. Raises CriError, OSError.
     """
     node, ref, pod = attempt.node, request.ref, request.pod
     attempt.doing = "looks whether the node has room for the pod"
@@ -70,14 +70,14 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
             raise _rejected(*shuts_down)
         if needs_app_armor(pod) and not node.context.host.apparmor:
             raise _rejected("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
-        if unsupported:  # it waits for another runtime, and until then takes nothing
+        if unsupported:  # the pod waits for another runtime, and takes no resources until then
             raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, "; ".join(unsupported))
         await asyncio.to_thread(_mark, attempt, "admitted")
         page.enter(ref, pod)
 
 
 async def _was_made(attempt: StepAttempt) -> bool:
-    """Say whether this life of the pod has a sandbox: it was admitted before that was made, though its record is lost.
+    """Say whether this life of the pod has a sandbox. If so, it was admitted before, although its record is lost.
 
     Raises CriError.
     """
@@ -86,7 +86,7 @@ async def _was_made(attempt: StepAttempt) -> bool:
 
 
 async def finish(attempt: StepAttempt, *, evicted: bool = False) -> None:
-    """Free what the pod takes of its node: this life of it never runs again. Safe to repeat. Raises OSError."""
+    """Free the pod's resources on the node: this life of it never runs again. Safe to repeat. Raises OSError."""
     if evicted:
         await asyncio.to_thread(_mark, attempt, "evicted")
     await asyncio.to_thread(_mark, attempt, "finished")
@@ -94,13 +94,13 @@ async def finish(attempt: StepAttempt, *, evicted: bool = False) -> None:
 
 
 async def forget(attempt: StepAttempt) -> None:
-    """Free what a pod took of its node, once nothing of it is left there. Safe to repeat. Raises OSError."""
+    """Free the resources of a pod whose remains have been removed. Safe to repeat. Raises OSError."""
     await asyncio.to_thread(remove_empty_tiers, attempt.node.context)
     await _strike(attempt, "pods_removed")
 
 
 async def strike_what_is_gone(node: Node, own: PodRef, page: LockedLedger) -> bool:
-    """Stop counting pods that `syncpod prune` removed without telling the node; return whether there were any.
+    """Stop counting pods that `syncpod prune` removed without notice to the node; return whether there were any.
 
     Call it before refusing the pod `own` for lack of room; `own` still counts. Other pods that wait for room are
     notified. Raises OSError.
@@ -158,7 +158,8 @@ def needs_app_armor(pod: Pod) -> bool:
 async def limits_refusals(node: Node, pod: Pod) -> tuple[str, ...]:
     """Return a sentence, with the field's path, for each limit of a pod that nothing here would enforce; () if none.
 
-    The runtime is asked each time, because it may have been restarted as another user. Raises CriError, OSError.
+    The runtime's status is read each time, because the runtime may have been restarted as another user. Raises
+    CriError, OSError.
     """
     limits = limits_of(pod)
     if not limits:

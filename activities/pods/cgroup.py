@@ -39,7 +39,10 @@ async def limit_pods(node: Node) -> None:
 
 
 def _make(context: NodeContext, pod: Pod) -> str:
-    """Make the pod's cgroup, and limit all pods; return which limits could not be set. Blocks. Raises as the first."""
+    """Make the pod's cgroup and limit all pods; return which limits of all pods could not be set, "" if none.
+
+    Blocks. Raises LimitsRefused, OSError.
+    """
     make_pod_cgroup(context, pod)
     # After the pod's own cgroup: before that exists, the end of another pod may remove the cgroup above it.
     return limit_all_pods(context)

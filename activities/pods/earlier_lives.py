@@ -1,4 +1,4 @@
-"""Ending earlier lives of a pod: those whose workflows were terminated before they killed anything, and remains."""
+"""Ending earlier lives of a pod that still run because their workflows were terminated, and removing their remains."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ async def end_earlier_lives(attempt: StepAttempt, listed: Sequence[SandboxSummar
 
     `listed` are the sandboxes of the name (`sandboxes_of_name`), as they were when the step began or later. A name has
     one workflow at a time, and this step runs for it. So any other pod of that name has no workflow any more, and would
-    run for ever. A pod of another cluster is left alone, since its workflow may still exist, as is one that the node is
-    about to remove anyway. Each container has `grace_seconds`, counted from when the step was scheduled.
+    run for ever. A pod of another cluster is left alone, since its workflow may still exist. A pod that the node is
+    about to remove anyway is left alone too. Each container has `grace_seconds`, counted from the step's scheduling.
 
     Returns the UID of a pod that was left alone and still has a ready sandbox: while it runs, no first sandbox may be
     made. Returns "" if there is none, and for an incarnation that already has a sandbox on the node.
@@ -67,16 +67,16 @@ async def end_earlier_lives(attempt: StepAttempt, listed: Sequence[SandboxSummar
 
 
 async def remove_what_was_left(attempt: StepAttempt, *, grace_seconds: int) -> None:
-    """Remove what the last life under this pod's UID has left to the node, if the node has not removed it yet.
+    """Remove the remains of the last life under this pod's UID, if the node has not removed them yet.
 
-    The UID of a static pod comes from its manifest, so another life of it has the same directories: it must not find
-    the volumes of the last one. Does nothing unless the pod's record is of another life that is noted as over. Raises
-    what `remove_remains` raises; NotYet, Interrupted.
+    The UID of a static pod comes from its manifest, so the next life of the pod has the same directories. It must not
+    find the volumes of the last life. Does nothing unless the pod's record is of another life, and that life has a
+    tombstone. Raises the errors of `remove_remains`, and NotYet, Interrupted.
     """
     try:
         record = await asyncio.to_thread(record_of_ended_life, attempt.node.context, attempt.ref.uid)
     except UnsafeName:
-        return  # the step itself says so
+        return  # the step itself reports the unsafe name
     if record is None or record.incarnation == attempt.ref.incarnation:
         return
     attempt.doing = "removes what the pod's last life has left"
@@ -87,7 +87,7 @@ async def remove_what_was_left(attempt: StepAttempt, *, grace_seconds: int) -> N
 
 
 def _left_to_the_node(node: NodeContext, listed: Iterable[SandboxSummary]) -> set[str]:
-    """Return the UIDs of pods of which nothing is alive, and whose life is noted as over. Blocks."""
+    """Return the UIDs of pods that the node will remove: they have a tombstone and no ready sandbox. Blocks."""
     alive = {_uid(each) for each in listed if each.state == "SANDBOX_READY"}
     return {_uid(each) for each in listed if tombstone_at(node, _uid(each), _incarnation(each)) is not None} - alive
 

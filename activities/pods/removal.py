@@ -1,4 +1,4 @@
-"""Removing the remains of a pod: what is left of it once it has been stopped."""
+"""Removing the remains of a stopped pod: its containers, sandboxes, cgroup, directories and logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from syncpod.translation.names import POD_UID_LABEL
 async def leave_tombstone(attempt: StepAttempt) -> bool:
     """Write the tombstone of this life of the pod, and free its UID; return whether it is written.
 
-    It is not for a pod without an incarnation, or if the disk is full: nothing may keep a pod from being removed.
+    It is not written for a pod without an incarnation, or if the disk is full: nothing may block a pod's removal.
     """
     context, ref = attempt.node.context, attempt.ref
     if not ref.incarnation:
@@ -41,9 +41,9 @@ async def leave_tombstone(attempt: StepAttempt) -> bool:
 
 
 async def stop_and_remove(attempt: StepAttempt, kill: KillPod, cause: KillCause) -> StepResult:
-    """Stop a pod that no workflow ends, and remove its remains. Raises what `stop_pod` and `remove_remains` raise.
+    """Stop a pod that no workflow ends, and remove its remains. Raises the errors of `stop_pod` and `remove_remains`.
 
-    The node's journal gets the message of the kill and its `cause` as those of the ends of all that was alive.
+    For each container that was alive, the node's journal records the kill's message and `cause` as the reason.
     """
     alive = {each.id for each in (await attempt.read()).containers if each.state != "exited"}
     stopped = (await stop_pod(attempt, kill)).status
@@ -57,18 +57,18 @@ async def remove_remains(
 ) -> StepResult:
     """Remove the pod's containers and sandboxes, its cgroup in every controller, its directory and its logs.
 
-    Removes nothing while a container of the pod is alive: `stop_pod` has to end it first, so the outcome is then
-    STOPPING, with the status that shows it. Every part may be gone already, and the step may be repeated from any
-    point. Anything that is not ours is neither listed nor touched. Sandboxes that a kill has `stopped` (ids) are not
-    stopped again.
+    Nothing is removed while a container of the pod is alive: `stop_pod` has to end it first, so the outcome is then
+    STOPPING, with the status that shows the container. Any part may be gone already, and the removal may be repeated
+    from any point. Objects that are not ours are neither listed nor touched. Sandboxes that a kill has `stopped` (ids)
+    are not stopped again.
 
     Processes that are still in the cgroup when the runtime lists nothing of the pod any more are killed: the runtime
     started them for a caller that died meanwhile, and forgot them.
 
-    Mirrors kubelet.go, v1.36, SyncTerminatedPod (volumes, cgroup), and what the kubelet leaves to garbage collection
+    Mirrors kubelet.go, v1.36, SyncTerminatedPod (volumes, cgroup), and the kubelet's garbage collection
     (kuberuntime_gc.go: containers, sandboxes, log directories). Raises CriError, CgroupBusy, StillMounted, NotYet;
-    Interrupted where nothing has been removed, or while a disk hangs; DiskSilent after `patience_seconds` (None:
-    never). The pod's record is removed last, so the node still knows whose the rest is.
+    Interrupted before anything has been removed, or while a disk hangs; DiskSilent after `patience_seconds` (None:
+    never). The pod's record is removed last: until then it shows to which pod the rest belongs.
     """
     view = await attempt.look(_has_ended)
     attempt.checkpoint()
@@ -99,7 +99,7 @@ async def remove_remains(
 
 
 def _has_ended(view: ObservedPod) -> bool:
-    """Say whether a kill has left these remains: only steps make anything, so nothing can have come to life since."""
+    """Say whether a listing shows only remains of a kill. Only steps make anything, so nothing is alive since then."""
     return (
         bool(view.sandboxes)
         and not any(sandbox.ready for sandbox in view.sandboxes)

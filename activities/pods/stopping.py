@@ -1,4 +1,4 @@
-"""Stopping everything of a pod, containers first, then its sandboxes."""
+"""Stopping a whole pod: first its containers, then its sandboxes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from syncpod.node.pod_records import read_pod_record
 from syncpod.pod import Pod
 
 _LOOKS: Final = 6
-"""How often in a second a listing that shows a stopped sandbox as ready is repeated before the sandbox is stopped
-again."""
+"""How many times, within about a second, the pod is read again if it shows a stopped sandbox as ready. After that the
+sandbox is stopped again."""
 
 
 async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
-    """Stop all containers of the pod in their order, then every sandbox of it, until nothing of it runs.
+    """Stop all containers of the pod in their order, then all its sandboxes, until nothing of it runs.
 
     StopPodSandbox ends containers at once, without grace. So it is called only when a listing shows none alive, or when
     the runtime has stopped every container that the pod's last step has listed. A container that appears later (its
@@ -63,7 +63,7 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
     while True:
         view = await end_containers(attempt, alive, suffices=partial(_shows_what_to_stop, request))
         attempt.checkpoint()
-        # Together: a container that the runtime has lost has no grace, and the end of the sandbox does not wait for it.
+        # Concurrently: a container that the runtime has lost has no grace for which its sandbox would have to wait.
         ending_lost = end_what_was_lost(attempt, [each.id for each in view.containers])
         for failure in await asyncio.gather(
             ending_lost, stop_sandboxes(attempt, view, stopped=request.stopped), return_exceptions=True
@@ -110,9 +110,10 @@ def _shows_what_to_stop(request: KillPod, view: ObservedPod) -> bool:
 def _found_by_an_earlier_try(
     attempt: StepAttempt, view: ObservedPod, targets: Mapping[str, KillTarget], pod: Pod | None, request: KillPod
 ) -> list[KillTarget]:
-    """Return containers that an earlier try may have stopped before its worker was killed: no record names them.
+    """Return containers that an earlier try may have stopped before its worker was killed. The request lacks them.
 
-    They ended after the kill was decided, and the decision knew nothing of them, since they were just being started.
+    They ended after the kill was decided. At that time they were still being started, so the workflow did not list
+    them.
     """
     if attempt.number == 1:
         return []
@@ -127,7 +128,7 @@ def _found_by_an_earlier_try(
 def _unforeseen(container: ObservedContainer, pod: Pod | None, request: KillPod) -> KillTarget:
     """Return how to stop a container that the request does not name: it was being started when the kill was decided.
 
-    As in the kubelet, its hook runs too, unless the pod gives it no time at all.
+    As in the kubelet, its preStop hook runs too, unless the pod's grace period is 0.
     """
     hook = pod is not None and pod.spec.termination_grace_period_seconds != 0
     return kill_target(container.id, container.name, pod, grace_seconds=request.grace_seconds, with_hook=hook)
