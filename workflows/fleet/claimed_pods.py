@@ -26,7 +26,7 @@ class ClaimedPods:
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By ``namespace/name``: v1 Pods with their defaults, as a fleet keeps them."""
     wrong: list[str] = field(default_factory=list)
-    """Why a document of the list is not believed, with its place in the list."""
+    """For each document that is refused: its place in the list, and why."""
 
     def add(self, documents: Iterable[Any], first: int = 0) -> None:
         """Add documents of the list; `first` is the place of the first one."""
@@ -44,8 +44,8 @@ class ClaimedPods:
 def _claimed(document: Any) -> dict[str, Any]:
     """Return a pod that a fleet can keep. Raises PodInvalid.
 
-    An earlier version may have admitted it by other rules, and it must go on. So only the parts that the fleet's own
-    workflows need are checked: its size, its metadata, and a name of each container.
+    An earlier version may have admitted the pod by other rules, and the pod must go on. So only the parts that the
+    fleet's own workflows need are checked: size, metadata, and a name of each container.
     """
     # First of all: a node could send a document that takes longer to read than a workflow task may take.
     if len(json.dumps(document, ensure_ascii=False, separators=(",", ":"))) > LARGEST_POD:
@@ -62,7 +62,7 @@ def _problems(pod: Pod) -> Iterable[Problem]:
     if len(owner) > LONGEST_OWNER:
         yield Problem(path, f"must be no more than {LONGEST_OWNER} characters")
     elif owner and (kind not in KINDS or namespace != (pod.metadata.namespace or "default")):
-        # It is signalled: a stolen node could otherwise have a signal sent to any workflow of the fleet's server.
+        # The owner is signalled: a stolen node could otherwise cause a signal to any workflow of the fleet's server.
         yield Problem(path, f"must be a workload of the pod's own namespace, is {owner!r}")
     if not pod.spec.containers:
         yield Problem("spec.containers", "required")

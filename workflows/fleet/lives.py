@@ -1,11 +1,11 @@
-"""The lives of a node's worker that have answered the fleet, and whether two of them last at the same time.
+"""The lives of a node's worker that have answered the fleet, and whether two of them run at the same time.
 
-A worker has a new life with each start. So a life that is new follows the one before, and that is a restart. A life
-that comes back after another one has taken its place goes on beside it: there are two machines.
+Each start of a worker begins a new life. If a new life answers, the worker was restarted. If an earlier life answers
+again after a newer one, both run: there are two machines.
 
-An answer may be late: the last one of a worker that was killed can arrive after the first one of its next life. So only
-an answer to a question that was asked after the first word of the present life counts. And it must happen twice: a
-machine whose memory was restored from a snapshot comes back once.
+The last answer of a killed worker can arrive after the first answer of its next life. So an answer counts only if its
+request was sent after the present life had first answered. And a life must come back twice: a machine whose memory was
+restored from a snapshot comes back once.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 LIVES: Final = 4
-"""How many lives are remembered: three machines must be noticed too, and a twin that is restarted again and again."""
+"""How many lives are recorded: enough to notice three machines, or a second one that restarts again and again."""
 ENOUGH: Final = 2
-"""The number of returns of a life that prove that there are two machines."""
+"""How many returns of a life prove that there are two machines."""
 FORGOTTEN_AFTER: Final = timedelta(minutes=15)
-"""How long no life must have come back until the fleet assumes one machine again."""
+"""If no life has come back for this long, the fleet assumes one machine again."""
 NEW_FOR: Final = timedelta(minutes=5)
-"""How long after the start of a life its node is asked more often, if there was a life before."""
+"""How long after the start of a life its node gets more requests, if there was a life before."""
 CLOSE_SECONDS: Final = 60.0
-"""The longest that a node waits for a change while there may be two machines. Each question may reach the other one."""
+"""The most seconds that a node waits for a change while there may be two machines: each request may reach either."""
 
 
 class WorkerLife(BaseModel):
@@ -34,9 +34,9 @@ class WorkerLife(BaseModel):
 
     id: str = ""
     machine: str = ""
-    """The machine in its own words; "" = it does not say."""
+    """The machine's own name and address; "" = it sends none."""
     since: datetime
-    """Since when it has been the present one."""
+    """When it became the present one."""
 
 
 class Lives(BaseModel):
@@ -48,7 +48,7 @@ class Lives(BaseModel):
     """The present one last; no more than :data:`LIVES`."""
     returns: int = 0
     returned_at: datetime | None = None
-    """When a life came back the last time; None = not lately."""
+    """When a life last came back; None = not lately."""
 
     @property
     def are_two(self) -> bool:
@@ -56,13 +56,13 @@ class Lives(BaseModel):
         return self.returns >= ENOUGH
 
     def are_doubtful(self, now: datetime) -> bool:
-        """Say whether there may be two machines, so that the node is worth asking more often."""
+        """Say whether there may be two machines, so that the node should get more requests."""
         return self.returns > 0 or (len(self.known) > 1 and now - self.known[-1].since < NEW_FOR)
 
     def after(self, life: str, machine: str, asked: datetime, now: datetime) -> Lives:
-        """Return the lives after an answer of one of them, to a question that was asked at a time; "" = it is unknown.
+        """Return the lives after an answer of `life` to a request that was sent at `asked`; "" = the life is unknown.
 
-        Each life that has come back is forgotten :data:`FORGOTTEN_AFTER` later.
+        Returns of lives are forgotten :data:`FORGOTTEN_AFTER` the last one.
         """
         returns, returned_at = self.returns, self.returned_at
         if returned_at is not None and now - returned_at >= FORGOTTEN_AFTER:

@@ -48,9 +48,9 @@ with workflow.unsafe.imports_passed_through():
 
 _PART: Final = 256
 DOUBTED: Final = 16
-"""The most owners that are signalled at a time of those that perhaps do not exist."""
+"""How many owners that perhaps do not exist are signalled at the same time, at most."""
 ABSENT_AGAIN: Final = timedelta(seconds=5)
-"""How long the place of an owner that was found absent again stays taken."""
+"""How long an owner that was found absent again keeps its place among the :data:`DOUBTED` ones."""
 
 
 @workflow.defn(name=FLEET_NODE_WORKFLOW)
@@ -89,7 +89,7 @@ class FleetNodeWorkflow:
             # Replay: nothing is awaited from here to the wait. A message that came in between would not wake the
             # workflow, and would be handled too late.
             if self.trusted and self.trusted != self.state.report.fleet_key:
-                self.entity.renew()  # this history has answers that only the earlier key opens
+                self.entity.renew()  # this history has answers that only the earlier key decrypts
             self.trusted = self.state.report.fleet_key
             due = self.entity.is_due()
             if not due:
@@ -103,19 +103,20 @@ class FleetNodeWorkflow:
                 await self.entity.wait(lambda: False)
 
     async def leave(self) -> None:
-        """Cancel what is under way on the node, and continue as new. The next run asks for the same again."""
+        """Cancel the requests to the node, and continue as new. The next run sends them again."""
         for name in (RECALL_INTENT, TAKE_INTENT, ATTEND, ANNOUNCE_ROOM):
             self.busy.cancel(name)
         # Signals to owners are finished first: the next run does not know which ones this run had begun to send.
-        # Replay: a cancelled step is over only when the server has said so. A run that ended earlier would lose that.
+        # Replay: a cancelled step is over only when the server has recorded it. A run that ended earlier would lose
+        # that.
         await self.entity.until(lambda: not self.busy)
         if await self.entity.is_still_quiet_in_the_next_task():
             # Replay: nothing is awaited between that check and this, or an update could be lost.
-            # The memo too, so that the newest key encrypts it: one that is carried over stays as it is.
+            # The memo is sent again, so that the newest key encrypts it: one that is carried over stays as it is.
             workflow.continue_as_new(next_input(self.state), memo=_memo(node_report.summary(self.state)))
 
     async def end(self) -> None:
-        """Tell owners that their pods here are gone. The node is not asked anything any more."""
+        """Signal to owners that their pods here are gone. The node gets no requests any more."""
         self.publish()
         for name in (RECALL_INTENT, TAKE_INTENT, ATTEND, ANNOUNCE_ROOM):
             self.busy.cancel(name)
@@ -125,10 +126,10 @@ class FleetNodeWorkflow:
         # Replay: if the run ended before a handler has returned, that handler's answer would be lost.
         await self.entity.until(workflow.all_handlers_finished)
 
-    # --- asking the node ----------------------------------------------------------------------------------------------
+    # --- requests to the node -----------------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """Ask the node for its list, send it a newer one, and wait for changes on it."""
+        """Begin the requests that are due: recall the node's list, or send it a newer one, and wait for changes."""
         state = self.state
         if not state.is_recalled:
             self.busy.begin(RECALL_INTENT, self.node.recall())
@@ -138,10 +139,10 @@ class FleetNodeWorkflow:
             self.busy.begin(TAKE_INTENT, self.node.send_list())
         self.busy.begin(ATTEND, self.node.attend())
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- signals to owners, memo and page -----------------------------------------------------------------------------
 
     def tell_owners(self) -> None:
-        """Tell each owner which of its pods have changed, with one signal at a time to each.
+        """Signal to each owner which of its pods have changed, with one signal at a time to each.
 
         Owners that perhaps do not exist wait for one another: a stolen node can claim hundreds of pods, each with an
         owner of its own.
@@ -159,19 +160,19 @@ class FleetNodeWorkflow:
             self.busy.begin(f"tell {owner}", self.tell(owner, news))
 
     def tell_waiting(self) -> None:
-        """Tell workloads whose pods wait for a node that this one takes pods again.
+        """Notify workloads whose pods wait for a node that this one takes pods again.
 
-        It does so only after the memo is written, since surveys read the memo. A change that a run did not pass on
-        before its end is lost.
+        Call it after the memo is written, since the workloads' surveys read the memo. A change that a run has not
+        announced before its end is lost.
         """
         if self.state.is_open and not self.was_open:
             self.busy.begin(ANNOUNCE_ROOM, self.node.announce_room())
         self.was_open = self.state.is_open
 
     async def tell(self, owner: str, news: PodsChanged) -> None:
-        """Signal one owner. One that was known to be absent, and still is, keeps its place for a while."""
+        """Signal one owner. If it was absent before and still is, wait :data:`ABSENT_AGAIN` before the next one."""
         try:
-            # Replay: numbered by the workflow, since the owner goes by the order of each node's messages.
+            # Replay: numbered by the workflow, since the owner orders each node's messages by their numbers.
             self.state.told = max(self.state.told + 1, microseconds(workflow.now()))
             marked = Marked(news, f"signal/{PODS_CHANGED.name}", self.state.told)
             await workflow.get_external_workflow_handle(owner).signal(PODS_CHANGED.name, marked)
@@ -200,7 +201,7 @@ class FleetNodeWorkflow:
         """Show the node in the UI; costs no history."""
         workflow.set_current_details(node_report.details(self.state))
 
-    # --- what the entity asks of its workflow -------------------------------------------------------------------------
+    # --- called by the entity -----------------------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
         """Fold one signal into the state, or show it as a rejection."""
@@ -212,7 +213,7 @@ class FleetNodeWorkflow:
     def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
         self.state.reject(workflow.now(), "cancel", "to remove the node from its fleet, use `syncpod fleet remove`")
-        self.show()  # nothing else would, since a refusal wakes nothing
+        self.show()  # this refusal does not wake the loop, which would show it otherwise
 
     def refuse(self, name: str, why: str) -> None:
         """Show that a signal was not accepted, and why."""

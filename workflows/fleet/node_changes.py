@@ -1,4 +1,4 @@
-"""A fleet's wishes for a node, as updates, and the node's answers, both folded into the workflow's state."""
+"""The updates of a fleet's node and the node's answers, both folded into the state of its workflow."""
 
 from __future__ import annotations
 
@@ -43,16 +43,15 @@ from workflows.rejections import Rejected
 PLACED_LIMIT: Final = 1000
 """The most pods that a fleet places on one node."""
 ENDING_LIMIT: Final = PLACED_LIMIT
-"""How many pods more a node may have, counted with those that it has yet to end. A stolen one may end none."""
+"""How many pods that are still ending a node may have beside those: a stolen node may never end one."""
 FORGIVEN_AFTER: Final = timedelta(minutes=15)
-"""If a node has announced no newer list for so long, it is asked for the next one at once: three of the longest pauses
-before it is asked."""
+"""If a node has announced no newer list for this long, the next one that it announces is requested at once. It is three
+times the longest pause before such a request."""
 LAST_GENERATION: Final = 2**53
-"""The largest generation, and the largest stamp, that is taken from a node: with more than 4,300 digits, none could be
-written any more."""
+"""The largest generation and stamp accepted from a node. (Python writes no number of more than 4,300 digits.)"""
 SENT: Final = 64
-"""The first lists without an answer of the node are kept up to this number, and so are the last ones: those between
-were sent to a node that was away, and has taken none of them."""
+"""How many stamps are kept of the first lists without an answer, and as many of the last ones. The lists between were
+sent to a node that was away, and has accepted none of them."""
 
 
 def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
@@ -107,7 +106,7 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
 
 
 def _heard_of_owner(state: FleetNodeState, owner: str, keys: Iterable[str]) -> None:
-    """Note that a workload that was taken for gone has been applied again, and tell it so of its pods."""
+    """Record that an owner that was absent exists again, and note these pods for the next message to it."""
     if owner in state.absent:
         state.heard(owner, is_there=True)
         for key in keys:
@@ -115,9 +114,9 @@ def _heard_of_owner(state: FleetNodeState, owner: str, keys: Iterable[str]) -> N
 
 
 def _prove(state: FleetNodeState, documents: dict[str, dict[str, Any]], now: datetime) -> None:
-    """If a node claims a pod, count the pod as placed by the fleet if its owner would make it exactly so.
+    """Count pods that only the node claims as placed by the fleet, if their owner would make exactly the same pods.
 
-    Then the node gets the objects that they refer to again. The pods themselves do not change.
+    The node then gets the objects that they refer to again. The pods themselves do not change.
     """
     proven = [
         key
@@ -209,7 +208,7 @@ def _remove(state: FleetNodeState, _: Nothing, now: datetime) -> None:
 
 
 def _end(state: FleetNodeState, key: str, why: str, now: datetime) -> None:
-    """Stop wanting a pod. It may still run on the node until the node reports it gone."""
+    """Move a pod to the withdrawn ones. It may still run on the node until the node reports it gone."""
     containers, placed = state.containers(key), state.placed.pop(key)
     state.refused.pop(key, None)
     gone = Withdrawn(owner=placed.owner, why=why, generation=state.generation, containers=containers, since=now)
@@ -230,7 +229,7 @@ def _drain(state: FleetNodeState, _: Nothing, now: datetime) -> None:
 
 
 def _schedulable(state: FleetNodeState, *, schedulable: bool, draining: bool, now: datetime) -> None:
-    """Place new pods on the node or not, and begin or end a drain: owners move their pods elsewhere while it lasts."""
+    """Cordon or uncordon the node, and begin or end a drain, during which owners move their pods elsewhere."""
     if state.unschedulable == schedulable:
         state.unschedulable = not schedulable
         state.note_all()  # a DaemonSet must not end a pod that it could not replace
@@ -243,11 +242,11 @@ def _schedulable(state: FleetNodeState, *, schedulable: bool, draining: bool, no
         state.event(now, "Normal", "Draining" if draining else "DrainingEnded", text)
 
 
-# --- what the node answers --------------------------------------------------------------------------------------------
+# --- the node's answers -----------------------------------------------------------------------------------------------
 
 
 def sending(state: FleetNodeState, now: datetime) -> Intent:
-    """Return the node's newest list as it is to be sent now, and remember that the node may have it from now on."""
+    """Return the node's newest list to send it now, and record that the node may have it from now on."""
     stamp = max(state.stamp + 1, microseconds(now))
     intent = state.intent().model_copy(update={"stamp": stamp})
     state.stamp = stamp
@@ -261,7 +260,7 @@ def _may_have(state: FleetNodeState, stamp: int) -> None:
 
 
 def recalled(state: FleetNodeState, told: Intent, claims: ClaimedPods, now: datetime, *, replaces: bool) -> None:
-    """Take over the list that the node was last given: with `replaces` in place of the fleet's own, or else added.
+    """Take over the list that the node was last given. With `replaces`, pods that are not in it count as gone.
 
     Documents that cannot be a fleet's, and those for which there is no room, are left out and shown.
     """
@@ -308,9 +307,9 @@ def _with_room(
 
 
 def stale(state: FleetNodeState, now: datetime) -> int:
-    """Note that the node announces a newer list; return how often it has done so lately.
+    """Record that the node announces a newer list; return how many times it has done so lately.
 
-    A list that it takes in between changes nothing: a stolen node could otherwise lie every second time.
+    The count stays if the node accepts a list in between: otherwise a stolen node could lie every second time.
     """
     if state.stale_at is None or now - state.stale_at >= FORGIVEN_AFTER:
         state.stale = 0
@@ -319,7 +318,7 @@ def stale(state: FleetNodeState, now: datetime) -> int:
 
 
 def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
-    """Note that the node has taken the list that was sent last, and what it refuses of it."""
+    """Record that the node has accepted the list sent last, and which of its pods and objects it refuses."""
     state.taken = max(state.taken, answer.generation)
     state.sent = ()
     refused = {key: clipped(why) for key, why in answer.refused.items() if key in state.placed}
@@ -339,7 +338,7 @@ def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
 
 
 def key_changed(state: FleetNodeState) -> None:
-    """Send the node its list anew, with the key that the fleet uses if the node trusts another."""
+    """Send the node its list again, with the key that the fleet uses if the node trusts another one."""
     state.generation += 1
     state.key_generation = state.generation
 
@@ -349,13 +348,13 @@ def _key_changed(state: FleetNodeState, _: Nothing, _now: datetime) -> None:
 
 
 def _object_changed(state: FleetNodeState, ref: FleetObjectRef, _now: datetime) -> None:
-    """Send the node its list anew if its pods refer to this object, which has changed or is gone."""
+    """Send the node its list again if its pods refer to this object, which has changed or is gone."""
     if ref.key in state.referred:
         state.generation += 1
 
 
 def sealed(state: FleetNodeState, answer: ObjectsSealed, now: datetime) -> None:
-    """Note the objects that the node's pods refer to, and those that do not fit into the list."""
+    """Record the objects that the node's pods refer to, and those that do not fit into the list."""
     state.referred, state.fleet_key = answer.referred, answer.current
     if answer.left_out:
         text = f"objects that do not fit into the node's list are left out: {', '.join(answer.left_out)}"
@@ -401,7 +400,7 @@ def _seal_anew(state: FleetNodeState, key: str, now: datetime) -> None:
 
 
 def _trust(state: FleetNodeState, key: str, now: datetime) -> None:
-    """Note which key of the fleet the node trusts. If that is not the one in use, its list comes with the right one."""
+    """Record which key of the fleet the node trusts. If it is not the key in use, the next list carries that key."""
     before = state.report.fleet_key
     if not key or key == before:
         return
@@ -413,18 +412,18 @@ def _trust(state: FleetNodeState, key: str, now: datetime) -> None:
 
 
 def unchanged(answer: Attended) -> set[str]:
-    """Return the pods that a report lists as present on the node, though it may have no news of them."""
+    """Return the keys of all pods that a report lists as present on the node, changed or not."""
     return {f"{each.namespace}/{each.name}" for each in answer.present or ()}
 
 
 def not_believed(state: FleetNodeState, now: datetime) -> None:
-    """Note that the node's reports are refused. Until one is taken, the node is Unknown, and asked for everything."""
+    """Record that the node's reports are refused. Until one is accepted, it is Unknown, and must report everything."""
     if state.joined is not None:
         state.set_presence("Unknown", now)
 
 
 def fell_silent(state: FleetNodeState, now: datetime) -> None:
-    """Note that the node has been silent for its grace."""
+    """Record that the node has sent nothing for its grace."""
     before = state.presence
     if state.set_presence("Unknown", now):
         text = f"the node has not been heard from for {state.grace:g} s; it was {before}"
@@ -448,7 +447,7 @@ def _named(keys: Iterable[str]) -> str:
 SIGNALS: Final[Mapping[str, Effect[FleetNodeState, Any, None]]] = effects(
     Effect(KEY_CHANGED, _key_changed), Effect(OBJECT_CHANGED, _object_changed)
 )
-"""The effect of each signal. `renew` concerns the run alone."""
+"""The effect of each signal. `renew` is absent, since it concerns only the run."""
 UPDATES: Final[Mapping[str, Effect[FleetNodeState, Any, None]]] = effects(
     Effect(PLACE, _place),
     Effect(WITHDRAW, _withdraw),

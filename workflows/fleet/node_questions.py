@@ -1,6 +1,6 @@
-"""The questions of a fleet's workflow to its node, one at a time of each kind, and how it takes the answers.
+"""The requests of a fleet's workflow to its node, one at a time of each kind, and the use of the answers.
 
-A node may be stolen. So its answers are bounded, and one that is wrong again and again is asked ever more slowly.
+A node may be stolen. So its answers are bounded, and after wrong answers the pauses between requests grow.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _RETRY: Final = RetryPolicy(
 """After these attempts the request is built anew: the node may have a new certificate, and the old request is sealed
 for the earlier one."""
 BEAT: Final = 0.4
-"""The heartbeat timeout of ``attend``, as a share of the node's grace. After it the node is asked anew."""
+"""The heartbeat timeout of ``attend``, as a share of the node's grace. After it, ``attend`` is sent once more."""
 _ONCE: Final = RetryPolicy(maximum_attempts=1)
 _PAUSE: Final = timedelta(seconds=5)
 """The pause before a node that has answered with an error is asked again. It is also the first pause after a node has
@@ -67,7 +67,7 @@ Answer = TypeVar("Answer", bound=Message)
 
 
 class NodeQuestions:
-    """The questions to one node. Each of them ends with the answer folded into the state, or with a pause."""
+    """The requests to one node. Each ends with the answer folded into the state, or with a pause."""
 
     def __init__(self, state: FleetNodeState) -> None:
         self.state = state
@@ -79,7 +79,7 @@ class NodeQuestions:
         """Since when all its reports have been refused."""
 
     async def recall(self) -> None:
-        """Ask the node for the list that this fleet last gave it."""
+        """Request from the node the list that this fleet last sent it."""
         asked = WhoAsks(fleet=self.state.fleet, node=self.state.name)
         recalled = await self.call(RECALL_INTENT, asked, Intent, summary="which list does the node have?")
         if recalled is not None:
@@ -137,7 +137,7 @@ class NodeQuestions:
         return answer
 
     async def announce_room(self) -> None:
-        """Have the workloads whose pods wait for a node try again. Without that they do after their own pauses."""
+        """Have the workloads whose pods wait for a node try again now, instead of after their own pauses."""
         try:
             await workflow.execute_activity(
                 ANNOUNCE_ROOM,
@@ -162,8 +162,7 @@ class NodeQuestions:
         beat = grace * BEAT
         # For a node that is already known to be silent there is no limit.
         begin_within = None if state.presence in ("Joining", "Unknown") else grace - beat if self.missed else grace
-        # A node that is back may have nothing new. Asked for everything, it answers at once, and so is Unknown no
-        # longer.
+        # A node that is back may have no change. With an empty version it answers at once, and is Unknown no longer.
         version = "" if state.presence == "Unknown" else state.version
         asked = workflow.now()
         longest = CLOSE_SECONDS if state.lives.are_doubtful(asked) else ATTEND_SECONDS
@@ -181,7 +180,7 @@ class NodeQuestions:
             )
         except ActivityError as error:
             if isinstance(error.cause, TimeoutError) and error.cause.type == TimeoutType.HEARTBEAT and not self.missed:
-                self.missed = True  # perhaps its worker was just restarted, and will answer the next one
+                self.missed = True  # perhaps its worker was just restarted, and answers the next request
             elif isinstance(error.cause, TimeoutError):
                 node_changes.fell_silent(state, workflow.now())
             elif not isinstance(error.cause, CancelledError):
@@ -206,7 +205,7 @@ class NodeQuestions:
         await self.keep_pace()
 
     async def keep_pace(self) -> None:
-        """Pause if the node reports faster than an honest one: each report takes the fleet's worker some work."""
+        """Pause if the node reports more often than an honest one does: each report costs the fleet's worker time."""
         self.state.reported = (*self.state.reported, workflow.now())[-REPORTS:]
         if self.early() <= timedelta():
             self.state.troubles.pop(ATTEND, None)
@@ -216,12 +215,12 @@ class NodeQuestions:
         await workflow.sleep(REPORTS_WITHIN, summary=f"{self.state.name} reports too often")
 
     def early(self) -> timedelta:
-        """Return for how long a node that has reported too often must not be asked; not positive if it may be."""
+        """Return how long a node that has reported too often gets no request; not positive if it may get one."""
         reported = self.state.reported
         return reported[0] + REPORTS_WITHIN - workflow.now() if len(reported) >= REPORTS else timedelta()
 
     async def call(self, name: str, asked: Message, answer: type[Answer], *, summary: str) -> Answer | None:
-        """Ask the node for a quick answer; None if there is none. The state then says why."""
+        """Send the node a request that it answers at once. None = there is no valid answer; the state has the reason."""
         try:
             returned: RawValue = await workflow.execute_activity(
                 name,
@@ -234,7 +233,7 @@ class NodeQuestions:
             )
         except ActivityError as error:
             cause = error.cause
-            # Only a node that is sent a list can have a newer one.
+            # Only to a list may the node answer that it has a newer one.
             if name == TAKE_INTENT and isinstance(cause, ApplicationError) and cause.type == STALE_INTENT:
                 await self.recall_newer(cause.message)
             elif not isinstance(cause, CancelledError):
@@ -248,9 +247,9 @@ class NodeQuestions:
         return read
 
     async def recall_newer(self, why: str) -> None:
-        """Adopt the node's list, which is newer: the fleet's database was restored from an older state.
+        """Take over the node's list, which is newer: the fleet's database was restored from an older state.
 
-        A node that has a newer list each time is asked ever more slowly.
+        If a node announces a newer list again and again, the pause before the request doubles, up to five minutes.
         """
         state = self.state
         state.event(workflow.now(), "Warning", "StaleIntent", why)
@@ -279,7 +278,7 @@ class NodeQuestions:
         node_changes.recalled(self.state, recalled, claims, workflow.now(), replaces=replaces)
 
     async def stumble(self, name: str, why: str) -> None:
-        """Show that the node did not answer a question as it should, and pause before it is asked again."""
+        """Show that the node did not answer a request as it should, and pause before the next one."""
         self.state.troubles[name] = clipped(why)
         self.state.event(workflow.now(), "Warning", "FailedNode", why)
         await workflow.sleep(_PAUSE, summary=f"before {self.state.name} is asked again")

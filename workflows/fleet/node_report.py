@@ -33,7 +33,7 @@ def summary(state: FleetNodeState) -> FleetNodeSummary:
 
 
 def view(state: FleetNodeState) -> FleetNodeView:
-    """Return the whole node, as its fleet knows it."""
+    """Return the whole node, with the fleet's records of it."""
     return FleetNodeView(
         **summary(state).model_dump(),
         fleet=state.fleet,

@@ -89,21 +89,22 @@ class FleetNodeState(BaseModel):
     generation: int = 0
     """Grows with each change of `placed`."""
     key_generation: int = 0
-    """The first generation that comes with the fleet's key, if the node trusts another."""
+    """The first generation whose list carries the fleet's key, for a node that trusts another key."""
     fleet_key: str = ""
-    """The id of the key that the fleet uses, as far as is known here; "" = it is not."""
+    """The id of the key that the fleet uses; "" = it is not known here."""
     fleet_key_since: datetime | None = None
-    """When the node came to trust one key in place of another; None = it never has."""
+    """When the node last replaced the key that it trusts by another one; None = never."""
     taken: int = 0
+    """The newest generation that the node has accepted."""
     stamp: int = 0
-    """That of the list that was sent last."""
+    """The stamp of the list that was sent last."""
     sent: tuple[int, ...] = ()
     """The stamps of the lists that the node may have taken since generation `taken`, the oldest first."""
     is_recalled: bool = False
-    """The node was asked for the last list that it has. Before that it is sent nothing: a fleet whose database was lost
+    """The node has returned the last list that it has. Before that it is sent nothing: a fleet whose database was lost
     must not end the pods on its nodes."""
     removed: bool = False
-    """It was removed from the fleet: its workflow ends as soon as the owners of its pods know."""
+    """It was removed from the fleet: its workflow ends once the owners of its pods have been signalled."""
     placed: dict[str, Placed] = {}
     """By ``namespace/name``."""
     withdrawn: dict[str, Withdrawn] = {}
@@ -119,25 +120,25 @@ class FleetNodeState(BaseModel):
     report: FleetNodeReport = FleetNodeReport()
     pods: dict[str, PodReport] = {}
     troubles: dict[str, str] = {}
-    """By the name of the activity that asks it: why the node did not answer as it should the last time."""
+    """By the name of the activity: why the node did not answer as it should the last time."""
     lives: Lives = Lives()
     """The lives of its worker that have answered lately."""
     duplicate_nodes: str = Field(default="", alias="twins")
-    """Which two machines answer as this node, and what to do; "" = one does, as far as is known."""
+    """A sentence that names two machines that answer as this node, and what to do; "" = only one is known to."""
     stale: int = 0
     """How many times the node has lately refused its list, because it has a newer one."""
     stale_at: datetime | None = None
     """When it last did so; None = never."""
     reported: tuple[datetime, ...] = ()
-    """When it reported, the last times. Kept from run to run: a node whose reports are large begins runs at will."""
+    """The times of its last reports. Kept from run to run, since a node can cause a new run by large reports."""
     events: tuple[WireEvent, ...] = ()
     max_events: int = 0
     told: int = 0
-    """The number of what an owner was last told: the time in microseconds, and higher than all before."""
+    """The number of the last message to an owner: the time in microseconds, but higher than all before."""
     untold: dict[str, tuple[str, ...]] = {}
-    """By owner: the keys of its pods that have changed since it was last told."""
+    """By owner: the keys of its pods that have changed since the last message to it."""
     absent: tuple[str, ...] = ()
-    """Sorted: owners of pods here that do not exist, as far as is known."""
+    """Owners of pods here that did not exist when they were last signalled, sorted."""
     accepted: Accepted = Accepted()
 
     # --- what has changed ---------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ class FleetNodeState(BaseModel):
         self.absent = tuple(sorted(absent & owners))
 
     def known_owners(self) -> frozenset[str]:
-        """Return the owners that exist, as far as is known: those that have placed pods here, and were not absent."""
+        """Return the owners that are assumed to exist: those that have placed pods here, and were not absent."""
         placed = {each.owner for each in self.placed.values() if not each.recalled}
         return frozenset(placed | {gone.owner for gone in self.withdrawn.values()}) - {*self.absent}
 
@@ -170,9 +171,9 @@ class FleetNodeState(BaseModel):
             self.note(key)
 
     def news(self, owner: str, keys: tuple[str, ...]) -> PodsChanged:
-        """Return the message that tells an owner about these pods.
+        """Return the message to an owner about these pods.
 
-        Another owner may have placed a pod under the same name since: then the one that the owner had is gone.
+        If another owner has since placed a pod under the same name, the first owner's pod is reported as gone.
         """
         there = [key for key in keys if self.owner_of(key) == owner]
         return PodsChanged(
@@ -186,7 +187,7 @@ class FleetNodeState(BaseModel):
         )
 
     def set_presence(self, presence: Presence, now: datetime) -> bool:
-        """Set the node's presence, and have owners told of a change; return whether it has changed."""
+        """Set the node's presence; return whether it has changed. A change is noted for all owners."""
         if presence == self.presence:
             return False
         self.presence, self.presence_since = presence, now

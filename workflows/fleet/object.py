@@ -1,4 +1,4 @@
-"""FleetObjectWorkflow: one durable run per ConfigMap or Secret of a fleet. It cannot read the object's content.
+"""FleetObjectWorkflow: one durable run per ConfigMap or Secret of a fleet. The run cannot decrypt the content.
 
 ::
 
@@ -53,7 +53,7 @@ class ObjectState(BaseModel):
     decision_version: int = DECISION_VERSION
     since: datetime | None = None
     announced: str = ""
-    """The version that nodes know of."""
+    """The version that was last announced to the nodes."""
     deleting: bool = False
     max_events: int = 0
     accepted: Accepted = Accepted()
@@ -92,16 +92,17 @@ class FleetObjectWorkflow:
             if due and self.entity.is_quiet():
                 if await self.entity.is_still_quiet_in_the_next_task():
                     # Replay: nothing is awaited between that check and this, or an update could be lost.
-                    # The memo too, so that the newest key encrypts it: one that is carried over stays as it is.
+                    # The memo is sent again, so that the newest key encrypts it: one that is carried over stays as it
+                    # is.
                     workflow.continue_as_new(next_input(self.state), memo=_memo(self.state))
                 continue
             await self.entity.wait(lambda due=due: due and self.entity.is_quiet())  # type: ignore[misc]
 
     async def announce(self, put: PutObject) -> None:
-        """Tell the nodes that the object has changed, or is gone."""
+        """Announce to the nodes that the object has changed, or is gone."""
         deleting = self.state.deleting
         if deleting:
-            self.state.put = None  # first: notified nodes ask for it at once
+            self.state.put = None  # before the announcement: notified nodes request the object at once
         self.is_busy = True
         ref = FleetObjectRef(kind=put.kind, namespace=put.namespace, name=put.name)
         telling = workflow.start_activity(
@@ -114,11 +115,10 @@ class FleetObjectWorkflow:
         )
         await self.entity.until(telling.done)
         self.is_busy = False
-        # Nodes have no version of an object that is gone: it may have been applied anew meanwhile, with the same
-        # content.
+        # After a deletion no version counts as announced: the same content may have been applied again meanwhile.
         self.state.announced = "" if deleting else put.version
 
-    # --- what the entity asks of its workflow -------------------------------------------------------------------------
+    # --- called by the entity -----------------------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
         """Ignore signals: this workflow has none of its own."""
@@ -167,7 +167,7 @@ class FleetObjectWorkflow:
             self.entity.attempt(lambda: Effect(PUT, _require_own)(self.state, given, workflow.now()))
 
     def put(self, state: ObjectState, given: PutObject, now: datetime) -> dict[str, Any]:
-        """Keep this content."""
+        """Store this content; return whether it was created, configured or unchanged."""
         before = state.put
         if given.replaces:
             self.replace(given)
@@ -183,9 +183,9 @@ class FleetObjectWorkflow:
         return {}
 
     def replace(self, given: PutObject) -> None:
-        """Keep the same content as it is sealed for another key of the fleet, unless it has changed meanwhile.
+        """Store the same content, sealed for another key of the fleet, unless the content has changed meanwhile.
 
-        Nodes need no notice of it.
+        Nodes are not notified.
         """
         state = self.state
         if state.put is None or state.deleting or state.put.version != given.replaces:
@@ -203,7 +203,7 @@ class FleetObjectWorkflow:
 
     @query_handler(IS_DELETING)
     def is_deleting(self) -> bool:
-        """Say whether the object is being deleted; not, if it was put again meanwhile."""
+        """Say whether the object is being deleted; False if it was put again meanwhile."""
         return self.state.deleting
 
 

@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
 TAKEN: Final = timedelta(seconds=10)
 """How long a node may take to begin a piece. A node polls all the time, so one that takes longer is cut off."""
 _ANSWER: Final = timedelta(seconds=15)
-"""How long a node may take in addition to the time that it is asked to wait."""
+"""How long a node may take in addition to the requested wait."""
 _BEAT: Final = timedelta(seconds=10)
 _RETRY: Final = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=3)
 _ONCE: Final = RetryPolicy(maximum_attempts=1)

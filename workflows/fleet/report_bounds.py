@@ -1,4 +1,4 @@
-"""How large a node's report to its fleet may be. The state that it is folded into is one payload of the server."""
+"""How large a node's report to its fleet may be: the state that it is folded into must fit into one payload."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POD_LIMIT: Final = 4096
 NODE_LIMIT: Final = 16 * 1024
 """Bytes of JSON that a report may have of the node itself."""
 _ALWAYS: Final = 350_000
-"""Bytes for which there is room in any case."""
+"""Bytes of JSON that the reports of all pods may have in any case."""
 _NAME: Final = 256
 """Characters of a version, and of a name or a namespace."""
 
@@ -56,7 +56,7 @@ def why_too_large(state: FleetNodeState, answer: Attended) -> str:
 
 
 def _room(state: FleetNodeState) -> int:
-    """Return how many bytes the reports of pods may have beside the documents of the pods."""
+    """Return how many bytes the reports of all pods may have, beside the documents of the pods."""
     documents = sum(len(json.dumps(placed.document, separators=(",", ":"))) for placed in state.placed.values())
     return max(_ALWAYS, KNOWN_LIMIT - documents)
 

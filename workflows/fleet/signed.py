@@ -1,4 +1,4 @@
-"""The demands of a fleet's run on its commands, and on its own history."""
+"""The commands that a fleet's run accepts, and whether its history may be replayed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ with workflow.unsafe.imports_passed_through():
 
 
 class NotItsHistory(Exception):
-    """A run's history is not what a run of this fleet is. The text says why, and what to do."""
+    """The run must not go on from its history. The text says why, and what to do."""
 
 
 def fleet_commands(inputs: Sequence[Any]) -> FleetCommands:
-    """Return what a run asks of its commands; `inputs` is what it was started with. Call it before anything else.
+    """Return the judge of a run's commands; `inputs` are the run's inputs. Call it before anything else.
 
-    `not_its_history` says why for a run that was reset, or whose start does not count any more, though it was begun:
-    the decisions of its history could not be replayed. It does for a run that another fleet has begun, too: that must
-    not end by a worker that serves that fleet's server by mistake.
+    It has `not_its_history` if the run must not go on. The run was reset, or its start was accepted once and is refused
+    now: then the decisions of its history cannot be replayed. Or another fleet has begun the run: a worker that serves
+    that fleet's server by mistake must not end it.
     """
     info = workflow.info()
     start, more = first_and_more(inputs)
@@ -43,7 +43,7 @@ def fleet_commands(inputs: Sequence[Any]) -> FleetCommands:
     begins = workflow.extern_functions().get(BEGINS)
     if begins is not None and not commands.refusal and (why := begins(info.workflow_id, info.run_id, commands.number)):
         commands.refusal = commands.refused("the start", why)
-    # Replay: a run that refuses its start takes no other step, so its history has no task that it could repeat.
+    # Replay: a run that refuses its start ends in its first task. So in a replay, the start was accepted before.
     if commands.refusal and workflow.unsafe.is_replaying():
         commands.not_its_history = (
             f"workflow {info.workflow_id} cannot go on: {commands.refusal}. If it was begun before the fleet's "
@@ -53,10 +53,10 @@ def fleet_commands(inputs: Sequence[Any]) -> FleetCommands:
 
 
 def require_its_history(commands: FleetCommands) -> None:
-    """Raise NotItsHistory if a run's history is not what a run of this fleet is: its tasks fail with that sentence.
+    """Raise NotItsHistory if a run must not go on from its history: its workflow tasks then fail with that sentence.
 
     Call it first in ``run``, not in ``__init__``: after an exception there the SDK leaves a coroutine that nobody
-    awaits. No task in which it is raised is answered, so whatever its handlers have done before is forgotten.
+    awaits. A task that fails has no effect, so nothing that its handlers have done before counts.
     """
     if commands.not_its_history:
         raise NotItsHistory(commands.not_its_history)

@@ -1,4 +1,4 @@
-"""The questions that a fleet's workflow is asking at the moment: side by side, but never the same one twice."""
+"""The requests of a fleet's workflow that are in progress: concurrently, but never two of one name."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 
 class OpenQuestions:
-    """Questions that are waiting for their answers, by name."""
+    """Requests in progress, by name."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        """Begin with no questions. `wake` makes the workflow decide again; it is called when a question ends."""
+        """Begin with no requests. `wake` makes the workflow decide again; it is called when a request ends."""
         self._wake = wake
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._unbegun: dict[str, Coroutine[Any, Any, None]] = {}
-        """Questions whose task has not had its first turn yet."""
+        """Requests whose task has not had its first turn yet."""
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -24,7 +24,7 @@ class OpenQuestions:
         return name in self._tasks
 
     def begin(self, name: str, asking: Coroutine[Any, Any, None]) -> None:
-        """Begin a question, unless the same one is being asked already."""
+        """Begin a request, unless one of the same name is in progress."""
         if name in self._tasks:
             asking.close()
             return
@@ -36,7 +36,7 @@ class OpenQuestions:
             except asyncio.CancelledError:
                 pass
             finally:
-                # Replay: the name is freed before the workflow decides again, or a question that is due would be
+                # Replay: the name is freed before the workflow decides again, or a request that is due would be
                 # missed.
                 del self._tasks[name]
                 self._wake()
@@ -45,7 +45,7 @@ class OpenQuestions:
         self._tasks[name] = asyncio.create_task(run())
 
     def cancel(self, name: str) -> None:
-        """Give up a question. It stays under way until its step has been cancelled."""
+        """Cancel a request. It stays in progress until its step has been cancelled."""
         if name in self._tasks:
             self._tasks[name].cancel()
         # A task that is cancelled before its first turn never has one, and so would not free the name.

@@ -54,7 +54,7 @@ SOURCES_LIMIT: Final = 16
 NO_CLUSTER_DNS: Final = (
     "There is no cluster DNS here: pods with dnsPolicy ClusterFirst, which is the default, use the host's resolver."
 )
-"""An event of a kubelet without a cluster DNS, about its node, with each such sandbox; here there is one per start."""
+"""The message of the event MissingClusterDNS. A kubelet records it for each such sandbox, a node here once a start."""
 _SENDER_LENGTH = 100
 """How many characters of a sender's name are kept."""
 
@@ -62,8 +62,8 @@ _SENDER_LENGTH = 100
 def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one signal into the state, or record its rejection. Never raises.
 
-    It catches everything on purpose: a signal stays in the history, so an exception here would fail the same workflow
-    task again and again, on every worker.
+    Every exception is caught on purpose: a signal stays in the history, so an exception here would fail the same
+    workflow task again and again, on every worker.
     """
     try:
         change(state, name, args, now)
@@ -104,8 +104,8 @@ def too_many(name: str, args: tuple[Any, ...]) -> str:
 def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     """Take the full list of one source (config/config.go, v1.36, SET; filterInvalidPods).
 
-    Differences: a pod that makes no sense stays as it was. If the same list is sent again, each of its pods' workflows
-    is asked, since somebody may have ended some of them. The kubelet ignores such a list (podStorage.merge), and
+    Differences: a pod whose new document is invalid goes on as before. If the same list is sent again, each of its pods
+    is checked, since a person may have ended some of them. The kubelet ignores such a list (podStorage.merge), and
     restarts its pods anyway.
     """
     if not signal.source or len(signal.source) > 63 or signal.source in (API_SOURCE, FILE_SOURCE, KUBERNETES_SOURCE):
@@ -155,9 +155,9 @@ def _changed(before: Mapping[str, Wanted], after: Mapping[str, Wanted]) -> list[
 
 
 def _spent(state: NodeState) -> str:
-    """Return the source that has been empty for longest and has no pod left; "" if there is none.
+    """Return the source that has been empty the longest and has no pod left; "" if there is none.
 
-    Sources are kept as long as there is room: pods that are recalled for a source later end only if the source says so.
+    Sources are kept as long as there is room: pods that are recalled for a source later end only once it has reported.
     """
     needed = {API_SOURCE, FILE_SOURCE, *(each.source for each in state.governed.values())}
     idle = [
@@ -202,7 +202,7 @@ def _listed(signal: SyncPods, before: Source, node: str, now: datetime) -> tuple
 def wanted_by(
     document: Any, now: datetime, *, origin: Sequence[str] = (), before: Mapping[str, Wanted] | None = None
 ) -> tuple[str, Wanted]:
-    """Return a document's key and what it asks for. Raises Rejected with the path of the problem.
+    """Return a document's key and the pod that it describes. Raises Rejected with the path of the problem.
 
     If a list's pod has no UID, it gets one from its content and the list's `origin`, so a changed pod is another pod.
     That UID is not computed again for a document that is the same in `before`.
@@ -238,7 +238,7 @@ def _say_duplicates(state: NodeState, source: str, new: set[str], now: datetime)
 
 
 def _static_pods(state: NodeState, signal: StaticPods, now: datetime) -> None:
-    """Take what the agent runs for its directory of manifests. It is shown, and no list may have these pods."""
+    """Take the agent's report of the pods of its manifests. They are shown, and no list may have them."""
     if not _has_room(state, 0, known=len(signal.pods), but=FILE_SOURCE):
         raise Rejected(f"pods: with the lists' they are too many to be shown: {len(signal.pods)}")
     state.touch_all()
@@ -251,7 +251,7 @@ def _static_pods(state: NodeState, signal: StaticPods, now: datetime) -> None:
     named = {key: Wanted(uid=each.uid) for key, each in state.static.items() if each.state != "ending"}
     new = named.keys() - state.sources.get(FILE_SOURCE, Source()).pods.keys()
     state.sources[FILE_SOURCE] = Source(reported_at=now, boot=signal.boot, pods=named)
-    # A version before this one applied them by steps of the node.
+    # An earlier version applied these pods by steps of the node's workflow.
     state.governed = {key: each for key, each in state.governed.items() if each.source != FILE_SOURCE}
     _say_what_became(state, before, now)
     for each in signal.gone:
@@ -268,7 +268,7 @@ def _static_pods(state: NodeState, signal: StaticPods, now: datetime) -> None:
 
 
 def _say_what_became(state: NodeState, before: Mapping[str, DesiredPod], now: datetime) -> None:
-    """Record events for what has become of the pods of manifests since the last report, `before`."""
+    """Record events for the changes of the manifests' pods since the last report, `before`."""
     for key, each in state.static.items():
         old = before.get(key, DesiredPod())
         if each.state == "applied" and (old.state, old.uid) != ("applied", each.uid):
@@ -374,7 +374,7 @@ def _schedulable(state: NodeState, schedulable: bool, by: str, now: datetime) ->
 
 
 def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
-    """Take the agent's report. Boot numbers are compared for equality only: the state directory may be a new one."""
+    """Take the agent's report. Boot numbers are compared only for equality: a new state directory restarts them."""
     before = {each.type: each.status for each in state.status.conditions}
     for each in signal.conditions:
         if before.get(each.type, each.status) != each.status:
@@ -397,4 +397,4 @@ EFFECTS: Final[Mapping[str, Effect[NodeState, Any, None]]] = effects(
     Effect(CORDON, _cordon),
     Effect(UNCORDON, _uncordon),
 )
-"""The effect of each signal and update. Those of one name have the same effect; `renew` concerns the run alone."""
+"""The effect of each signal and update; a signal and an update of one name share it. `renew` concerns only the run."""

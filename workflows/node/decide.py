@@ -1,4 +1,4 @@
-"""Decides what a node does next about its pods: what it tells which workflows, and when it retries.
+"""Decides a node's next orders to its pods' workflows, and when they are retried.
 
 Pure. Mirrors the kubelet's handlers of its sources' changes (kubelet.go, v1.36, HandlePodAdditions, HandlePodUpdates,
 HandlePodRemoves) and the part of HandlePodCleanups that ends pods no source has. Difference: the pod's own workflow
@@ -37,20 +37,20 @@ AT_ONCE: Final = 16
 SERVERS_MARKS: Final = ("resourceVersion", "creationTimestamp", "managedFields")
 """Metadata that only an API server writes. Admission drops the UID of a document that has any of it, or a status."""
 TOGETHER_BYTES: Final = 256 * 1024
-"""How large the documents of pods may be that one step applies, all in all: the server warns of larger payloads."""
+"""The most bytes that the documents of one step have together: the server warns of larger payloads."""
 UIDS_KEPT: Final = 7
-"""How many UIDs of one pod are kept while none of its changes is answered."""
+"""How many earlier UIDs of a pod are kept while its workflow answers none of its changes."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """Something to tell one pod's workflow."""
+    """An order to one pod's workflow."""
 
     key: str
     name: NodeStepName
     input: ApplyPodWorkflow | DeletePodWorkflow
     summary: str
-    """Why, as the UI shows it."""
+    """The order and its reason, for the UI."""
     source: str = ""
     """apply_pod: the source that has the pod."""
     digest: str = ""
@@ -107,7 +107,7 @@ def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = A
 def steps(actions: Sequence[Action], alone: Container[str] = ()) -> list[NodeStep]:
     """Return the activities that carry out the actions: one for all deletions, and one for all pods that start.
 
-    The pods in `alone` have activities of their own. So has a pod that replaces another one, whose turn is first.
+    A pod in `alone` has an activity of its own. So has a pod that replaces another one, and a pod that is only checked.
     """
     together = {name: [each for each in actions if _joins(each, name) and each.key not in alone] for name in _TOGETHER}
     parts = [
@@ -125,7 +125,7 @@ _TOGETHER: Final = {
     NodeStepName.APPLY_POD: NodeStepName.APPLY_PODS,
     NodeStepName.DELETE_POD: NodeStepName.DELETE_PODS,
 }
-"""The step for several pods, by that for one."""
+"""For each step about one pod: the step for several pods."""
 
 
 def _joins(action: Action, name: NodeStepName) -> bool:
@@ -167,7 +167,7 @@ def _summary_of(name: NodeStepName, actions: Sequence[Action]) -> str:
 
 
 def _action(state: NodeState, key: str) -> Action | None:
-    """Return what to tell one pod's workflow, regardless of back-offs; None if it is up to date."""
+    """Return the order to one pod's workflow, regardless of back-offs; None if it is up to date."""
     pod, current, wanted = split(key), state.governed.get(key), state.wanted(key)
     if (deletion := state.deletions.get(key)) is not None:
         uids = (deletion.uid,) if deletion.uid else ()
@@ -277,8 +277,8 @@ def failed(state: NodeState, action: Action, reason: str, message: str, now: dat
 def _refused(state: NodeState, action: Action, why: str, now: datetime) -> None:
     """Record that a single pod was refused. Like `syncpod apply`, the node does not try it again.
 
-    A retry would succeed once the conflicting pod has ended, but nobody may want the pod any more by then. A list, by
-    contrast, wants a pod for as long as it names it.
+    A retry would succeed once the conflicting pod has ended, but its sender may not want it any more. A list, by
+    contrast, wants its pods for as long as it names them.
     """
     state.backoff = backoff.forget(state.backoff, action.key)
     _forget_single(state, action)
@@ -310,7 +310,7 @@ def _applied(state: NodeState, action: Action, result: PodWorkflowResult, now: d
 
 
 def _ended(state: NodeState, action: Action, result: PodWorkflowResult, now: datetime) -> None:
-    """Record that a pod has ended; if a pod of another UID has its name, somebody else has ended it."""
+    """Record that a pod has ended. A refusal has the same effect: a pod with another UID has the name."""
     state.backoff = backoff.forget(state.backoff, action.key)
     _forget_ended(state, action)
     deletion = state.deletions.get(action.key)
@@ -325,7 +325,7 @@ def _ended(state: NodeState, action: Action, result: PodWorkflowResult, now: dat
 
 
 def _forget_ended(state: NodeState, action: Action) -> None:
-    """Forget the pods that a step has ended; not those of which the node has learned while the step was under way."""
+    """Forget the pods that a step has ended, except those that were recalled while it was under way."""
     current, request = state.governed.pop(action.key, None), action.input
     if current is None or not isinstance(request, DeletePodWorkflow) or not request.uids:
         return

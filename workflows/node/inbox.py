@@ -39,9 +39,9 @@ class NodeInbox:
 def subject(name: str, args: Sequence[Any]) -> str | None:
     """Return what a signal describes as a whole: a source's list, the agent's own pods, or the node's status.
 
-    A newer signal about the same replaces an older one. None means that it replaces no signal: it is of another kind,
-    or makes no sense and is shown as a rejection. A report of the agent's pods that has something to say only once is
-    replaced by none either.
+    A newer signal with the same subject replaces an older one. None means that the signal stands alone: it is of
+    another kind, it is invalid and will be rejected, or it reports events that the agent sends only once (`gone`,
+    `problems`).
     """
     payload = args[0] if len(args) == 1 else None
     if not isinstance(payload, dict):

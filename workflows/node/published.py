@@ -1,4 +1,4 @@
-"""What a node's workflow publishes at the end of a task: if it cannot go on, a new run starts from that."""
+"""The state that a node's workflow publishes at the end of a task, from which a new run starts if it cannot go on."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class PublishedNode:
 
     state: NodeState
     at: datetime
-    """The workflow's time then."""
+    """The workflow's time at that moment."""
     history_length: int = 0
-    """Number of the newest event of the run's history that is part of it."""
+    """The id of the newest event of the run's history that the state includes."""
     uid: Final = ""
     """Always "": a node has no UID."""
     is_gone: Final = False

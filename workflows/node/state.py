@@ -35,7 +35,7 @@ class Wanted(BaseModel):
     document: dict[str, Any] | None = None
     """None once the pod's workflow has it."""
     size: int = 0
-    """Size of the document in bytes of JSON. It is kept because each signal asks for it."""
+    """Size of the document in bytes of JSON; 0 once the document is dropped."""
     seen: datetime | None = None
     """When this node first received the pod with this UID."""
 
@@ -47,7 +47,7 @@ class Source(BaseModel):
 
     reported_at: datetime | None = None
     boot: int = 0
-    """The life of the agent that has reported it; 0 if it is somebody else's list."""
+    """The boot number of the agent that has reported it; 0 for a list from another sender."""
     pods: dict[str, Wanted] = {}
     """By key, in the order of its list."""
 
@@ -58,12 +58,12 @@ class Governed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", validate_by_name=True, serialize_by_alias=True)
 
     uids: tuple[str, ...] = ()
-    """UIDs of the pods that may run under this name: one, unless it is unknown what a workflow has received."""
+    """UIDs of the pods that may run under this name: several while it is unknown which orders a workflow received."""
     source: str = ""
     digest: str = ""
     """Digest of the document that its workflow has; "" while that is unknown."""
     ending: bool = False
-    """Its workflow is being ordered to end it: it has to be applied again to run."""
+    """Its workflow was sent the order to end it. It runs only if it is applied again."""
     resync_requested: int = Field(default=0, alias="doubted")
     """The number of times its list was sent again since it was last applied. If it has ended meanwhile, it is applied
     again."""
@@ -81,14 +81,14 @@ class NodeState(BaseModel):
     """When the first run of this chain began."""
     unschedulable: bool = False
     cordoned_by: str = ""
-    """Who made it so, in the words of the client; "" = it is not, or that is not known."""
+    """Who cordoned the node, in the client's words; "" = it is not cordoned, or the sender is unknown."""
     sources: dict[str, Source] = {}
     """By name. ``api`` has the single pods that have not been passed on to their workflows yet. ``file`` has only the
-    names of the pods that the agent runs for its directory of manifests: this workflow gives theirs no orders."""
+    names of the pods that the agent runs for its directory of manifests: this workflow sends them no orders."""
     static: dict[str, DesiredPod] = {}
-    """By key: those pods, as the agent reported them last."""
+    """By key: the pods of the directory of manifests, as the agent last reported them."""
     governed: dict[str, Governed] = {}
-    """By key."""
+    """By key: the pods that were applied for lists."""
     deletions: dict[str, DeleteFromNode] = {}
     """By key: deletions of single pods that have not been passed on to their workflows yet."""
     backoff: BackoffStore = Field(default_factory=BackoffStore)
@@ -108,7 +108,7 @@ class NodeState(BaseModel):
         changing = {"sources": sources, "governed": dict(self.governed), "deletions": dict(self.deletions)}
         return self.model_copy(update=changing)
 
-    # --- which pods are to be looked at -------------------------------------------------------------------------------
+    # --- pods that may need an order ----------------------------------------------------------------------------------
 
     def touch(self, key: str) -> None:
         """Have a pod looked at again: something that its orders depend on has changed."""
@@ -120,7 +120,7 @@ class NodeState(BaseModel):
         self._open = None
 
     def settle(self, key: str) -> None:
-        """Skip a pod until it is touched: there is nothing to tell it."""
+        """Skip a pod until it is touched: its workflow needs no order."""
         if self._open is not None:
             self._open.discard(key)
 
@@ -173,13 +173,13 @@ class NodeState(BaseModel):
         return current is not None and not current.ending and current.source not in self.sources
 
     def forget_document(self, key: str) -> None:
-        """Drop a pod's document if nobody needs it any more; those of sources that do not count now are kept."""
+        """Drop a pod's document if its workflow has it; the documents of sources that do not count are kept."""
         name, wanted = self.winner(key), self.wanted(key)
         if wanted is not None and wanted.document is not None and self.is_told(key):
             self.sources[name].pods[key] = wanted.model_copy(update={"document": None, "size": 0})
 
     def forget_documents(self) -> None:
-        """Drop all documents that nobody needs any more."""
+        """Drop all documents that their pods' workflows have."""
         for key in dict.fromkeys(key for source in self.sources.values() for key in source.pods):
             self.forget_document(key)
 
@@ -188,14 +188,14 @@ class NodeState(BaseModel):
         current = self.governed.get(key)
         return current.uids if current is not None else ()
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Record an event; repeats are counted."""
         self.events = with_event(self.events, now, kind, reason, message)
 
     def reject(self, now: datetime, name: str, why: str) -> None:
-        """Record that something that came in was not accepted, and why."""
+        """Record that a signal was not accepted, and why."""
         self.event(now, "Warning", REJECTED, f"{name}: {why}")
 
 

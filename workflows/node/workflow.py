@@ -6,8 +6,8 @@
                                                   ▲                              │ apply or delete to `pod/…`
                                                   └──────────── outcome ◄────────┘
 
-Each pod's own workflow decides what the pod does; this one only tells it. Steps run concurrently, one per pod, but one
-for all pods that are to start at the same time, and one for all that are to end.
+Each pod's own workflow decides what the pod does; this workflow only sends it orders. Steps run concurrently, one for
+each pod; but all pods that start at the same time share one step, and so do all pods that end at the same time.
 Mirrors the kubelet's sync loop over its configuration (kubelet.go, v1.36, syncLoopIteration, HandlePodAdditions and its
 siblings).
 """
@@ -57,7 +57,7 @@ PART = 256
 @workflow.defn(name=NODE_WORKFLOW)
 @takes(NODE_COMMANDS)
 class NodeWorkflow:
-    """A node's desired pods, for as long as the node has a name."""
+    """A node's desired pods. The workflow has no end of its own."""
 
     @workflow.init
     def __init__(self, *inputs: Any) -> None:
@@ -74,7 +74,7 @@ class NodeWorkflow:
             self.entity.put(name, args)
         self.busy: dict[str, asyncio.Task[None]] = {}
         self.alone: set[str] = set()
-        """Pods whose workflows have not answered an order that went to several."""
+        """Pods whose workflows did not answer an order to several pods: their next order is a step of its own."""
         self.published: NodeSummary | None = None
 
     @workflow.run
@@ -110,7 +110,7 @@ class NodeWorkflow:
     # --- one step -----------------------------------------------------------------------------------------------------
 
     def tell(self, step: NodeStep) -> None:
-        """Begin to tell one or several pods' workflows something, concurrently with all other steps."""
+        """Begin a step, which sends orders to pods' workflows, concurrently with all other steps."""
         for action in step.actions:
             decide.record_step(self.state, action)
         spec = NODE_STEPS[step.name]
@@ -142,7 +142,7 @@ class NodeWorkflow:
         self.busy.update((action.key, telling) for action in step.actions)
 
     def finished(self, step: NodeStep, results: Sequence[PodWorkflowResult | None]) -> None:
-        """Record what the workflows have answered. One that has not gets its order alone, at once."""
+        """Record the workflows' answers. A workflow that has not answered gets its order again at once, by itself."""
         for action, result in zip(step.actions, results, strict=True):
             if result is None:
                 self.alone.add(action.key)
@@ -156,7 +156,7 @@ class NodeWorkflow:
             self.alone.discard(action.key)
             decide.failed(self.state, action, reason, message, workflow.now())
 
-    # --- what the entity asks of its workflow -------------------------------------------------------------------------
+    # --- called by the entity -----------------------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
         """Fold one signal into the state."""
@@ -168,7 +168,7 @@ class NodeWorkflow:
     def on_cancel(self) -> None:
         """Continue, and show that a cancellation was not obeyed."""
         self.state.reject(workflow.now(), "cancel", "a node has no end; cordon and drain it, or terminate its workflow")
-        self.show()  # nothing else would, since a refusal wakes nothing
+        self.show()  # this refusal does not wake the loop, which would show it otherwise
 
     def refuse(self, name: str, why: str) -> None:
         """Show that a signal was not accepted, and why."""
@@ -182,7 +182,7 @@ class NodeWorkflow:
         """Return one sentence that says why an update is refused."""
         return sentence(wrong)
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- publishing ---------------------------------------------------------------------------------------------------
 
     def publish(self) -> None:
         """Write to the memo what must be readable while no worker answers, and show the node in the UI."""
@@ -221,7 +221,7 @@ class NodeWorkflow:
         """Carry out an accepted update. Returns at once; the orders to the pods' workflows are next."""
         given = self.entity.obey(update, args)
         if update.name == SYNC_PODS_NOW.name:
-            self.entity.put(update.name, given)  # an update reaches a workflow at rest sooner than the signal does
+            self.entity.put(update.name, given)  # like the signal, but delivered sooner to a workflow at rest
             return None
         await self.entity.change(lambda: absorb.change(self.state, update.name, given, workflow.now()))
         return {"name": self.state.name, "unschedulable": self.state.unschedulable}
@@ -229,7 +229,7 @@ class NodeWorkflow:
     def check(self, update: UpdateSpec[Any], args: Sequence[Any]) -> None:
         """Try an update on a copy of the state, so that a wrong one is refused before anything is written.
 
-        A problem of a list is shown, as with the signal.
+        A list is not tried: its problems are shown as events, as with the signal.
         """
         if self.refusal:
             raise invalid(self.refusal)
@@ -292,9 +292,9 @@ def _begun(start: Any, workflow_id: str, now: datetime, decisions: int) -> tuple
 
 
 def _after_another(state: NodeState, start: dict[str, Any], ended: str, now: datetime) -> NodeState:
-    """Return the state of a run that begins since somebody has ended the node's last one, by the agent's record."""
+    """Return the state of a run that begins after a person has ended the node's last run, by the agent's record."""
     known = {name: start[name] for name in ("cordoned_by", "events", "status") if name in start}
-    with suppress(ValueError):  # of a version that writes it otherwise: the agent reports its status again
+    with suppress(ValueError):  # written in another form by another version: the agent reports its status again
         state = NodeState.model_validate({**state.model_dump(exclude_defaults=True), **known})
     kept = "; it stays cordoned" if state.unschedulable else ""
     state.event(now, "Warning", "WorkflowEnded", f"{ended[:1].upper()}{ended[1:]}; its worker has begun it again{kept}")
