@@ -220,7 +220,7 @@ class NodeQuestions:
         return reported[0] + REPORTS_WITHIN - workflow.now() if len(reported) >= REPORTS else timedelta()
 
     async def call(self, name: str, asked: Message, answer: type[Answer], *, summary: str) -> Answer | None:
-        """Send the node a request that it answers at once. None = there is no valid answer; the state has the reason."""
+        """Send the node a request that it answers at once. None = no valid answer came; the state has the reason."""
         try:
             returned: RawValue = await workflow.execute_activity(
                 name,
