@@ -15,7 +15,7 @@ class Entry(NamedTuple):
     panel: str
     """The heading under which ``--help`` lists it."""
     summary: str
-    """The first sentence of its own help."""
+    """The first sentence of the command's own help."""
     module: str = ""
     """Its module in `syncpod.cli.commands`; "" = it is a group that has a table of its own, in `TABLES`."""
     function: str = ""
@@ -160,4 +160,4 @@ FLEET_COMMANDS: Final[dict[str, Entry]] = {
 }
 
 TABLES: Final[Mapping[tuple[str, ...], Mapping[str, Entry]]] = {(): COMMANDS, ("fleet",): FLEET_COMMANDS}
-"""The table of each group of commands that has one, by the words before its commands."""
+"""The tables by the words before their commands: () for ``syncpod`` itself, ("fleet",) for ``syncpod fleet``."""

@@ -36,11 +36,11 @@ DELETION_IS_KEPT: Final = "the deletion is kept, and goes on once its worker run
 
 
 class NotThere(Failure):
-    """Something that is to be deleted does not exist."""
+    """An object that is to be deleted does not exist."""
 
 
 class Thing(NamedTuple):
-    """Something that can be deleted."""
+    """An object that can be deleted."""
 
     kind: str
     namespace: str
@@ -58,7 +58,7 @@ class Selection:
 
     kinds: Sequence[str]
     namespace: str | None
-    """None = all."""
+    """None = all namespaces."""
     conditions: Selector
     fields: FieldSelector
 
@@ -116,7 +116,7 @@ def read_request(
         raise BadInput("say what to delete, in one of these ways: NAME..., -f FILE, -l SELECTOR or --all")
     if files is not None:
         return DeletionRequest(files())
-    if not (words or selects):  # as with kubectl, such a flag alone names no kind
+    if not (words or selects):  # as with kubectl, --all or --all-namespaces alone names no kind
         flag = "--all" if everything else "--all-namespaces"
         raise BadInput(f"{flag}: say of which kind: {others.format(flag=flag)}")
     if not is_named:
@@ -145,13 +145,13 @@ class Deleting:
 
 @dataclass
 class Going:
-    """Something that is being deleted."""
+    """An object that is being deleted."""
 
     thing: Thing
     gone: Callable[[], Awaitable[None]]
     """Returns once it is gone. Raises Failure."""
     why: Callable[[], Awaitable[str]]
-    """Returns in a few words what its end waits for; "" once it is gone. Raises Failure."""
+    """Returns what the deletion waits for, in a few words; "" once the object is gone. Raises Failure."""
     where: str = ""
     """The object's node, if several nodes may have an object of this name; else ""."""
     said: str = ""
@@ -164,10 +164,10 @@ class Going:
 
 @dataclass(frozen=True)
 class DeletionResult:
-    """The result of deleting something."""
+    """The result of one deletion."""
 
     places: Sequence[str] = ("",)
-    """The nodes that it is deleted from, a line for each; "" = no node is named."""
+    """The nodes from which the object is deleted; a line is printed for each. "" = no node is named."""
     notes: Sequence[str] = ()
     going: Sequence[Going] = ()
 
@@ -230,7 +230,7 @@ async def delete(owner: Owner, request: DeletionRequest, how: Deleting) -> int:
 
 
 async def _require_all(owner: Owner, things: Sequence[Thing], kinds: str) -> None:
-    """Raise Failure if one of these, which were named without a kind, does not exist."""
+    """Raise Failure if one of these things does not exist; their names were given without a kind."""
     failures = [result for _, result in await _each(owner.look, things) if isinstance(result, Failure)]
     if failures:
         lines = [*map(str, failures), f"nothing was deleted: a kind before names is one of {kinds}"]

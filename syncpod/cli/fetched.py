@@ -36,7 +36,7 @@ class FetchedPod:
     recorded: Recorded = NOTHING_RECORDED
     """If it did not answer: its columns as they were recorded last."""
     run: str = ""
-    """The run of its workflow; "" = not known."""
+    """The run id of its workflow; "" = not known."""
 
     @property
     def why_silent(self) -> str:
@@ -45,7 +45,7 @@ class FetchedPod:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The Pod as ``get -o json`` prints it; one that did not answer is marked by an annotation."""
+        """The Pod as ``get -o json`` prints it. An annotation marks a pod that did not answer."""
         if self.wire:
             whole = {"apiVersion": "v1", "kind": "Pod"} | self.wire
             if self.current:

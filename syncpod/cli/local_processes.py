@@ -69,9 +69,9 @@ class Ports(NamedTuple):
     ui: int | None = None
     """The port of its UI; None = any."""
     has_ui: bool = False
-    """Whether a UI was requested. Without a request, it has a UI if the last server had one, or if it is not root's."""
+    """Whether a UI was requested. Otherwise the last server's choice holds; at first, root's server has no UI."""
     guard: bool = False
-    """Whether a kernel rule was requested by which only its owner can connect. A rule that was set before is kept."""
+    """Whether only its owner may connect, by a packet-filter rule (--guard). False = an earlier rule is kept."""
 
 
 _ANY_PORTS: Final = Ports()

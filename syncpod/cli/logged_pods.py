@@ -24,7 +24,7 @@ LoggedPod: TypeAlias = "tuple[Pod, NodeContext | None]"
 def logged_pods(namespace: str, name: str, selector: str) -> list[LoggedPod]:
     """Return the pod of this name, or without a name the pods that match the selector.
 
-    A pod whose workflow does not answer is this machine's record of it. If there is no record, raises Failure for a
+    A pod whose workflow does not answer is returned from this machine's records. Without a record, raises Failure for a
     named pod; a selected pod is left out, with a note. Also raises Failure if no pod has the name.
     """
     from syncpod.cli.machine.own_journal import missing

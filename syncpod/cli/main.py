@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
         if not is_of_the_machine(error):
             raise
         return _fail(sentence_of(error), FAILED)
-    except BaseException as error:  # the SDK's Rust core has the system's error in its text, or panics
+    except BaseException as error:  # the SDK's Rust core puts the system's error into its text, or panics
         if (of_system := error_within(str(error))) is None:
             raise
         return _fail(sentence_of(of_system), FAILED)

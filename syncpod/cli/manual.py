@@ -43,7 +43,7 @@ class Page(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. Raises CommandInterrupted at Ctrl-C, since typer would return 130 on a KeyboardInterrupt."""
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `main` has set it for the time before the command
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `main` has set this for the time before the command
             signal.signal(signal.SIGINT, signal.default_int_handler)
         before = running.set(ctx.info_name)
         try:

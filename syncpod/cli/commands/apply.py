@@ -62,8 +62,8 @@ def apply(
     With `--dry-run=client`, manifests are checked here and compared with what exists. With `--dry-run=server`, the
     pods' workflows are also asked what they would refuse, and nodes whether they would run the new pods. A node that
     does not answer is named in a warning: the pod would be created, and start when the node is back. `plan` shows the
-    steps. A new pod whose limits its node cannot enforce is refused. One with a field that its node's runtime does
-    not support is made, with a warning: it waits.
+    steps. A new pod whose limits its node cannot enforce is refused. A pod with a field that its node's runtime does
+    not support is created, with a warning, and waits.
     """
     if kustomize:
         raise BadInput(f"-k: kustomizations are not built here: kubectl kustomize {kustomize} | syncpod apply -f -")

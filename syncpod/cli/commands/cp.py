@@ -26,9 +26,9 @@ class CopyLocation:
 
     path: str
     pod: str = ""
-    """"" = this machine."""
+    """The pod; "" = this machine."""
     namespace: str = ""
-    """"" = that of --namespace."""
+    """The pod's namespace; "" = that of --namespace."""
 
 
 NoPreserve = Annotated[

@@ -70,7 +70,7 @@ class DebugRequest:
 
     image: str
     name: str = ""
-    """"" = generate one."""
+    """The container's name; "" = generate one."""
     target: str = ""
     """The container whose processes it is to see; "" = none."""
     command: tuple[str, ...] = ()
@@ -78,11 +78,11 @@ class DebugRequest:
     arguments_only: bool = False
     """Whether `command` has arguments for the image's entry point."""
     env: tuple[str, ...] = ()
-    """Each ``NAME=VALUE``."""
+    """The environment variables, each as ``NAME=VALUE``."""
     pull_policy: str = ""
-    """"" = the image's: Always for the tag latest, else IfNotPresent."""
+    """The image pull policy; "" = Always for the tag latest, else IfNotPresent."""
     profile: str = ""
-    """"" = `default_profile`, which is put in its place once the pod is known."""
+    """The profile's name; "" until `default_profile` replaces it, once the pod is known."""
     stdin: bool = False
     stdin_once: bool = False
     """Whether its input ends with that of the first client that attaches."""

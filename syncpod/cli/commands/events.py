@@ -307,7 +307,7 @@ class _Printer:
 def lines(
     events: Sequence[PodEvent], now: datetime, *, wide: bool, namespaces: bool, headers: bool, table: Columns
 ) -> list[str]:
-    """Return the lines of events, aligned with those printed before to `table`. Warnings are coloured on a terminal."""
+    """Return the lines of events, aligned with the earlier lines of `table`. Warnings are coloured on a terminal."""
     rows = [[*((event.namespace,) if namespaces else ()), *cells_of(event, now, wide=wide)] for event in events]
     head = [[*(("NAMESPACE",) if namespaces else ()), *(WIDE if wide else HEADER)]] if headers else []
     aligned = table.align([*head, *rows])

@@ -55,7 +55,7 @@ def delete(
     """Delete workloads, pods, ConfigMaps and Secrets of the fleet, on all nodes.
 
     Name them as with kubectl: `deployment web`, `daemonset logs`, `pod web`, or `deployment/web secret/keys`, or with
-    the manifests that were applied. Names alone are of pods: if one of several is unknown, none is deleted.
+    the manifests that were applied. Names without a kind are pods: if one of several is unknown, none is deleted.
 
     A workload is gone once its last pod is, and a ConfigMap or Secret once its nodes have received its deletion. After
     five seconds the command prints on standard error what it waits for. The deletion goes on even if the command ends.

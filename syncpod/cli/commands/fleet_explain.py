@@ -43,11 +43,11 @@ def explain(
     The answer comes from the journal of the pod's node, as from `syncpod explain` there, with times in the node's time
     zone. For a pod that is gone, the journals of all nodes are searched. For a workload whose newest template was
     rolled back, the answer is about the pod that failed; for another workload, about a pod that is not well, if there
-    is one. For a workload without pods, for a pod that no node has yet, and for one whose node is Unknown, the fleet
-    itself says what it knows, and what it does next. `explain node n1` is about a node.
+    is one. For a workload without pods, for a pod that no node has yet, and for a pod whose node is Unknown, the answer
+    comes from the fleet's own records, with what the fleet does next. `explain node n1` is about a node.
 
     With --placement the fleet's placement rules are applied to each node as it is now. That works for a pod on a node,
-    for a pod that is on no node yet, and for the next pod of a workload. The pod itself does not count on its node.
+    for a pod that is on no node yet, and for the next pod of a workload. The pod itself is not counted on its node.
     """
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import kind_and_name

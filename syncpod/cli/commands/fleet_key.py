@@ -73,7 +73,7 @@ def create(sealing: Sealing = False, state_dir: StateDir = "") -> None:
     """Make a new key, which is not used yet.
 
     Copy its file to the `keys` directory, or with --sealing to the `sealing` directory, of every other machine where
-    the fleet's workers run, or where you run its commands. Then have it used: `syncpod fleet key use ID`.
+    the fleet's workers run, or where you run its commands. Then put it to use: `syncpod fleet key use ID`.
     """
     if sealing:
         named = fleet_sealing_key.create(state_dir)

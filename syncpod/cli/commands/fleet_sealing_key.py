@@ -25,7 +25,7 @@ _ANSWER_SECONDS: Final = 10.0
 
 
 def directory(state_dir: str) -> Path:
-    """Return where the keys are. Raises BadInput."""
+    """Return the directory of the sealing keys. Raises BadInput."""
     return _files(state_dir).directory
 
 

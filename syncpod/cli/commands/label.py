@@ -108,7 +108,7 @@ async def _change_one(
 
 
 def _read(words: Sequence[str], field: str) -> tuple[list[str], dict[str, str], set[str]]:
-    """Return the pods, what is set and what is removed, from ``pod web a=b c-``. Raises BadInput."""
+    """Parse ``pod web a=b c-``: return the pods, the values to set, and the keys to remove. Raises BadInput."""
     at = next((at for at, word in enumerate(words) if "=" in word or word.endswith("-")), len(words))
     wanted: dict[str, str] = {}
     removed: set[str] = set()

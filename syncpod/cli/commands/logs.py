@@ -92,13 +92,13 @@ def logs(
 
     Reads the files that the runtime writes on this machine: for each container the current one, as kubectl does, and
     with --rotated also older ones that are still kept. Without --container it is the pod's default container: the one
-    that the annotation kubectl.kubernetes.io/default-container names, or else the first main one, which a note then
-    says. --follow continues across rotations. While the pod's workflow does not answer, the files are found
+    that the annotation kubectl.kubernetes.io/default-container names, or else the first main container, which a note
+    then names. --follow continues across rotations. While the pod's workflow does not answer, the files are found
     without it, and --follow continues until it is interrupted.
 
     --restart N prints the log of an instance that ended, also of a pod that is gone: the file, or the last KiB of it
-    that the node's journal keeps. If the pod's name had several lives, it is the newest with that number, and a note
-    says which; --uid chooses one. `syncpod explain` says which instances and lives there were.
+    that the node's journal keeps. If several pods had this name one after the other, it is the newest that has an
+    instance N, and a note names that life; --uid chooses another. `syncpod explain` lists the instances and lives.
     """
     name, conditions, container = _chosen(what or [], selector, container, all_containers=all_containers)
     _require_numbers(tail, limit_bytes, max_log_requests)

@@ -40,8 +40,8 @@ def plan(
 ) -> None:
     """Show what an apply would do, without doing it.
 
-    The node of a new pod is asked whether it would run the pod: whether it has room for it and for the pods before it
-    in the manifests, and supports what the pod asks for. A warning names a node that does not answer.
+    The node of a new pod is asked whether it would run the pod: whether it has room for the pod beside the pods before
+    it in the manifests, and supports the pod's fields. A warning names a node that does not answer.
     ConfigMaps and Secrets count as they are on this machine now.
 
     With names of pods instead of manifests, it shows what is about to be done for these pods.

@@ -53,8 +53,8 @@ def pod(
     """Show the CPU and memory usage of this node's pods.
 
     The runtime is asked twice, a second apart: CPU is what was used in between, in thousandths of a core; memory is the
-    working set, which cannot be reclaimed without harm. Pods with no running container are left out. With --watch, it
-    is asked every two seconds; of more pods than the terminal has lines for, the busiest are shown.
+    working set, which cannot be reclaimed without harm. Pods with no running container are left out. With --watch, the
+    runtime is asked every two seconds; if the terminal has too few lines for all pods, it shows the busiest.
     """
     names = pod_names(what or [])
     conditions = read_selector(selector)
@@ -80,9 +80,9 @@ class _Chosen:
     """Which pods are shown."""
 
     namespace: str | None
-    """None = all."""
+    """None = all namespaces."""
     names: Sequence[str]
-    """Empty = all."""
+    """Empty = all pods."""
     conditions: Conditions
 
     def has(self, each: TopContainer) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from syncpod.settings.node import NodeSettings
 
 _NOT_READY: Final = 'PodReady = false AND PodPhase != "Succeeded" AND ExecutionStatus = "Running"'
-"""The list filter that finds the pods which should be ready and are not."""
+"""The visibility query that finds the pods which should be ready and are not."""
 
 
 def tell(here: NodeSettings, server: local_processes.Server, running: local_processes.LocalNode) -> None:
@@ -53,7 +53,7 @@ def tell(here: NodeSettings, server: local_processes.Server, running: local_proc
 
 
 def not_ready_page(ui: str, namespace: str) -> str:
-    """Return the address of the list of the pods that are not ready; `ui` is the UI's own address."""
+    """Return the address of the UI's list of pods that are not ready; `ui` is the address of the UI."""
     return f"{ui}/namespaces/{quote(namespace, safe='')}/workflows?query={quote(_NOT_READY, safe='')}"
 
 
