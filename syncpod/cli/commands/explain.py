@@ -106,7 +106,7 @@ def explain(
     if placement:
         all_else = {"--at": at is not None, "--since": since is not None, "--uid": bool(uid), "--start": start}
         all_else |= of_start
-        _explain_placement(what, namespace, output, all_else)
+        explain_placement(what, namespace, output, [flag for flag, is_given in all_else.items() if is_given])
         return
     _check(output, at, start=start, of_start=any(of_start.values()))
     if trace_log and not trace:
@@ -258,11 +258,6 @@ def _absences(state_dir: Path) -> list[Absence]:
         return absences_of(services_of(state_dir))
     except NoJournal as why:
         raise Failure(str(why)) from None
-
-
-def _explain_placement(what: list[str] | None, namespace: str, output: str, others: dict[str, bool]) -> None:
-    """Explain where the pod may be. `others` says for each flag that has no effect here whether it is given."""
-    explain_placement(what, namespace, output, [flag for flag, is_given in others.items() if is_given])
 
 
 def _require_none_of_pods(at: str | None, uid: str, *, start: bool) -> None:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 _ASKED_OF_STEPS: Final = 50
 """The most pods whose pending steps are read from the server."""
 
-"""A first word that means pods; a node of that name is `node/pod`."""
-
 Nodes = Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)]
 
 
