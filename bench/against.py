@@ -1,10 +1,9 @@
 """``python -m bench --against kubelet``: a live kubelet, a node of ours, the bare CRI calls and a prototype, in turn.
 
 The kubelet and the node each have a containerd of their own, both of the same version and both running all the time.
-Both get a manifest the same way: it is renamed into their directory. All times come from the runtimes' own listings.
-The reports of the kubelet and of the node are read only to find out how late they are. The bare calls and the
-prototype's go to the node's containerd. The prototype (:mod:`.prototype`) has a Temporal server of its own, with the
-settings of the node's.
+Each gets a manifest by a rename into its directory. All times come from the runtimes' own listings. The status reports
+of the kubelet and of the node are read only to measure their delay. The bare calls and the prototype's go to the node's
+containerd. The prototype (:mod:`.prototype`) has its own Temporal server, with the same settings as the node's.
 """
 
 from __future__ import annotations
@@ -64,13 +63,13 @@ ROUNDS: Final[Mapping[str, int]] = {
     "crowd": 3,
     "large crowd": 2,
 }
-"""How often each side does each work; one more round goes first and is not counted."""
+"""The number of counted rounds of each work, after one round that is not counted."""
 _PATIENCE: Final = 120.0
 """Seconds that a side may take for one work."""
 _STOOD_SECONDS: Final = 3.0
-"""A kubelet takes up a pod each few milliseconds, even of a hundred on a busy machine."""
+"""A pause of the kubelet's loop that makes its times void. Normally it begins a pod every few milliseconds."""
 _SETTLED_SECONDS: Final = 1.0
-"""The time after a crowd in which its ends are still processed; their cost is counted too."""
+"""Seconds after a start or a stop in which its aftermath is processed; the CPU of that time is counted too."""
 
 _numbers = itertools.count(1)
 
@@ -80,7 +79,7 @@ Samples = Mapping[str, Mapping[str, Sequence[float]]]
 
 @dataclass
 class Side(ABC):
-    """One contestant: the listings of its runtime, and its processes."""
+    """One contestant, with the listings of its runtime and its processes."""
 
     name: str
     runtime: Containerd
@@ -91,15 +90,15 @@ class Side(ABC):
 
     @abstractmethod
     def prepare(self, name: str, **shape: Any) -> None:
-        """Prepare what of the pod is not measured."""
+        """Prepare the parts of the pod whose preparation is not measured."""
 
     @abstractmethod
     async def start(self, name: str, **shape: Any) -> None:
-        """Have it run a pod of this name."""
+        """Start a pod of this name."""
 
     @abstractmethod
     async def stop(self, name: str) -> None:
-        """Have it end that pod."""
+        """Stop that pod."""
 
     @abstractmethod
     async def restart(self, name: str) -> None:
@@ -107,7 +106,7 @@ class Side(ABC):
 
     @abstractmethod
     async def clear(self, name: str) -> None:
-        """Return once everything is gone that this side removes of a stopped pod."""
+        """Wait until this side has removed a stopped pod, and remove the rest."""
 
     def listed(self, name: str) -> str:
         """Return the pod's name in its runtime."""
@@ -125,10 +124,10 @@ class ByManifest(Side):
     manifests: Path
     phase: Phase
     removes: bool = True
-    """Whether it removes an ended pod at once. A kubelet takes its time."""
+    """Whether it removes an ended pod at once. A kubelet does so only minutes later."""
 
     def prepare(self, name: str, **shape: Any) -> None:
-        """Do nothing: all of its work is measured."""
+        """Do nothing: all work of this side is measured."""
 
     async def start(self, name: str, **shape: Any) -> None:
         """Write the manifest beside the directory, and rename it into it."""
@@ -141,10 +140,10 @@ class ByManifest(Side):
         (self.manifests / f"{name}.json").unlink()
 
     async def restart(self, name: str) -> None:
-        """Do nothing: it restarts its containers itself."""
+        """Do nothing: this side restarts its containers itself."""
 
     async def clear(self, name: str) -> None:
-        """Wait until it has removed the pod, if it does so at once."""
+        """Wait until this side has removed the pod, if it does so at once."""
         if self.removes:
             await self.until(lambda listing: listing.gone(self.listed(name)))
 
@@ -154,7 +153,7 @@ class ByManifest(Side):
 
 
 class Prepared(Side):
-    """A side that makes calls alone: everything else of a pod is prepared before."""
+    """A side that only makes CRI calls: directories and configurations of a pod are prepared before."""
 
     def __init__(
         self,
@@ -172,12 +171,12 @@ class Prepared(Side):
         self._made: dict[str, BarePod] = {}
 
     def prepare(self, name: str, **shape: Any) -> None:
-        """Prepare everything that is not a call."""
+        """Prepare everything that is not a CRI call."""
         self._made[name] = self._node.prepare(pod(name, **shape))
 
 
 class Bare(Prepared):
-    """The floor: the calls alone."""
+    """The floor: only the CRI calls."""
 
     async def start(self, name: str, **shape: Any) -> None:
         """Start the prepared pod."""
@@ -193,33 +192,33 @@ class Bare(Prepared):
         await self._node.stop(self._made[name])
 
     async def clear(self, name: str) -> None:
-        """Remove what is left of it."""
+        """Remove the pod from the runtime and from disk."""
         await self._node.clear(self._made.pop(name))
 
 
 class Durable(Prepared):
-    """The durable floor: a worker that makes the same calls by Temporal, and does nothing else."""
+    """The durable floor: a worker that makes the same calls through Temporal, and does nothing else."""
 
     def __init__(self, *runs_on: Any, prototype: Prototype, **prepared: Any) -> None:
-        """Tell `prototype` what to do."""
+        """Send commands to `prototype`."""
         super().__init__(DURABLE, *runs_on, **prepared)
         self._prototype = prototype
 
     async def start(self, name: str, **shape: Any) -> None:
-        """Have the prepared pod started."""
+        """Have the prototype start the prepared pod."""
         await self._prototype.start(name, plan_of(self._made[name]))
 
     async def restart(self, name: str) -> None:
-        """Tell of the end of the pod's container, once it is listed."""
+        """Report the end of the pod's container to the prototype, once it is listed."""
         await self.until(lambda listing: bool(listing.exited(name)))
         await self._prototype.exited(name)
 
     async def stop(self, name: str) -> None:
-        """Have the pod ended."""
+        """Have the prototype stop the pod."""
         await self._prototype.stop(name)
 
     async def clear(self, name: str) -> None:
-        """Wait until it has removed the pod, and remove the pod's files."""
+        """Wait until the prototype has removed the pod, and remove the pod's files."""
         await self.until(lambda listing: listing.gone(name))
         await asyncio.to_thread(self._node.clear_disk, self._made.pop(name))
 
@@ -242,7 +241,7 @@ class Contest:
 
 @contextlib.asynccontextmanager
 async def contest(version: str) -> AsyncIterator[Contest]:
-    """Start all sides and what they need, and remove all of it. Raises `Missing`, and Hindered at the end."""
+    """Start all sides with their runtimes and servers, and end them. Raises `Missing`, and Hindered at the end."""
     async with contextlib.AsyncExitStack() as stack:
         top = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-", ignore_cleanup_errors=True))
@@ -308,13 +307,14 @@ async def contest(version: str) -> AsyncIterator[Contest]:
 
 
 class Hindered(Exception):
-    """A side waited for something that the bench lacks; the text says for how long."""
+    """The kubelet waited for something that the bench does not have. The text says for how long."""
 
 
 def require_unhindered(taken_up: Mapping[str, float]) -> None:
-    """Raise Hindered if the kubelet's loop stood still within a crowd: then its times say nothing.
+    """Raise Hindered if the kubelet's loop paused within a crowd, since its times are then void.
 
-    `taken_up` has when it took up each pod, in seconds, by the pod's name. Once it waited for a name server.
+    `taken_up` has the time in seconds at which it began each pod, by the pod's name. In one run, the kubelet waited for
+    a name server.
     """
     crowds: defaultdict[str, list[float]] = defaultdict(list)
     for name, at in taken_up.items():
@@ -345,7 +345,7 @@ async def _one(side: Side, name: str) -> Mapping[str, float]:
 
 
 async def _reported(side: Side, name: str) -> Mapping[str, float]:
-    """Start one pod (CNI), and see how much later its side reports what the runtime lists."""
+    """Start one pod (CNI), and measure how much later than the runtime's listing its side reports it as Running."""
     if not isinstance(side, ByManifest):
         return {}
     listed = side.listed(name)
@@ -366,7 +366,7 @@ async def _shaped(side: Side, name: str, *, what: str, **shape: Any) -> Mapping[
 
 
 async def _large_crowd(side: Side, name: str) -> Mapping[str, float]:
-    """Do the same with even more pods."""
+    """Start and stop LARGE_CROWD pods at once (host network)."""
     names = [f"{name}-{number}" for number in range(LARGE_CROWD)]
     started = await _started(side, names, host_network=True)
     stopped = await _stopped(side, names)
@@ -374,7 +374,7 @@ async def _large_crowd(side: Side, name: str) -> Mapping[str, float]:
 
 
 async def _crowd(side: Side, name: str) -> Mapping[str, float]:
-    """Start and stop many pods at once (host network), and note what they cost."""
+    """Start and stop CROWD pods at once (host network), and measure their CPU and memory."""
     names = [f"{name}-{number}" for number in range(CROWD)]
     started = await _started(side, names, host_network=True)
     memory = sum(map(proportional_bytes, side.pids)) / 2**20
@@ -461,7 +461,7 @@ _ROWS: Final = (
 )
 _IN_MEBIBYTES: Final = "memory"
 _NO_RATIO: Final = "report"
-"""A difference of two times that may be zero."""
+"""A row without ratios: a difference of two times that may be zero."""
 
 
 def rows(samples: Samples) -> list[tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """A web server that records when it is requested: ``python -m bench.answering``, in a process of its own.
 
-It prints its port, answers every request with 200, and at the end of its input prints when each path was requested:
-``<path> <seconds> <seconds> …``, by a monotonic clock.
+It prints its port and answers every request with 200. At the end of its input it prints the times of the requests for
+each path: ``<path> <seconds> <seconds> …``, by a monotonic clock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The floor: the engine's CRI calls for a pod, with the same configurations, one after the other."""
+"""The floor: the CRI calls that the engine makes for a pod, with the same configurations, one after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ADDRESS = ("192.0.2.1",)
 
 @dataclass
 class BarePod:
-    """A pod with its configurations and directories prepared, but no call made."""
+    """A pod whose configurations and directories are prepared, before any CRI call."""
 
     pod: Pod
     sandbox: SandboxConfig
@@ -43,7 +43,7 @@ class BareNode:
     """Creates pods with nothing but CRI calls. Its pods carry another owner label than the worker's."""
 
     def __init__(self, cri_calls: BareCri, watch: Watch, context: NodeContext) -> None:
-        """Call through `cri_calls`; `watch` sees when containers have ended."""
+        """Call through `cri_calls`; `watch` returns when containers have ended."""
         self._runtime = cri_calls.runtime
         self._watch = watch
         self._context = context
@@ -125,7 +125,7 @@ class BareNode:
         await asyncio.to_thread(self.clear_disk, made)
 
     def clear_disk(self, made: BarePod) -> None:
-        """Remove what the runtime leaves: the pod's cgroups, directories and logs."""
+        """Remove everything of the pod outside the runtime: its cgroups, directories and logs."""
         meta = made.pod.metadata
         remove_pod_cgroup(self._context, meta.uid)
         remove_pod_directories(self._context, namespace=meta.namespace, name=meta.name, uid=meta.uid)

@@ -1,8 +1,8 @@
-"""``python -m bench.burst``: applies and then deletes many simulated pods at once, and the same a few at a time.
+"""``python -m bench.burst``: applies and then deletes many simulated pods, all at once and then a few at a time.
 
-For each it prints the time compared with the bare CRI calls, the longest time without progress of any pod, and the
-cost: workflow tasks for each pod, those that timed out, and retried steps. ``--load 40`` runs 40 busy processes at the
-same time.
+For both it prints the time beside that of the bare CRI calls, the longest time without progress of any pod, and the
+cost: workflow tasks of each pod, timed-out tasks, and retried steps. ``--load 40`` runs 40 busy processes at the same
+time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PATIENCE_SECONDS = 1200.0
 
 @dataclass(frozen=True)
 class Phase:
-    """All pods applied, or all deleted."""
+    """The application or the deletion of all pods."""
 
     seconds: float
     """From the first request until all pods run, or are gone."""
@@ -56,7 +56,7 @@ class Burst:
     deleted: Phase
     node: Tasks
     late: int = field(default=0)
-    """How many applies were not answered in time, and reported that the node is away."""
+    """How many applies were not answered in time, so that the node was reported as away."""
 
 
 async def burst(pods: int, at_once: int, load: int) -> Burst:
@@ -90,7 +90,7 @@ async def burst(pods: int, at_once: int, load: int) -> Burst:
 
 
 def deletion_of(events: Sequence[HistoryEvent]) -> int:
-    """Return the index of the signal that asks for a pod's end. Raises StopIteration if there is none."""
+    """Return the index of the signal that deletes a pod. Raises StopIteration if there is none."""
     return next(
         index
         for index, event in enumerate(events)
@@ -99,7 +99,7 @@ def deletion_of(events: Sequence[HistoryEvent]) -> int:
 
 
 async def _phase(node: SimulatedNode, requests: Callable[[], Awaitable[None]], what: str, pods: int) -> Phase:
-    """Make the requests, and poll until all pods have reached the goal."""
+    """Make the requests, and poll until all pods are in the state `what`: running or gone."""
     began, cpu = time.monotonic(), node.cpu()
     moved = began
     longest, before = 0.0, 0

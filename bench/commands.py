@@ -1,4 +1,4 @@
-"""What a command costs, in CPU and in time. It takes turns with an interpreter that does nothing."""
+"""The CPU time and the duration of `syncpod` commands, in turn with those of an interpreter that does nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from syncpod.pod import pod_to_wire
 PODS: Final = 20
 _FLOOR: Final = "python -c pass"
 _AIMS: Final = {"syncpod --help": 150, "syncpod __complete logs web": 150, "syncpod get pods": 250}
-"""The aims: the most milliseconds that a command should take."""
+"""The most milliseconds that a command should take."""
 _ASKED: Final = "syncpod get pods, the server asked"
 
 
@@ -33,6 +33,7 @@ class Cost(NamedTuple):
     processor: float
     """User and system time."""
     passed: float
+    """Duration."""
 
 
 async def command_line(samples: int) -> tuple[Row, ...]:
@@ -54,7 +55,7 @@ def _rows(node: SimulatedNode, samples: int) -> tuple[Row, ...]:
         commands = _commands(manifest)
         costs: dict[str, list[Cost]] = {name: [] for name in commands}
         for number, (name, command) in itertools.product(range(1 + samples), commands.items()):
-            # With any unusual setting, the command would ask the server.
+            # With an unknown setting in the environment, the command asks the server instead of the worker.
             unusual = {"TEMPORAL_UNHEARD_OF": "1"} if name == _ASKED else {}
             cost = _cost(command, environment | unusual)
             if number:

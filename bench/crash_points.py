@@ -1,8 +1,8 @@
 """``python -m bench.crash_points``: kills a worker at every boundary of a pod's life; writes docs/crash-points.md.
 
 A boundary is the moment before or after one call to the runtime that changes something (`qa/fault_points.py`). For
-each boundary of each phase of a pod's life, a fresh pod is started, the worker kills itself there, as `kill -9` would,
-and the next worker continues. Each worker sees one pod to the end of its phase and dies with the next pod.
+each boundary of each phase of a pod's life, a fresh pod is started, the worker kills itself there with SIGKILL, and the
+next worker continues. Each worker thus completes the phase of one pod, and is killed at a boundary of the next.
 
 The end-to-end tests run the same on real runtimes and compare it with the document (`tests/e2e/test_crash_points.py`).
 """
@@ -61,7 +61,7 @@ class Subject:
         return Count(ready, sum(each.state == "running" for each in containers))
 
     def starts(self) -> Counter[str]:
-        """Count how often each container has really run."""
+        """Count how often each container has run, by its own record."""
         noted = self.place / "started"
         return Counter(noted.read_text().split() if noted.exists() else ())
 
@@ -72,11 +72,11 @@ class Life:
 
     name: str
     begin: Callable[[Subject], Awaitable[Any]]
-    """Starts the phase; does nothing for `start`, since the pod was applied."""
+    """Starts the phase. Does nothing for `start`, which the pod's application has begun."""
     end: Callable[[Subject], Awaitable[Any]]
     """Returns at the end of the phase."""
     restarts: Mapping[str, int] = field(default_factory=dict)
-    """Expected restart count of each container that has one, as without a crash."""
+    """Expected restart counts of containers at the end of the phase; those that are not here have 0."""
 
 
 async def _nothing(_: Subject) -> None:
@@ -147,9 +147,9 @@ class Row:
     after: Count
     """Sandboxes and containers alive at the end of the phase, under the next worker."""
     duplicates: tuple[str, ...]
-    """Everything that was ever alive twice, or ran more often than without a crash."""
+    """Sandboxes and containers of which two were alive at once, and runs beyond those of a pod without a crash."""
     lost: tuple[str, ...]
-    """Everything that should be alive at the end but is not, or ran less often than without a crash."""
+    """Containers that are not alive at the end but should be, and runs that are missing compared with no crash."""
 
     @property
     def where(self) -> str:
@@ -163,7 +163,7 @@ def where(boundary: Boundary) -> str:
 
 
 Choose = Callable[[Life, Sequence[Boundary]], Sequence[Boundary]]
-"""Says at which of a phase's boundaries workers are killed."""
+"""Returns those of a phase's boundaries at which workers are killed."""
 
 
 def every_one(_: Life, boundaries: Sequence[Boundary]) -> Sequence[Boundary]:
@@ -172,9 +172,9 @@ def every_one(_: Life, boundaries: Sequence[Boundary]) -> Sequence[Boundary]:
 
 
 def one_of_each(_: Life, boundaries: Sequence[Boundary]) -> Sequence[Boundary]:
-    """Choose the first boundary, before anything was done, and the last one after each kind of call.
+    """Choose the first boundary, before any call, and for each kind of call the last boundary after it.
 
-    Boundaries before a call are left out: the runtime's state is the same as after the call before.
+    Boundaries before a call are left out: the runtime's state is the same as after the previous call.
     """
     after = {each.call: each for each in boundaries if each.when == "after"}
     return sorted((*boundaries[:1], *after.values()), key=lambda each: each.ordinal)
@@ -183,7 +183,7 @@ def one_of_each(_: Life, boundaries: Sequence[Boundary]) -> Sequence[Boundary]:
 async def run(node: FaultyNode, place: Path, lives: Sequence[Life] = LIVES, choose: Choose = every_one) -> list[Row]:
     """Run each phase once without a crash to number its boundaries, then once for each chosen boundary, with a crash.
 
-    The node's worker is replaced, and none is left running. `place` is for the files of the containers.
+    The node's worker is replaced, and none runs at the end. `place` is a directory for the containers' files.
     """
     await asyncio.to_thread(place.mkdir)
     node.worker.kill()
@@ -212,7 +212,7 @@ async def _killed(node: FaultyNode, place: Path, lives: Sequence[Life], choose: 
 
 
 async def _undisturbed(node: FaultyNode, place: Path, lives: Sequence[Life]) -> dict[str, list[Boundary]]:
-    """Return the boundaries of each phase, numbered from 1 within it, with those of the start under `start`."""
+    """Run each phase without a crash. Return its boundaries by phase, numbered from 1; `start` has those of a start."""
     record = place / "undisturbed"
     await node.serve(**{VARIABLE: f"record={record}"})
     subjects = [(life, await _applied(node, place, f"whole-{life.name}")) for life in LIVES if life in lives]
@@ -272,11 +272,11 @@ class _Death:
         return self.place / f"{self.name}.boundaries"
 
     async def serve(self, *, kill: int) -> None:
-        """Start the worker that is to die at this boundary; it first finishes the previous worker's pod."""
+        """Start the worker that will be killed at this boundary. It first completes the previous worker's pod."""
         await self.node.serve(**{VARIABLE: f"record={self.record},pod={self.name},kill={kill}"})
 
     async def bring_up(self, *, passed: int) -> None:
-        """Start the pod, which passes `passed` boundaries; for the phase `start` there is nothing to do yet."""
+        """Start the pod, which passes `passed` boundaries. Do nothing for the phase `start`, which begins later."""
         if self.life.name == "start":
             return
         self.subject = await _applied(self.node, self.place, self.name)
@@ -305,7 +305,7 @@ class _Death:
 
 
 async def until_said(subject: Subject, runs: Counter[str]) -> None:
-    """Wait until the containers have recorded these starts: after that, they handle SIGTERM.
+    """Wait until the containers have recorded these starts. From then on they handle SIGTERM.
 
     Raises TimeoutError.
     """

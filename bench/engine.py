@@ -1,4 +1,4 @@
-"""The engine: pods are applied, watched and deleted as the ``syncpod`` command does it."""
+"""The engine's side: applies, watches and deletes pods as the ``syncpod`` command does."""
 
 from __future__ import annotations
 
@@ -32,17 +32,20 @@ class Engine:
         return self._client.get_workflow_handle(pod_workflow_id("default", name))
 
     async def apply(self, pod: Pod) -> None:
-        """Hand the pod to its workflow; returns when the workflow has accepted it."""
+        """Apply a pod, and wait until its workflow has accepted it. Raises RuntimeError if the worker is away."""
         applied = await apply_pod(self._client, pod, node=self._node, has_attributes=True)
         if applied.node_is_away:
             raise RuntimeError(f"the worker of {self._node} does not answer")
 
     async def until_running(self, name: str, *, restarts: int = 0) -> float:
-        """Return when the pod's status was Running, by `time.perf_counter`. Raises TimeoutError."""
+        """Return when a query first showed the pod as Running, by `time.perf_counter`. Raises TimeoutError.
+
+        All its containers must have `restarts` restarts.
+        """
         return await self.until(name, lambda status: _is_running(status, restarts))
 
     async def until_waiting(self, name: str, reason: str) -> None:
-        """Wait until the container waits for that reason. Raises TimeoutError."""
+        """Wait until a container's state is waiting, with this reason. Raises TimeoutError."""
 
         def waits(status: Mapping[str, Any]) -> bool:
             states = [container["state"] for container in status.get("containerStatuses", ())]
@@ -51,7 +54,7 @@ class Engine:
         await self.until(name, waits)
 
     async def until(self, name: str, condition: Callable[[Mapping[str, Any]], bool]) -> float:
-        """Return when a query of the pod's status met the condition. Raises TimeoutError."""
+        """Return when a query of the pod's status first met the condition. Raises TimeoutError."""
         handle = self.handle(name)
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
@@ -61,7 +64,7 @@ class Engine:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def container_id(self, name: str) -> str:
-        """Return the runtime's id of the pod's container, as its status has it."""
+        """Return the runtime's id of the pod's only container, from the pod's status."""
         answer: Mapping[str, Any] = await self.handle(name).query("pod", rpc_timeout=_QUERY)
         (container,) = answer["status"]["containerStatuses"]
         return str(container["containerID"]).partition("://")[2]

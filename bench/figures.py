@@ -1,4 +1,4 @@
-"""Samples, the rows that they make, and their table in Markdown that also reads well in a terminal."""
+"""Samples, the rows of a table, and tables in Markdown that are also readable in a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Figure:
         return statistics.median(self.samples)
 
     def __str__(self) -> str:
-        """Give the median, and the range where there is one: ``214 ms (201–260)``."""
+        """Return the median, and the range if the samples differ: ``214 ms (201–260)``."""
         median = f"{_short(self.median)} {self.unit}".rstrip()
         least, most = _short(min(self.samples)), _short(max(self.samples))
         return median if least == most else f"{median} ({least}–{most})"
@@ -35,7 +35,7 @@ class Row:
     what: str
     engine: Figure
     bare: Figure | None = None
-    """The same without the engine, measured in turn with it."""
+    """The same work by bare CRI calls, measured in turn with the engine; None = there is no such measurement."""
     aim: float | None = None
     """The target: an upper limit of the ratio if there is a bare figure, else of the engine's figure. None = no
     target."""

@@ -1,6 +1,6 @@
-"""``python -m bench.fleet --nodes 200 --pods 20``: the cost of many simulated nodes on one cluster.
+"""``python -m bench.fleet --nodes 200 --pods 20``: the cost of many simulated nodes on one Temporal cluster.
 
-The cluster is PostgreSQL and two Temporal servers; the fleet's worker and its gate are processes as in production. The
+The cluster is PostgreSQL and two Temporal servers. The fleet's worker and its gate are processes as in production. The
 nodes share a few processes (:mod:`bench.fleet_nodes`). The load at rest is read from the servers' own counters.
 """
 
@@ -91,14 +91,14 @@ class Crowd:
 
 @dataclass
 class Costs:
-    """The costs of the phases: rows of a table."""
+    """The costs of the phases, as rows of a table."""
 
     crowd: Crowd
     rows: list[tuple[str, ...]] = field(default_factory=list)
 
     @contextlib.contextmanager
     def phase(self, what: str, count: int) -> Iterator[None]:
-        """Measure a phase that does the same `count` times."""
+        """Measure the block as one phase, in which the same is done `count` times; 0 = nothing is done."""
         sys.stderr.write(f"bench: {what}, load {machine.load():.0f}\n")
         cpu, statements, requests = self.crowd.cpu(), self.crowd.statements(), self.crowd.requests()
         began = time.monotonic()
@@ -126,7 +126,7 @@ class Costs:
 
 
 async def measure(nodes: int, pods: int, rest: float) -> str:
-    """Start a fleet of that many nodes, give each so many pods, watch it at rest, and return the tables."""
+    """Start a fleet of `nodes` nodes with `pods` pods each, watch it idle for `rest` seconds, and return the tables."""
     async with _crowd(nodes) as (crowd, start_nodes):
         costs = Costs(crowd)
         with costs.phase(f"{nodes} nodes join", nodes):
@@ -210,7 +210,7 @@ def _database(crowd: Crowd) -> str:
 
 
 async def _until(crowd: Crowd, what: str, count: int) -> None:
-    """Wait until the fleet knows that `count` nodes are ready, or that `count` pods run. Raises TimeoutError."""
+    """Wait until the fleet's workflows list `count` nodes as ready, or `count` pods as ready. Raises TimeoutError."""
     seen = -1
     async with asyncio.timeout(_PATIENCE):
         while seen != count:
@@ -287,7 +287,7 @@ def _invite(directory: Path, nodes: Sequence[str], address: str) -> list[Path]:
 
 
 def _count_statements(cluster: TemporalCluster) -> None:
-    """Have PostgreSQL count what it executes."""
+    """Turn on PostgreSQL's statistics of executed statements; this restarts it."""
     cluster.database.ask("temporal", "ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'")
     cluster.database.restart()
     cluster.database.ask("temporal", "CREATE EXTENSION pg_stat_statements")

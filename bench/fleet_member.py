@@ -1,7 +1,7 @@
-"""``python -m bench.fleet_member``: compares a node that belongs to a fleet with one that does not, in turn.
+"""``python -m bench.fleet_member``: compares a node in a fleet with one in none; they take turns.
 
-Both are simulated nodes of one machine, each with a Temporal server and a worker of its own. The fleet has a dev
-server, a worker and a gate. On both nodes, the pods come from the node's own commands.
+Both are simulated nodes on this machine, each with its own Temporal server and worker. The fleet has a dev server, a
+worker and a gate. On both nodes, the pods are applied by the node's own commands, not by the fleet.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SAID = ("start, s", "stop, s", "worker's CPU, s", "Temporal's CPU, s")
 
 @dataclass(frozen=True)
 class Round:
-    """The cost of a crowd of pods on one node."""
+    """The cost of a crowd of pods on one node: seconds of starting and stopping, and of CPU of worker and server."""
 
     start: float
     stop: float
@@ -95,7 +95,7 @@ async def measure(pods: int, rounds: int) -> str:
 
 @contextlib.asynccontextmanager
 async def _fleet_of(node: SimulatedNode) -> AsyncIterator[None]:
-    """Let the node join a fleet, and wait until the fleet knows that it is ready."""
+    """Have the node join a fleet for the block, and wait until the fleet lists it as Ready."""
     async with contextlib.AsyncExitStack() as last:
         state_dir = Path(last.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-fleet-")))
         server = last.enter_context(await asyncio.to_thread(DevServer.launch))
@@ -131,7 +131,7 @@ async def _fleet_of(node: SimulatedNode) -> AsyncIterator[None]:
 
 @contextlib.contextmanager
 def _worker(state_dir: Path, environ: Mapping[str, str]) -> Iterator[None]:
-    """Run the fleet's workflows."""
+    """Run the fleet's worker for the block."""
     command = [sys.executable, str(ROOT / "fleet_worker.py"), "--state-dir", str(state_dir)]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, env=dict(environ), stdout=quiet, stderr=quiet) as process:

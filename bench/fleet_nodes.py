@@ -1,7 +1,8 @@
 """``python -m bench.fleet_nodes DIRECTORY...``: many nodes of a fleet in one process, without real pods.
 
-Each node has its own certificate, queue and connection, and the part of the agent that answers the fleet: the link, the
-kept list, the reports. It has no server, no runtime and no containers: a pod counts as running once it is listed.
+Each node has its own certificate, queue and connection, and the part of the agent that serves the fleet: the link, the
+stored list of pods, and the reports. It has no Temporal server, no runtime and no containers. A pod counts as running
+once a list has it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _ROOM = {"cpu": "64", "memory": "256Gi", "pods": "250"}
 
 @dataclass(frozen=True)
 class State(OfNoPod):
-    """The state that a workflow of the node would have published."""
+    """A state as a workflow of the node publishes it; gone pods have none of the answers."""
 
     uid: str
     answers: Mapping[str, Any]
@@ -56,10 +57,10 @@ class State(OfNoPod):
 
 
 class SimulatedMember:
-    """A node on which each pod runs as soon as a list names it."""
+    """A node on which each pod counts as running as soon as a list has it."""
 
     def __init__(self, name: str, state_dir: Path, host: Host, to_fleet: ToFleet) -> None:
-        """Prepare it; the state directory has its invitation."""
+        """Prepare the node; the state directory must have its invitation."""
         self._name = name
         context = NodeContext(
             name=name,
@@ -93,7 +94,7 @@ class SimulatedMember:
         self._publish()
 
     async def sync_pods(self, listed: SyncPods) -> None:
-        """Let the pods of the list run, and no others."""
+        """Count the pods of the list as running, and all others as gone."""
         now = datetime.now(UTC)
         wanted = {pod_workflow_id(_namespace(pod), pod["metadata"]["name"]): pod for pod in listed.pods}
         for workflow_id in self._pods.keys() - wanted.keys():
@@ -107,11 +108,11 @@ class SimulatedMember:
         self._publish()
 
     async def open_pods(self) -> dict[str, str]:
-        """Return the workflows of its pods."""
+        """Return the run of each pod's workflow, by workflow id."""
         return dict.fromkeys(self._pods, "run")
 
     async def view(self) -> NodeView:
-        """Return the view that its own workflow would have."""
+        """Return the view that a node's own workflow would return."""
         ready = NodeCondition(type="Ready", status="True", reason="Simulated", message="pods run at once")
         return NodeView(
             name=self._name, conditions=(ready,), capacity=_ROOM, allocatable=_ROOM, sources=dict(self._sources)
@@ -155,7 +156,7 @@ def _running(pod: Mapping[str, Any], uid: str, node: str, now: datetime) -> dict
 
 
 async def serve(directories: Sequence[Path]) -> None:
-    """Serve these nodes until cancelled; each directory has the name of its node."""
+    """Serve the nodes of these state directories until cancelled. A directory's name is its node's."""
     host, to_fleet = read_host(), to_gate(directories[0])
     members = [SimulatedMember(each.name, each, host, to_fleet) for each in directories]
     await asyncio.gather(*(member.link.run() for member in members))

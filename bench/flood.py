@@ -1,11 +1,11 @@
-"""``python -m bench.flood``: pods that crash, come, change, are queried and go for an hour, and what memory that takes.
+"""``python -m bench.flood``: the memory of worker and Temporal in an hour of crashing, replaced and queried pods.
 
-Simulated pods crash again and again, some of them are replaced in each minute, and so there are never more of them.
-Meanwhile their annotations are changed and their workflows queried. Every ten seconds the memory of worker and Temporal
-is read. With ``--write``, the plot and its section go into docs/engineering/performance-log.md.
+Simulated pods crash again and again. Some are replaced each minute, so that their number stays the same; others get
+another annotation, and workflows are queried. Memory is read every ten seconds. With ``--write``, the plot and its
+section go into docs/engineering/performance-log.md.
 
-In an hour of the kubelet's back-off no pod comes to the bounds of what it keeps, so its memory still grows.
-``--longest-back-off 8`` has pods restart so often that they do, and shows what comes after that.
+With the kubelet's back-off, the records that a workflow keeps do not reach their limit within an hour, so memory still
+grows. With ``--longest-back-off 8`` pods restart often enough to reach it, and the plot shows the time after that.
 """
 
 from __future__ import annotations
@@ -51,43 +51,43 @@ FULL: Final = Section(
 _QUERIED: Final = "pod"
 _SAMPLES_EVERY: Final = 10.0
 _AFTER: Final = 2
-"""So many minutes after the deletion of a flood's pods the memory has a row of its own."""
+"""Minutes after the deletion of a flood's pods at which the table has a row for the memory."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """How much happens in a minute."""
+    """How often each action is taken in a minute."""
 
     replaced: float = 17
-    """Pods that are deleted, and as many that are new."""
+    """Pods that are deleted, each of which is replaced by a new one."""
     changed: float = 28
-    """Applies of pods that are there, with another annotation."""
+    """Applies of existing pods, with another annotation."""
     queried: float = 316
     """Queries of the pods' workflows."""
 
 
 @dataclass(frozen=True)
 class Pods:
-    """Which pods there are."""
+    """The number and kind of the pods."""
 
     staying: int = 40
-    """Pods that crash for the whole time."""
+    """Pods that are never replaced."""
     passing: int = 20
-    """Further pods, each of which is replaced in its turn."""
+    """Further pods, which are replaced one after the other."""
     longest_back_off: float | None = None
-    """Seconds; None = the kubelet's five minutes."""
+    """The longest back-off of a restart in seconds; None = the kubelet's five minutes."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at the memory."""
+    """The memory at one moment."""
 
     minutes: float
-    """Since the flood began."""
+    """Minutes since the flood began."""
     memory: Mapping[str, int]
-    """Anonymous bytes of each part: what it has made itself, which only it can free."""
+    """Anonymous memory of each part, in bytes: what it has allocated itself."""
     shares: Mapping[str, int]
-    """Proportional set size of each part, in bytes: pages of programs count too, those of several processes in part."""
+    """Proportional set size of each part, in bytes: it includes program files, and a share of shared pages."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Round:
     """One flood, in minutes since the first began."""
 
     ended: float
-    """When nothing more came, changed or was queried."""
+    """When the actions ended."""
     gone: float
     """When all its pods had been deleted."""
 
@@ -129,7 +129,7 @@ def memory_of(pid: int) -> tuple[int, int]:
 
 
 class Flood:
-    """The pods of one flood, and what is done to them."""
+    """The pods of one flood, and the actions on them."""
 
     def __init__(self, node: SimulatedNode, rates: Rates, pods: Pods) -> None:
         """Act on this node."""
@@ -139,9 +139,9 @@ class Flood:
         self._numbers = itertools.count()
         self._generations = itertools.count(1)
         self._pods: list[str] = []
-        """Names of the pods that are there; those that stay come first."""
+        """Names of the present pods; those that are never replaced come first."""
         self._passing: set[str] = set()
-        """Names of those that come or go this moment."""
+        """Names of the pods that are being deleted or applied at this moment."""
         self.counts = {"applied": 0, "changed": 0, "deleted": 0, "queried": 0, "failed": 0, "restarted": 0}
 
     async def begin(self) -> None:
@@ -150,7 +150,7 @@ class Flood:
         await each(self._pods, lambda name: _insisted(partial(self._apply, name)))
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Act at the given rates until cancelled."""
         await asyncio.gather(
             self._each_minute(self._rates.replaced, self._replace),
             self._each_minute(self._rates.changed, self._change),
@@ -158,7 +158,7 @@ class Flood:
         )
 
     async def count_restarts(self) -> None:
-        """Count the restarts of all pods that are there."""
+        """Count the restarts of all present pods."""
         for name in self._pods:
             pod = await _insisted(partial(self._node.engine.handle(name).query, _QUERIED))
             statuses = pod["status"].get("containerStatuses", ()) if pod else ()
@@ -196,7 +196,7 @@ class Flood:
             await self._delete(oldest)
             there = new
             await self._apply(new)
-        finally:  # on a busy machine a call may fail, and the pod is to be replaced later
+        finally:  # on a busy machine a call may fail, and the pod is replaced later
             self._pods.append(there)
         self._passing -= {oldest, new}
 
@@ -214,9 +214,9 @@ class Flood:
 
 
 async def _insisted(ask: Callable[[], Awaitable[Any]]) -> Any:
-    """Ask again until there is an answer: a busy machine may fail a task of a workflow, and the server then refuses.
+    """Retry a call every second until it succeeds: on a busy machine a workflow task may fail, and the call with it.
 
-    Return None if the workflow is over.
+    Return the call's result; None if the workflow is over.
     """
     while True:
         try:
@@ -232,9 +232,9 @@ async def _insisted(ask: Callable[[], Awaitable[Any]]) -> Any:
 async def flood(
     minutes: float, rest_minutes: float, rounds: int, rates: Rates, pods: Pods, say: Callable[[str], None]
 ) -> tuple[list[Sample], list[Round], Mapping[str, int]]:
-    """Flood a node of its own for so long, delete its pods, and watch it at rest, all this so many times.
+    """Flood a new node for `minutes`, delete its pods, and watch it idle for `rest_minutes`; all this `rounds` times.
 
-    Return the samples, the floods, and the counts.
+    Return the samples, the floods, and the counts of all actions.
     """
     async with simulated_node() as node:
         flooding = Flood(node, rates, pods)
@@ -288,9 +288,9 @@ def report(
     image: Path,
     environment: str,
 ) -> str:
-    """Return the section of the page: what was done, the plot, and the memory at some moments.
+    """Return the section of the page: the counts, the plot, and a table of the memory at some moments.
 
-    Each of the floods took so many minutes.
+    Each of the floods took `minutes`.
     """
     done = ", ".join(f"{number:,} {what}" for what, number in counts.items())
     parts = list(samples[0].memory)
@@ -311,7 +311,7 @@ def report(
 
 
 def main() -> None:
-    """Run a flood, and print its section, or write it."""
+    """Run a flood, print its section, and with ``--write`` write it into the page."""
     parser = argparse.ArgumentParser(prog="python -m bench.flood", description="Watch the memory in a flood of pods.")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rest", type=float, default=5, help="minutes that it is watched after that (default: 5)")

@@ -1,7 +1,7 @@
-"""What the hundredth pod costs, and the two thousandth: the CPU of each part for each pod, by how many there are.
+"""The CPU time for one more pod, of each process, by the number of pods that the node already has.
 
 ``python -m bench --only growth --pods 2000`` runs that many simulated pods on one node, deletes them, and writes a
-table and two plots into docs/simulated.md. A plot is text, which forges draw (Mermaid's xychart).
+table and two plots into docs/simulated.md. The plots are text that forges render (Mermaid's xychart).
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ _DELETED_AT_ONCE: Final = 32
 
 @dataclass(frozen=True)
 class Mark:
-    """How many pods had been started, or deleted, at a moment (`at`, monotonic); each part's CPU seconds by then."""
+    """A moment of a run: the number of pods started, or deleted, and each part's CPU seconds, so far."""
 
     pods: int
     cpu: Mapping[str, float]
     at: float = 0.0
+    """Seconds, by a monotonic clock."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Growth:
 
 
 def costs(marks: Sequence[Mark]) -> list[tuple[int, dict[str, float]]]:
-    """Return, for each two successive marks, the later one's number of pods and the ms of each part for each pod."""
+    """Return, for each pair of successive marks, the later number of pods and each part's CPU ms for one pod."""
     return [
         (
             after.pods,
@@ -86,7 +87,7 @@ async def growth(pods: int) -> str:
             await apply_pod(node.client, simulated_pod(name), node=NODE, has_attributes=True)
 
         async def delete(name: str) -> None:
-            # Waited for: of many that are deleted at once, the first is gone only with most of the others' work done.
+            # Waits for the end: if all pods were deleted at once, the first would be gone only when most work is done.
             await node.engine.delete(name)
             await node.engine.until_ended(name)
 
@@ -98,7 +99,7 @@ async def growth(pods: int) -> str:
 
 
 async def _gone(node: SimulatedNode, pods: int) -> int:
-    """Return how many pods are gone from the server and from the runtime: the node removes what workflows leave."""
+    """Return how many pods are gone from both the server and the runtime, from which the node removes them last."""
     listed = await node.cri.list_pod_sandboxes()
     return pods - max(await node.visible(), len(listed))
 
@@ -106,7 +107,7 @@ async def _gone(node: SimulatedNode, pods: int) -> int:
 async def _marked(
     node: SimulatedNode, pods: int, count: Callable[[], Awaitable[int]], work: Awaitable[object]
 ) -> list[Mark]:
-    """Do the work, wait until all pods have followed, and return a mark for each tenth of them."""
+    """Do the work, wait until `count` has reached all pods, and return a mark for each tenth of them."""
     marks = [Mark(0, node.cpu(), time.monotonic())]
 
     async def watch() -> None:
@@ -124,7 +125,7 @@ async def _marked(
 def _plot(
     applied: Sequence[tuple[int, Mapping[str, float]]], deleted: Sequence[tuple[int, Mapping[str, float]]]
 ) -> str:
-    """Return one plot for each phase: their points lie at different numbers of pods."""
+    """Return one plot for each phase, since their points are at different numbers of pods."""
     return "\n\n".join(
         "\n".join(
             (

@@ -1,4 +1,4 @@
-"""What idle pods cost: CPU and memory of each process that maintains them."""
+"""The cost of idle pods: CPU of each process that maintains them, and memory of the worker."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def idle(at: Stage) -> tuple[Row, ...]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the user and system time of these processes so far, all threads."""
+    """Return the user and system time of all threads of these processes so far."""
     ticks = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -58,5 +58,5 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident memory of this process now."""
+    """Return the resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE

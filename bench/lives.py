@@ -1,4 +1,4 @@
-"""How many history events a pod's life costs."""
+"""The number of history events in each part of a pod's life."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """``python -m bench.loaded``: a node with simulated pods on a busy machine, for minutes.
 
-While busy processes run, pods are read, labelled, deleted and applied again. It prints how soon they answer, how often
-a pod or the node is reported as away although its worker lives, and how many workflow tasks time out or fail. The
-machine should have nothing else to do: ``python -m bench.loaded --minutes 30 --load 40``.
+While busy processes run, pods are read, labelled, deleted and applied again. The output says how soon pods answer, how
+often a pod or the node is reported as away although its worker lives, and how many workflow tasks time out or fail. The
+machine should run nothing else: ``python -m bench.loaded --minutes 30 --load 40``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.runtimes.require import Missing
 AIM_SECONDS = 10.0
 """The time within which each pod should answer."""
 _WEDGED_SECONDS = 120.0
-"""The time after which a pod that has not answered is not asked again."""
+"""The time after which a pod that has not answered is not read again."""
 _NODE_EVERY = 5.0
 _LABEL_EVERY = 1.0
 _REPLACE_EVERY = 5.0
@@ -49,12 +49,12 @@ class Watched:
 
     pods: int
     answers: list[float] = field(default_factory=list)
-    """Seconds until each pod that was read had answered, for which it may have been read again."""
+    """Seconds from the first read of a pod until it answered, perhaps after repeated reads."""
     seen: Counter[str] = field(default_factory=Counter)
     tasks: Tasks = field(default_factory=Tasks)
 
     def counting(self, work: Callable[[], Coroutine[None, None, None]]) -> Callable[[], Coroutine[None, None, None]]:
-        """Return work that counts a call which Temporal's server did not answer, instead of ending the run."""
+        """Return the same work, but a failed call to the Temporal server is counted and does not end the run."""
 
         async def counted_work() -> None:
             try:
@@ -121,10 +121,10 @@ async def loaded(pods: int, minutes: float, load: int, reads: float) -> Watched:
 
 
 async def _for(seconds: float, *works: tuple[float, Callable[[], Coroutine[None, None, None]]]) -> None:
-    """Begin a piece of work at each interval, whether or not the one before has ended; await all in the end.
+    """Begin each work once in its interval, whether or not the previous one has ended; await all at the end.
 
-    If this process itself was delayed, the work begins as soon as possible. Work that has not begun when the time is
-    over is left out.
+    `works` are intervals in seconds with their work. If this process is delayed, the work begins as soon as possible.
+    Work that has not begun after `seconds` is left out.
     """
     starts, begun = time.monotonic(), list[asyncio.Task[None]]()
 
@@ -149,7 +149,7 @@ class _Reads:
     def __init__(self, node: SimulatedNode, names: Sequence[str], watched: Watched) -> None:
         self._node, self._names, self._watched = node, itertools.cycle(names), watched
         self._asked: set[str] = set()
-        """Pods that have not answered yet."""
+        """Pods that are being read."""
 
     async def read(self) -> None:
         name = next(self._names)

@@ -1,4 +1,4 @@
-"""Timings without runtime or server: one decision."""
+"""The time of one decision of the lifecycle, without a runtime or a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INIT_CONTAINERS = 5
 
 
 def decisions(samples: int) -> tuple[Row, ...]:
-    """Time compute_pod_actions for a pod of five init containers: nothing to do, and a container to restart."""
+    """Time compute_pod_actions for a pod with five init containers: with nothing to do, and with one restart to do."""
     wanted = pod("decided", init_containers=_INIT_CONTAINERS)
     running, crashed = _observed(wanted, "running"), _observed(wanted, "exited")
     what = "compute_pod_actions, per call"

@@ -1,4 +1,4 @@
-"""Several nodes on one containerd and one Temporal server, to measure them in turn."""
+"""Several nodes on one containerd and one Temporal server, which are measured in turn."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def _is_running(handle: WorkflowHandle[object, object]) -> bool:
 
 @contextlib.asynccontextmanager
 async def nodes(runtime_version: str, settings: Mapping[str, Settings]) -> AsyncIterator[Nodes]:
-    """Start a containerd, a server, and a node for each of the settings; clean up in any case.
+    """Start a containerd, a server, and a node for each of the settings, and end them all after the block.
 
     Raises :class:`~tests.runtimes.require.Missing`.
     """

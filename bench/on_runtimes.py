@@ -43,7 +43,7 @@ def main(
 ) -> int:
     """Measure on the runtimes that the command line names, or on all; return the report's exit code.
 
-    2 if the machine lacks a part, with a message on standard error.
+    If the machine lacks a part, print a message to standard error and return 2.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=purpose)
     parser.add_argument("--runtime", nargs="+", choices=RUNTIMES, default=RUNTIMES, help="on which (default: all)")

@@ -21,7 +21,7 @@ LOG: Final = DOCUMENT.parent / "engineering" / "performance-log.md"
 BEGIN: Final = "<!-- measured: python -m bench --against kubelet -->"
 END: Final = "<!-- /measured -->"
 BUSY: Final = 1.0
-"""If the load average before a measurement is this high or higher, the figures are misleading."""
+"""A load average above this before a measurement makes its figures misleading."""
 WARNING: Final = (
     "**The machine was busy: times and ratios mislead, since a side with more processes waits more often.** "
     "Only the counts of events hold.\n\n"
@@ -47,7 +47,7 @@ async def against_kubelet(version: str, say: Callable[[str], None]) -> str:
 
 
 def report(table: str, events: tuple[Row, ...], environment: str, *, is_busy: bool) -> str:
-    """Return the measured part of the page. If the machine was busy (`is_busy`), it says so."""
+    """Return the measured part of the page, with a warning if the machine was busy."""
     lives = markdown([("a pod's history", "events"), *((row.what, f"{row.engine.median:.0f}") for row in events)])
     counted = ", ".join(f"{what} {number}" for what, number in ROUNDS.items())
     return (
@@ -57,7 +57,7 @@ def report(table: str, events: tuple[Row, ...], environment: str, *, is_busy: bo
 
 
 def today() -> str:
-    """Return the date as documents have it: ``November 26, 2026``."""
+    """Return today's date for a document: ``November 26, 2026``."""
     now = datetime.now(UTC)
     return f"{now:%B} {now.day}, {now.year}"
 

@@ -23,7 +23,7 @@ def pod(name: str, *, host_network: bool = True, init_containers: int = 0, conta
 
 
 def manifest(name: str, *, host_network: bool, init_containers: int = 0, containers: int = 1) -> dict[str, Any]:
-    """Return the manifest of such a pod, which a kubelet gets too."""
+    """Return the manifest of the same pod, which a kubelet can read too."""
     inits: list[dict[str, Any]] = [
         {"name": f"init-{number}", "image": BUSYBOX, "command": ["true"]} for number in range(init_containers)
     ]

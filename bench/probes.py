@@ -1,7 +1,7 @@
-"""Many containers with three probes each on one node: CPU cost, punctuality, and history events.
+"""Many containers with three probes each on one node: CPU cost, punctuality of the probes, and history events.
 
 ``python -m bench --only probes --pods 500``. Each container has a startup and a liveness probe by exec, which the
-simulated runtime answers, and a readiness probe by HTTP, which a server on loopback answers and times.
+simulated runtime answers, and a readiness probe by HTTP, whose times a server on loopback records.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Watched:
     cpu: Mapping[str, float]
     """CPU seconds by part."""
     memory: int
-    """The worker's, in bytes."""
+    """The worker's resident memory in bytes."""
     asked: int
-    """HTTP probes; as many run by exec."""
+    """The number of HTTP probes; as many liveness probes ran by exec."""
     late: tuple[float, ...]
     """How many seconds each HTTP probe was late, relative to the most punctual one of its container."""
     events: int
@@ -119,7 +119,10 @@ async def _watch(node: SimulatedNode, containers: int, period: int) -> Watched:
 
 
 def lateness(asked: Sequence[float], period: float) -> Iterable[float]:
-    """Return how late each probe was, on a grid of periods that begins with the earliest one."""
+    """Return the seconds by which each probe was late, relative to the most punctual one of its container.
+
+    `asked` are the times of one container's probes, which should be whole periods apart.
+    """
     if len(asked) < 2:
         return ()
     beyond = [moment - asked[0] - period * round((moment - asked[0]) / period) for moment in asked]

@@ -1,9 +1,9 @@
-"""The durable floor: a prototype of a node that is nothing but Temporal and the calls to the runtime.
+"""The durable floor: a prototype of a node that only makes its calls to the runtime through Temporal.
 
-One workflow for each pod; the sandbox, each container, the stop and the removal are activities of it, as the product's
-steps are. It does by Temporal what is fastest: the first workflow task begins the whole start, whose activities wait in
-the worker for each other, and their results come back together. Nothing else that a node needs is here: no
-manifests, no reading of the runtime, no status, no recovery (a second try would make everything twice), no probes.
+Each pod has a workflow. The sandbox, each container, the stop and the removal are its activities, like the product's
+steps. The prototype uses Temporal in the fastest way: the first workflow task schedules the whole start, the activities
+wait for each other in the worker, and their results return together. It has nothing else that a node needs: no
+manifests, no reading of the runtime, no status, no probes, and no recovery (a retry would create everything twice).
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from protos.cri.v1 import api_pb2_grpc as stubs
 
 TASK_QUEUE: Final = "prototype"
 PODS_AT_ONCE: Final = 2 * (os.cpu_count() or 1)
-"""How many pods start, and how many end, at the same time: as many as of the product."""
+"""How many pods start, and how many end, at the same time: the product's limits."""
 HELD_SECONDS: Final = 1.0
-"""How long the result of one part of a start is kept back, so that it comes with those of the others."""
+"""The longest time for which the result of one part of a start is held back, to be returned with the others."""
 _LOOKS_EVERY: Final = 0.003
-"""Seconds between looks at an init container: as often as the bare calls look."""
+"""Seconds between polls of an init container's status, the same interval as for the bare calls."""
 _ONCE: Final[dict[str, Any]] = {
     "start_to_close_timeout": timedelta(minutes=5),
     "retry_policy": RetryPolicy(maximum_attempts=1),
 }
 
 
-# --- what is asked of it ----------------------------------------------------------------------------------------------
+# --- messages ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A pod: what its sandbox and containers are made of, each a CRI message as `packed` gives it."""
+    """A pod: the CRI configurations of its sandbox and containers, each as `packed` returns it."""
 
     sandbox: str
     init_containers: list[str]
@@ -54,14 +54,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Begin:
-    """One part of a pod's start. Number 0 makes the sandbox, each other one a container."""
+    """One part of a pod's start. Part 0 makes the sandbox, and each other part a container."""
 
     sandbox: str
     number: int
     parts: int
     container: str = ""
     ends: bool = False
-    """Whether the next part waits until this container has exited, with 0."""
+    """Whether it is an init container: the next part waits until it has exited with 0."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Again:
 
 @dataclass(frozen=True)
 class End:
-    """What a pod has in the runtime, for its stop and its removal."""
+    """The sandbox and containers of a pod, for its stop and its removal."""
 
     sandbox_id: str
     running: list[str]
@@ -84,7 +84,7 @@ class End:
 
 
 def packed(message: cri.PodSandboxConfig | cri.ContainerConfig) -> str:
-    """Return a message as text."""
+    """Return a CRI message in base64."""
     return base64.b64encode(message.SerializeToString()).decode()
 
 
@@ -93,16 +93,16 @@ def packed(message: cri.PodSandboxConfig | cri.ContainerConfig) -> str:
 
 @workflow.defn(name="PrototypePod")
 class PrototypePod:
-    """The life of one pod. Two signals tell what its worker has been told: `exited` and `stop`."""
+    """The life of one pod. Its signals are `exited` and `stop`."""
 
     def __init__(self) -> None:
-        """Begin with nothing told."""
+        """Begin without any signal."""
         self._exits = 0
         self._stops = False
 
     @workflow.run
     async def run(self, plan: Plan) -> None:
-        """Start the pod, restart its first container after each exit, and end it when told."""
+        """Start the pod, restart its first container after each `exited`, and end it after `stop`."""
         sandbox_id, *ids = await asyncio.gather(*(_begin(part) for part in parts_of(plan)))
         main, others = len(plan.init_containers), ids[len(plan.init_containers) + 1 :]
         running = ids[main]
@@ -115,18 +115,18 @@ class PrototypePod:
             running = await workflow.execute_activity("start_again", again, result_type=str, **_ONCE)
             ids.append(running)
         end = End(sandbox_id, [running, *others], ids, plan.grace_seconds)
-        # What has become of the containers is known to the server before anything is removed.
+        # Two activities, as in the product: the result of the stop is in the history before anything is removed.
         await workflow.execute_activity("stop_pod", end, **_ONCE)
         await workflow.execute_activity("remove_pod", end, **_ONCE)
 
     @workflow.signal
     def exited(self) -> None:
-        """Tell that the first container has exited."""
+        """Report that the first container has exited."""
         self._exits += 1
 
     @workflow.signal
     def stop(self) -> None:
-        """Tell that the pod is to end."""
+        """End the pod."""
         self._stops = True
 
 
@@ -147,10 +147,10 @@ def _begin(part: Begin) -> Coroutine[Any, Any, str]:
 
 
 class Places:
-    """A number of places. Those that can wait get one when nobody else wants it."""
+    """A semaphore with two priorities: a caller that can wait enters only if no other caller is waiting."""
 
     def __init__(self, number: int) -> None:
-        """Have so many places free."""
+        """Begin with `number` free places."""
         self._free = number
         self._first: deque[asyncio.Future[None]] = deque()
         self._later: deque[asyncio.Future[None]] = deque()
@@ -184,7 +184,7 @@ class Places:
 
 @dataclass
 class _Start:
-    """A start in this worker: what each part has made, "" if it has failed, and when all have ended."""
+    """A pod's start in this worker: the id that each part has made, "" if the part failed; `over` is set at the end."""
 
     ids: list[asyncio.Future[str]]
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -202,7 +202,7 @@ class Calls:
 
     @property
     def activities(self) -> Sequence[Callable[..., Any]]:
-        """All of them."""
+        """All activities."""
         return self.create_sandbox, self.start_container, self.start_again, self.stop_pod, self.remove_pod
 
     @activity.defn
@@ -217,7 +217,7 @@ class Calls:
 
     @activity.defn
     async def start_container(self, part: Begin) -> str:
-        """Start a container once the part before it has ended, and return its id. Raises RuntimeError if it fails."""
+        """Start a container once the previous part has ended, and return its id. Raises RuntimeError if that failed."""
         start = self._start_of(part)
         async with self._in_company(start, part):
             if not await start.ids[part.number - 1]:
@@ -244,7 +244,7 @@ class Calls:
 
     @activity.defn
     async def remove_pod(self, end: End) -> None:
-        """Remove the containers and the sandbox, after the stops of others."""
+        """Remove the containers and the sandbox. Stops of other pods come first."""
         async with self._ending.held(can_wait=True):
             for each in end.containers:
                 await self._runtime.RemoveContainer(cri.RemoveContainerRequest(container_id=each))
@@ -259,7 +259,10 @@ class Calls:
 
     @contextlib.asynccontextmanager
     async def _in_company(self, start: _Start, part: Begin) -> AsyncIterator[None]:
-        """Do the block, then wait until the whole start is over, for a while. The parts after one that fails fail."""
+        """Run the block, then wait at most HELD_SECONDS for the end of the whole start.
+
+        If the block fails, its part has the id "", and the next part fails too.
+        """
         try:
             yield
         except BaseException:
@@ -283,7 +286,7 @@ class Calls:
         return created.container_id
 
     async def _exited(self, container_id: str) -> None:
-        """Wait for a container's exit. Raises RuntimeError unless its code is 0."""
+        """Wait for a container's exit. Raises RuntimeError if its exit code is not 0."""
         request = cri.ContainerStatusRequest(container_id=container_id)
         while True:
             status = (await self._runtime.ContainerStatus(request)).status

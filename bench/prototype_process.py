@@ -1,4 +1,4 @@
-"""The prototype's worker as a process that is told what to do."""
+"""Starts the prototype's worker as a process, and sends commands to it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Prototype:
     """A running worker of the prototype; `launched` starts and ends it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        """Tell `process`."""
+        """Send commands to the standard input of `process`."""
         self._process = process
 
     @property
@@ -40,15 +40,15 @@ class Prototype:
         return self._process.pid
 
     async def start(self, name: str, plan: Plan) -> None:
-        """Have it start a pod."""
+        """Have the worker start a pod."""
         await self._tell(f"start {name} {json.dumps(dataclasses.asdict(plan))}")
 
     async def exited(self, name: str) -> None:
-        """Tell it that the pod's first container has exited."""
+        """Report to the worker that the pod's first container has exited."""
         await self._tell(f"exited {name}")
 
     async def stop(self, name: str) -> None:
-        """Have it end a pod."""
+        """Have the worker end a pod."""
         await self._tell(f"stop {name}")
 
     async def _tell(self, line: str) -> None:
@@ -59,7 +59,7 @@ class Prototype:
 
 @contextlib.asynccontextmanager
 async def launched(endpoint: str, address: str, environment: Mapping[str, str]) -> AsyncIterator[Prototype]:
-    """Start a worker between a runtime and a Temporal server, and end it. Raises RuntimeError if it does not serve."""
+    """Run a worker for a runtime and a Temporal server during the block. Raises RuntimeError if it does not serve."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "bench.prototype_worker", endpoint, address),

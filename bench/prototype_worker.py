@@ -1,7 +1,7 @@
 """The prototype's worker: ``python -m bench.prototype_worker RUNTIME TEMPORAL``, the addresses of both.
 
-It says one line when it serves. Then each line of its input tells of one pod: ``start NAME PLAN``, with the plan in
-JSON; ``exited NAME``: its first container has; and ``stop NAME``. It ends with its input.
+It prints one line when it serves. Then it reads commands from its input, one a line: ``start NAME PLAN``, with the plan
+as JSON; ``exited NAME``, when the pod's first container has exited; and ``stop NAME``. It ends at the end of its input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_LINE: Final = 1 << 20
 
 
 async def serve(endpoint: str, address: str) -> None:
-    """Serve until the input ends. The settings of worker and client are the product's."""
+    """Serve until the input ends, with the product's settings of worker and client."""
     logs = LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"))
     runtime = Runtime(telemetry=TelemetryConfig(logging=logs), worker_heartbeat_interval=None)
     client = await Client.connect(address, runtime=runtime, grpc_compression=GrpcCompression.NONE)
@@ -53,7 +53,7 @@ async def serve(endpoint: str, address: str) -> None:
 
 
 async def _obey(client: Client) -> None:
-    """Do what the input's lines say, each at once, until it ends. Raises the first error."""
+    """Execute the input's commands, each as soon as it is read, until the input ends. Raises the first error."""
     lines = asyncio.StreamReader(limit=_LONGEST_LINE)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     doing: set[asyncio.Task[None]] = set()

@@ -1,6 +1,6 @@
-"""Runs the two sides in turn on one machine and runtime: the engine, the bare calls, and so on.
+"""Runs the engine and the bare calls in turn on one machine and runtime, and compares their times.
 
-Each try returns seconds by the name of what was timed. The first pair is not counted.
+The first pair of runs is not counted.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from syncpod.pod import Pod
 from syncpod.translation.names import POD_NAME_LABEL
 
 Times = Mapping[str, float]
-"""Seconds, by name of what was timed."""
+"""Seconds, by the name of the time."""
 Side = Callable[[Stage, str], Awaitable[Times]]
-"""One try of one side; the text is unique among tries, and a prefix of its pods' names."""
+"""One run of one side. The text is unique to the run, and a prefix of its pods' names."""
 
 CROWD = 30
 CHAIN = 5
@@ -51,7 +51,7 @@ class Race:
     bare: Side
     rows: tuple[Timed, ...]
     share: int = 1
-    """Divides the number of pairs for slow races; at least three are run."""
+    """Divides the number of pairs for a slow race; at least three are run."""
 
 
 async def run(race: Race, at: Stage, pairs: int) -> tuple[Row, ...]:

@@ -1,4 +1,4 @@
-"""What a kubelet and a node report of a pod, and when."""
+"""When a kubelet and a node report a pod as Running."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from qa.differential.kubelet import Kubelet
 from syncpod.api.client import reports
 
 _PAUSE_SECONDS: Final = 0.003
-"""Between questions: a report is seen at most this late, plus one answer."""
+"""The pause between requests: a report is seen at most this late, plus the time of one request."""
 
 Phase = Callable[[str], Awaitable[str]]
-"""Returns the phase that is reported of the pod of this name; "" if none is."""
+"""Returns the reported phase of the pod of this name; "" if none is reported."""
 
 
 async def kubelet_phase(kubelet: Kubelet, pod: str) -> str:
-    """Return the phase that the kubelet's endpoint of pods reports."""
+    """Return the phase that the kubelet's endpoint ``/pods`` reports."""
     return _phase((await kubelet.pods()).get(pod))
 
 
 async def node_phase(state_dir: Path, pod: str) -> str:
-    """Return the phase that the node's worker answers on its socket, as for ``syncpod get pod``."""
+    """Return the phase in the answer of the node's worker on its socket, as for ``syncpod get pod``."""
     told = await asyncio.to_thread(reports, state_dir, "default", [pod], "pod", at_once=True)
     return _phase(next((each["pod"] for each in told or ()), None))
 
 
 async def until_reported(phase: Phase, pod: str, *, patience: float) -> float:
-    """Return when the pod was reported as Running, by `time.perf_counter`. Raises TimeoutError after `patience` s."""
+    """Return when the pod was first reported as Running, by `time.perf_counter`.
+
+    Raises TimeoutError after `patience` seconds.
+    """
     async with asyncio.timeout(patience):
         while True:
             if await phase(pod) == "Running":

@@ -1,4 +1,4 @@
-"""What signatures cost: two nodes with simulated containers, one signed and one plain, measured in turn."""
+"""The cost of signed commands: two nodes with simulated containers, one signed and one plain, measured in turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.pods import simulated_pod
 from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
 
 BATCH = 20
-"""Pods of one sample of CPU: the kernel counts it in hundredths of a second."""
+"""The number of pods in one sample of CPU time, which the kernel counts in hundredths of a second."""
 AIM = 1.03
 
 
@@ -52,12 +52,12 @@ async def signatures(pods: int) -> Signatures:
 
 
 def _in_turn(number: int) -> tuple[bool, bool]:
-    """Return which node comes first, and which second. They alternate, since the second may find a busier machine."""
+    """Return whether the first and the second node is signed. They alternate: the second may find a busier machine."""
     return (False, True) if number % 2 else (True, False)
 
 
 async def _start(node: SimulatedNode, name: str) -> float:
-    """Return how long a pod takes from its application until it runs, in milliseconds."""
+    """Return the milliseconds from a pod's application until it runs."""
     began = time.perf_counter()
     await node.engine.apply(simulated_pod(name))
     ended = await node.engine.until_running(name)
@@ -66,7 +66,7 @@ async def _start(node: SimulatedNode, name: str) -> float:
 
 
 async def _lives(node: SimulatedNode, name: str) -> float:
-    """Return the CPU that the worker spends on one of a batch of pods from start to end, in milliseconds."""
+    """Return the CPU milliseconds that the worker spends on one pod of a batch, from its start to its end."""
     names = [f"{name}-{number}" for number in range(BATCH)]
     before = node.cpu()["worker"]
     await each(names, lambda one: node.engine.apply(simulated_pod(one)))

@@ -22,7 +22,7 @@ from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.updates import PATIENCE_SECONDS
 
 CRASHING_EVERY = 5
-"""Every fifth pod's container is killed without the engine's knowledge."""
+"""The container of every fifth pod is killed in the runtime, not by the engine."""
 _IDLE_SECONDS = 15.0
 
 
@@ -115,7 +115,7 @@ class _Crowd:
         await each(ids, lambda id_: self._node.cri.stop_container(id_, timeout_seconds=0))
 
     async def _until_running(self, wanted: Mapping[int, int]) -> None:
-        """Wait until the runtime runs this many containers of each attempt."""
+        """Wait until the runtime runs this many containers of each attempt number."""
 
         async def do() -> bool:
             listed = await self._node.cri.list_containers()

@@ -42,14 +42,14 @@ class SimulatedNode:
     pids: dict[str, int]
     """Process ids by part: runtime, worker, Temporal."""
     environment: dict[str, str]
-    """With which commands find the node."""
+    """The environment with which `syncpod` commands find the node."""
 
     def cpu(self) -> dict[str, float]:
         """Return the CPU seconds so far of each part."""
         return {part: cpu_seconds([pid]) for part, pid in self.pids.items()}
 
     async def until_visible(self, condition: str, count: int) -> None:
-        """Wait until `count` of the node's pods meet the condition, according to Temporal's visibility."""
+        """Wait until `count` of the node's running workflows meet a condition of Temporal's visibility."""
 
         async def are() -> bool:
             return await self.visible(condition) == count
@@ -57,16 +57,16 @@ class SimulatedNode:
         await until(are)
 
     async def visible(self, condition: str = "") -> int:
-        """Return how many of the node's pods meet the condition, according to Temporal's visibility."""
+        """Return how many of the node's running workflows meet a condition of Temporal's visibility; "" = all."""
         query = f"NodeName = '{NODE}' AND ExecutionStatus = 'Running'{condition and f' AND {condition}'}"
         return (await self.client.count_workflows(query)).count
 
 
 @contextlib.asynccontextmanager
 async def simulated_node(*, signed: bool = False) -> AsyncIterator[SimulatedNode]:
-    """Start the node, and clean it up in any case; on an error, print the end of the worker's log.
+    """Run the node during the block. If the block fails, print the end of the worker's log.
 
-    `signed`: its commands must be signed, and those of the client are.
+    With `signed`, the node accepts only signed commands, and the client signs.
     """
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-")))
@@ -96,7 +96,7 @@ async def simulated_node(*, signed: bool = False) -> AsyncIterator[SimulatedNode
 
 
 async def each(items: Iterable[_Item], work: Callable[[_Item], Awaitable[object]], *, at_once: int = AT_ONCE) -> None:
-    """Call `work` for each item, a few at a time; raises the first error."""
+    """Call `work` for each item, at most `at_once` at a time. Raises the first error."""
     waiting = iter(items)
 
     async def one_after_another() -> None:

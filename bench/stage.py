@@ -47,7 +47,7 @@ def compiled(directory: Path) -> dict[str, str]:
 
 
 async def bare_context(directory: Path, runtime: Containerd, cri: CriClient) -> NodeContext:
-    """Return the node, with its files in `directory`, that configurations of the bare calls are made for."""
+    """Return the context for which the configurations of the bare calls are made, with its files in `directory`."""
     return NodeContext(
         name="bare",
         state_dir=directory / "state",
@@ -62,7 +62,7 @@ async def bare_context(directory: Path, runtime: Containerd, cri: CriClient) -> 
 
 @contextlib.asynccontextmanager
 async def stage(runtime_version: str) -> AsyncIterator[Stage]:
-    """Start everything, and clean it up in any case. Raises `Missing` if the machine lacks a part."""
+    """Run everything during the block. Raises `Missing` if the machine lacks a part."""
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-")))
         runtime = await asyncio.to_thread(Containerd.launch, runtime_version, gates=False)

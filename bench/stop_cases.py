@@ -24,7 +24,7 @@ DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "engineering" / "stop-
 GRACE = 4
 """The pods' grace period in seconds, unless a case says otherwise."""
 PATIENT = 60
-"""The grace period of pods that end by themselves: a busy machine must not make it pass."""
+"""The grace period of pods that end on SIGTERM: it must not pass even on a busy machine."""
 TOLD = ("Killing", "FailedPreStopHook", "ExceededGracePeriod", "Exited")
 """The reasons of the events that a case is checked for."""
 
@@ -62,9 +62,9 @@ class Case:
     events: frozenset[tuple[str, str]] = frozenset()
     """Reason and container of each event besides Killing and Exited, which every container has."""
     order: tuple[str, ...] = ()
-    """The containers that end on SIGTERM, in the order in which they must end; empty if any order will do."""
+    """The containers that end on SIGTERM, in the order in which they must end; empty = in any order."""
     hangs: bool = False
-    """The runtime does not answer the first StopContainer."""
+    """Whether the runtime does not answer the first StopContainer."""
 
 
 def sidecar(name: str) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class Ending:
 
 
 async def run(node: FaultyNode, cases: Sequence[Case], place: Path) -> dict[str, Ending]:
-    """Start a pod for each case, delete them all at once, and return how each ended; `place` is for their files."""
+    """Start a pod for each case, delete them all at once, and return how each ended. `place` is for their files."""
     brought_up = await asyncio.gather(*(_up(node, case, place / case.name) for case in cases))
     pods = list(zip(cases, brought_up, strict=True))
     # The next StopContainer call hangs, so the pod of that case is deleted first.

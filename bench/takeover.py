@@ -1,7 +1,8 @@
-"""``python -m bench.takeover``: kills the worker of 50 running pods, and measures how soon each answers the next one.
+"""``python -m bench.takeover``: kills the worker of 50 running pods, and measures how soon each pod answers again.
 
-While no worker serves, some containers exit and some pods get a label. The next worker must know each of these changes
-exactly once. The end-to-end tests check that (`tests/e2e/test_combined_faults.py`); this program measures the time.
+While no worker serves, some containers exit and some pods get a label. The next worker must record each of these
+changes exactly once. The end-to-end tests check that (`tests/e2e/test_combined_faults.py`); this program measures the
+time.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from tests.e2e.faults_support import FaultyNode, Pod, ended, open_to_all, shell,
 
 PODS = 50
 EXITING = 5
-"""How many of them have a container exit while no worker serves."""
+"""How many of the pods have a container that exits while no worker serves."""
 LABELLED = 5
-"""How many others get a label meanwhile."""
+"""How many other pods get a label in that time."""
 AIM_SECONDS = 5.0
 """From the start of the new worker's process to the answer of the last pod."""
 
@@ -47,7 +48,7 @@ class Takeover:
     restarted: tuple[str, ...]
     """Pods with a container that was replaced, other than those whose container exited."""
     lost: tuple[str, ...]
-    """Past events that are unknown afterwards, or known twice: `POD: what`."""
+    """Events, exits and labels that the next worker lost, or recorded twice: `POD: what`."""
 
 
 async def run(node: FaultyNode, place: Path, count: int = PODS) -> Takeover:
@@ -84,9 +85,9 @@ async def _apply(node: FaultyNode, place: Path) -> Pod:
 
 
 async def answered(node: FaultyNode, pods: Sequence[Pod]) -> list[float]:
-    """Start another worker; return after how many seconds each pod answered.
+    """Start another worker; return the seconds until each pod answered.
 
-    Raises what the worker's start raises, and TimeoutError after two minutes.
+    Raises the errors of the worker's start, and TimeoutError after two minutes.
     """
     began = time.monotonic()
     answers = asyncio.gather(*(_answered(pod, began) for pod in pods))
@@ -110,7 +111,10 @@ async def _answered(pod: Pod, began: float) -> float:
 
 
 async def _lost(pod: Pod, told: Sequence[Any], *, exited: bool) -> list[str]:
-    """Return which events from before the kill are lost, and whether an exit since then is not known exactly once."""
+    """Return the lost events from before the kill, and the recorded exits if they are not what is expected.
+
+    With `exited`, exactly one exit must be recorded, else none.
+    """
     known = {_told(event): event["count"] for event in await pod.handle.query("events")}
     lost = [f"event {event['reason']}" for event in told if known.get(_told(event), 0) < event["count"]]
     exits = [line["outcome"] for line in await pod.history("exit")]

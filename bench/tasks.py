@@ -11,17 +11,17 @@ from temporalio.api.history.v1 import HistoryEvent
 
 @dataclass(frozen=True)
 class Tasks:
-    """The tasks that the server has given to the worker for some runs."""
+    """The tasks of some runs that the server has dispatched to the worker."""
 
     workflow: int = 0
     """Workflow tasks, including those that were scheduled again."""
     timed_out: int = 0
-    """Workflow tasks that the worker did not complete in time, or that lay in a dead worker's sticky queue."""
+    """Workflow tasks that the worker did not complete in time, or that stayed in a dead worker's sticky queue."""
     failed: int = 0
-    """Workflow tasks that the worker failed, or that were discarded for something newer."""
+    """Workflow tasks that the worker failed, or whose result the server rejected for newer events."""
     steps: int = 0
     tries: int = 0
-    """Tries of steps; a step takes one unless something goes wrong."""
+    """Attempts of steps; more than `steps` if some were retried."""
     events: int = 0
 
     def __add__(self, other: Tasks) -> Tasks:
@@ -30,10 +30,10 @@ class Tasks:
 
 
 def counted(events: Iterable[HistoryEvent]) -> Tasks:
-    """Count one run's history.
+    """Count the tasks in one run's history.
 
-    If a task fails several times in a row, only the first failure is in the history; the next scheduled task has the
-    number of tries.
+    If a task fails several times in a row, the history has only the first failure; the next scheduled task has the
+    number of attempts.
     """
     kinds = {name: 0 for name in ("workflow", "timed_out", "failed", "steps", "tries", "events")}
     for event in events:

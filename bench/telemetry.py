@@ -1,7 +1,7 @@
-"""``python -m bench.telemetry``: the cost of telemetry. A node with all of it and a node with none take turns.
+"""``python -m bench.telemetry``: the cost of telemetry. A node with full telemetry and a node with none take turns.
 
-All of it means traces and metrics to an OpenTelemetry collector, scrapes of the metrics at Prometheus' default
-interval, and logs of every step as JSON. The journal is always on, so both nodes have it.
+Full telemetry means traces and metrics to an OpenTelemetry collector, scrapes of the metrics every 15 seconds, and
+logs of every step as JSON. The journal is always on, so both nodes have it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ async def _idle(here: Nodes, pods: int, seconds: float) -> float:
 
 @contextlib.asynccontextmanager
 async def _scraping(address: str) -> AsyncIterator[None]:
-    """Scrape a node's metrics until the block ends. Raises OSError at the end if a scrape has failed."""
+    """Scrape a node's metrics during the block. Raises OSError at its end if a scrape failed."""
 
     def scrape() -> None:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:

@@ -1,7 +1,7 @@
-"""``python -m bench.trace``: start pods with traces on, and print the trace of the median one as a tree.
+"""``python -m bench.trace``: starts pods with tracing on, and prints the trace of the median start as a tree.
 
-Each line shows when a span began, how long it took, and how much of that time no child span covers, in milliseconds.
-The last line shows how much of a start no span covers at all. `bench.telemetry` measures the cost of traces.
+Each line shows a span's begin, its duration, and the time in it that no child span covers, in milliseconds. The last
+line shows the fraction of a start that no span covers. `bench.telemetry` measures the cost of tracing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds out when something happened in the runtime, by one listing loop for the engine and for the bare calls."""
+"""Measures when something happened in the runtime, by one loop of listings for both the engine and the bare calls."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from syncpod.translation import names
 from tests.runtimes.bare import BareCri
 
 PAUSE_SECONDS = 0.003
-"""Between listings: an observation of one pod is at most this old, plus one listing (under 1 ms)."""
+"""The pause between listings: a change of one pod is seen at most this late, plus one listing (under 1 ms)."""
 PAUSE_SECONDS_OF_EACH = 0.0005
-"""More for each listed container, since listings of a crowd take processor time from it: without this pause, a hundred
-pods were started by bare calls in 12.3 and 12.6 s, and with it in 10.0 and 10.9 s."""
+"""A further pause for each listed container, since listings of a crowd take CPU time from it. Without this pause, the
+bare calls started a hundred pods in 12.3 and 12.6 s; with it, in 10.0 and 10.9 s."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ Condition = Callable[[Listing], bool]
 
 
 class Watch:
-    """Lists the runtime every few milliseconds while somebody waits; `async with` ends it."""
+    """Lists the runtime's containers every few milliseconds while a caller waits; `async with` ends it."""
 
     def __init__(self, bare: BareCri) -> None:
         """List with these calls."""
@@ -80,7 +80,7 @@ class Watch:
         return met.result()
 
     async def __aenter__(self) -> Self:
-        """Return the watch; nothing is listed until somebody waits."""
+        """Return the watch; nothing is listed until a caller waits."""
         return self
 
     async def __aexit__(
