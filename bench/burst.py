@@ -18,9 +18,10 @@ from dataclasses import dataclass, field, replace
 from temporalio.api.history.v1 import HistoryEvent
 
 from bench import machine
+from bench.figures import markdown
 from bench.machine import busy
 from bench.pods import simulated_pod
-from bench.simulated_node import AT_ONCE, SimulatedNode, each, markdown, simulated_node
+from bench.simulated_node import AT_ONCE, SimulatedNode, each, simulated_node
 from bench.stage import NODE
 from bench.tasks import Tasks, counted
 from syncpod.cli.failure import Failure

@@ -59,12 +59,16 @@ def render(rows: Sequence[Row]) -> str:
     lines = [_HEADINGS, *(_cells(row) for row in rows)]
     if not any(line[-1] for line in lines):
         lines = [line[:-1] for line in lines]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    texts = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    return markdown(lines)
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; the first row has the headings."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
     ]
-    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
-    return "\n".join((texts[0], rule, *texts[1:]))
+    return "\n".join((lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]))
 
 
 def _cells(row: Row) -> tuple[str, ...]:

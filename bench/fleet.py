@@ -27,9 +27,10 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
 
 from bench import machine
+from bench.figures import markdown
 from bench.idle import cpu_seconds
 from bench.pods import simulated_pod
-from bench.simulated_node import each, markdown
+from bench.simulated_node import each
 from bench.stage import compiled
 from syncpod.cli.temporal import fleet as fleets
 from syncpod.cli.temporal.fleet_answers import Unanswered

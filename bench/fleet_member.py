@@ -21,8 +21,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from bench import machine
+from bench.figures import markdown
 from bench.pods import simulated_pod
-from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
+from bench.simulated_node import SimulatedNode, each, simulated_node
 from bench.stage import NODE, compiled
 from syncpod.cli.temporal.fleet import summaries
 from syncpod.cli.temporal.pod_apply import apply_pod

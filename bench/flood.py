@@ -25,9 +25,10 @@ from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
 from bench import machine
+from bench.figures import markdown
 from bench.flood_plot import plot
 from bench.performance import DOCUMENT, LOG, today, written
-from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
+from bench.simulated_node import SimulatedNode, each, simulated_node
 from bench.stage import NODE
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.pod_apply import apply_pod

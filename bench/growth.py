@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from bench import machine
+from bench.figures import markdown
 from bench.performance import today, written
 from bench.pods import simulated_pod
-from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
+from bench.simulated_node import SimulatedNode, each, simulated_node
 from bench.stage import NODE
 from syncpod.cli.temporal.pod_apply import apply_pod
 

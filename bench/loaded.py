@@ -20,9 +20,10 @@ from statistics import quantiles
 from temporalio.service import RPCError
 
 from bench import machine
+from bench.figures import markdown
 from bench.machine import busy
 from bench.pods import simulated_pod
-from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
+from bench.simulated_node import SimulatedNode, each, simulated_node
 from bench.stage import NODE
 from bench.tasks import Tasks, counted
 from syncpod.cli.failure import Failure

@@ -11,9 +11,8 @@ from typing import Final
 
 from bench import machine
 from bench.against import ROUNDS, contest, measure, rows
-from bench.figures import Row
+from bench.figures import Row, markdown
 from bench.lives import histories
-from bench.simulated_node import markdown
 from bench.stage import stage
 
 DOCUMENT: Final = Path(__file__).resolve().parents[1] / "docs" / "performance.md"

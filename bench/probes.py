@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from statistics import quantiles
 from typing import Any
 
+from bench.figures import markdown
 from bench.idle import resident_bytes
 from bench.pods import simulated_pod
-from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
+from bench.simulated_node import SimulatedNode, each, simulated_node
 from bench.stage import NODE
 from syncpod.cli.temporal.pod_apply import apply_pod
 

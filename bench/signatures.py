@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.figures import Figure, Row
+from bench.figures import Figure, Row, markdown
 from bench.pods import simulated_pod
-from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
+from bench.simulated_node import SimulatedNode, each, simulated_node
 
 BATCH = 20
 """The number of pods in one sample of CPU time, which the kernel counts in hundredths of a second."""

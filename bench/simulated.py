@@ -14,9 +14,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bench.figures import markdown
 from bench.idle import resident_bytes
 from bench.pods import simulated_pod
-from bench.simulated_node import SimulatedNode, each, markdown, simulated_node, until
+from bench.simulated_node import SimulatedNode, each, simulated_node, until
 from bench.stage import NODE
 from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.updates import PATIENCE_SECONDS

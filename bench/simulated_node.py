@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -111,15 +111,6 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while not await condition():  # noqa: ASYNC110  # there is nothing to wait on
             await asyncio.sleep(_LOOKS_EVERY)
-
-
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table; the first row has the headings."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
-    ]
-    return "\n".join((lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]))
 
 
 def _say_end_of(log: Path) -> None:

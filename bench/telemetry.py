@@ -16,10 +16,9 @@ import urllib.request
 from collections.abc import AsyncIterator, Sequence
 
 from bench import machine
-from bench.figures import Figure, Row
+from bench.figures import Figure, Row, markdown
 from bench.idle import cpu_seconds
 from bench.nodes import Nodes, Settings, nodes
-from bench.simulated_node import markdown
 from tests.runtimes.containerd import VERSIONS
 from tests.runtimes.require import Missing
 from tests.worker.collector import Collector
