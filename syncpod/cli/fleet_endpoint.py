@@ -239,7 +239,7 @@ def _tls(fleet: Fleet) -> ssl.SSLContext:
 def _hello(fleet: Fleet, node: str) -> str:
     """Return the TLS server name to send: the one made of the serial number of the node's newest certificate.
 
-    With it, the node accepts us before it has computed a key or a signature (:func:`syncpod.gate.hello.hello_name`).
+    By it, the node recognises us before it spends any work on TLS (:func:`syncpod.gate.hello.hello_name`).
     """
     valid = [each for each in fleet.issued() if each.node == node and not each.revoked]
     newest = max(valid, key=lambda each: each.issued, default=None)

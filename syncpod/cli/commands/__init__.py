@@ -1,1 +1,1 @@
-"""The commands: a module for each, with the name that the user types, and modules that only commands need."""
+"""The commands, and modules that only commands need. `syncpod.cli.command_table` names the module of each command."""

@@ -59,8 +59,8 @@ def apply(
     ConfigMaps and Secrets are kept on this machine, for the pods of its node. Secrets are kept in memory: apply them
     again after a reboot. Neither is ever sent to the Temporal server.
 
-    With `--dry-run=client`, manifests are checked here and compared with what exists. With `--dry-run=server`, the
-    pods' workflows are also asked what they would refuse, and nodes whether they would run the new pods. A node that
+    With `--dry-run=client`, manifests are checked here and compared with the existing objects. With `--dry-run=server`,
+    the pods' workflows also report what they would refuse, and nodes whether they would run the new pods. A node that
     does not answer is named in a warning: the pod would be created, and start when the node is back. `plan` shows the
     steps. A new pod whose limits its node cannot enforce is refused. A pod with a field that its node's runtime does
     not support is created, with a warning, and waits.
@@ -114,7 +114,7 @@ def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None 
 
 
 def try_manifests(manifests: Manifests, node: str, mark: str, *, asks: bool) -> None:
-    """Print what would be done, with the mark after each line; with `asks`, workflows and nodes are asked too.
+    """Print what would be done, with the mark after each line; with `asks`, workflows and nodes are queried too.
 
     Raises Failure for each object that would be refused.
     """

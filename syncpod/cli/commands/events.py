@@ -56,8 +56,8 @@ def events(
 
     Each pod keeps its last hundred events; a repeated event is counted. The container that an event is about stands in
     parentheses behind the pod. A named pod may have ended: its events are there for as long as Temporal keeps its
-    workflow. Events of the last hour of other pods that are gone from this machine's node, such as earlier ones of the
-    same name, come from the node's journal. `(gone)` marks them.
+    workflow. Other pods that are gone from this machine's node, such as earlier pods of the same name, are marked
+    `(gone)`: their events of the last hour come from the node's journal.
     """
     names = pod_names(what or []) + _named_by_for(about)
     _check(names, output, all_namespaces=all_namespaces)

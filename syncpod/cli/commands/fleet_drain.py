@@ -42,9 +42,9 @@ def drain(
     """Move the pods of nodes elsewhere: cordon the nodes, and have their pods replaced on other nodes.
 
     A Deployment's pods are replaced as in a rollout, within its `maxSurge` and `maxUnavailable`: with a surge, a pod is
-    removed once another one is available elsewhere. A single Pod is removed before it runs elsewhere. The command says
-    what the drain waits for. The fleet goes on with the drain even if this command ends. `fleet uncordon` stops it for
-    the pods that are still there. If one of several nodes cannot be drained, the others are.
+    removed once another one is available elsewhere. A single Pod is removed before it runs elsewhere. The command
+    prints what the drain waits for. The fleet goes on with the drain even if this command ends. `fleet uncordon` stops
+    it for the pods that are still there. If one of several nodes cannot be drained, the others are.
     """
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_nodes import FleetNodes

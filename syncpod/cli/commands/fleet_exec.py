@@ -35,8 +35,9 @@ def exec_(
     """Run a command in a container on any node of the fleet, and exit with its exit code.
 
     If the node listens (`join --listen`), the command runs over the node's own endpoint, and may have a terminal.
-    Otherwise it goes through the node's polls, without a terminal. A node never runs it twice. If the node falls silent
-    before it has answered, the command may have been run. `deployment/web` means one of the Deployment's pods.
+    Otherwise it goes through the node's polls, without a terminal. A node never runs it twice. If the node stops
+    answering before the result has come, the command may have been run. `deployment/web` means one of the Deployment's
+    pods.
     """
     if not command:
         raise BadInput(f"say what to run: syncpod fleet exec {pod} -- COMMAND")

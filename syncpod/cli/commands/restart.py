@@ -27,9 +27,10 @@ def restart(
 ) -> None:
     """Restart a pod's containers, or one of them.
 
-    Each is stopped with its grace period, after its preStop hook, and started again at once, without a back-off, even
-    if its restart policy says otherwise. A container that is waiting in a back-off is started now. The pod keeps its
-    node, its addresses and its volumes. Sidecars are restarted only when they are named, init containers never.
+    Each container is stopped with its grace period, after its preStop hook, and started again at once, without a
+    back-off, even if its restart policy says otherwise. A container that is waiting in a back-off is started now. The
+    pod keeps its node, its addresses and its volumes. Sidecars are restarted only when they are named, init containers
+    never.
     """
     from syncpod.cli.several import do_all
     from syncpod.cli.temporal import session

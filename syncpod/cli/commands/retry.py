@@ -31,7 +31,7 @@ def retry(
     created, of a kill that has failed. Without --container, it ends all back-offs of the pod. The next back-off is as
     long as it would have been.
 
-    A pod of the node's manifests that the node has rejected waits in such a back-off, too: the node is asked again.
+    A pod of the node's manifests that the node has rejected waits in such a back-off, too: the node checks it again.
 
     It also releases a container that is held by its restart limit (annotation `syncpod.dev/restart-limit`), and counts
     its restarts afresh.
