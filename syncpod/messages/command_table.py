@@ -39,14 +39,14 @@ class Sender(Enum):
 
 
 class Copies(Enum):
-    """The fate of a signed signal that has come before: anybody who reaches the server can send it again."""
+    """What happens to a copy of a signed signal: anybody who reaches the server can send a signal again."""
 
     REFUSED = "refused"
-    """The workflow remembers the number of each signal."""
+    """The workflow records the number of each signal, and refuses a copy."""
     OBEYED = "obeyed"
-    """A copy does no harm. No number is remembered, so no later command can keep one out."""
+    """A copy does no harm. No number is recorded, so no signal is refused for being older than another."""
     JUDGED = "judged"
-    """The workflow judges by its own state whether a signal is a copy."""
+    """The workflow decides by its own state whether a signal is a copy."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class CommandSpec(Generic[Payload]):
 
     @property
     def takes_payload(self) -> bool:
-        """Whether its payload says anything."""
+        """Whether its payload has any content."""
         return not issubclass(self.payload, Nothing)
 
     @property
@@ -119,7 +119,7 @@ class CommandSpec(Generic[Payload]):
         return f"must be an object: {self.shape}" if problem["type"] in OBJECTS and not problem["loc"] else ""
 
     def wrong_number(self, given: int) -> str:
-        """Return the mistake if there is not exactly one payload, and an example of one."""
+        """Return the clause about a wrong number of payloads, with an example if there was none."""
         one = f": {self.form if self.form and self.form[0] != '{' else '`{}`'} is one"
         return f"takes one payload, got {given}" + ("" if given else one)
 
@@ -132,8 +132,8 @@ class SignalSpec(CommandSpec[Payload]):
     same_as: str = ""
     """The update of the same effect. The history then has lines of that update."""
     is_resent: bool = False
-    """Whether a run that replaces a stuck one gets it without being handed it: the agent sends it again, or it was
-    about the stuck run alone."""
+    """Whether the signal is not passed on to a run that replaces a stuck one: the agent sends it again, or it concerned
+    only the stuck run."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class QuerySpec:
 
 @dataclass(frozen=True)
 class CommandTable:
-    """All that one kind of workflow takes, by name."""
+    """The signals, updates and queries of one kind of workflow, by name."""
 
     signals: Mapping[str, SignalSpec[Any]]
     updates: Mapping[str, UpdateSpec[Any]]
@@ -180,7 +180,7 @@ class CommandTable:
 
     @property
     def resent(self) -> frozenset[str]:
-        """The signals that a run which replaces a stuck one is not handed."""
+        """The signals that are not passed on to a run that replaces a stuck one."""
         return frozenset(name for name, signal in self.signals.items() if signal.is_resent)
 
     def same_as(self, update: str) -> str:
@@ -198,7 +198,7 @@ def command_table(*rows: CommandSpec[Any] | QuerySpec) -> CommandTable:
 
 
 RENEW: Final = SignalSpec("renew", Nothing, "Continue as new at the next quiet point", is_resent=True)
-"""Every workflow takes it: any worker, even an older one, can take over the next run."""
+"""Every workflow accepts it. Any worker, even an older one, can take over the next run."""
 
 
 def _as_json(value: Any) -> Any:

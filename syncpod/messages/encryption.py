@@ -2,8 +2,8 @@
 
 A payload is encrypted as a whole, with its metadata, and so with the signature that is in it: encryption hides the
 content, and the signature inside vouches for it. Each workflow has a key of its own, derived from the node's key
-(HKDF-SHA256), so the random nonces of one key never become many enough to meet. The workflow's id stands beside the
-ciphertext, readable, for readers that have no other; a reader that knows its workflow goes by that.
+(HKDF-SHA256), so one key never has so many random nonces that two of them are equal. The workflow's id is in plain text
+beside the ciphertext, for readers that do not know the workflow. A reader that does uses the id that it knows.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ KEY: Final = "encryption-key-id"
 """Metadata: the id of the node's key."""
 NAMESPACE: Final = "syncpod-namespace"
 WORKFLOW: Final = "syncpod-workflow"
-"""Metadata: the workflow that the payload is of, with its namespace."""
+"""Metadata: the workflow to which the payload belongs, and its namespace."""
 FLEET: Final = "syncpod-fleet"
 """Metadata: the id of the fleet that has encrypted it. Anybody can write one: it says only who could decrypt it."""
 NONCE_BYTES: Final = 12
 UNKNOWN_KEY: Final = "it is encrypted with a key that this node does not have"
-"""Why a payload cannot be decrypted whose key is not among those that are given."""
+"""Why a payload cannot be decrypted if its key is not among the given ones."""
 
 _VERSION: Final = b"syncpod encryption 1"
 _KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
@@ -49,7 +49,7 @@ def is_encrypted(metadata: Mapping[str, bytes]) -> bool:
 def lacks_key(keys: Mapping[str, bytes], metadata: Mapping[str, bytes]) -> bool:
     """Say whether a payload with this metadata is encrypted with a key that is not among these, and may come later.
 
-    What names no key at all, or something that is not the id of one, can never be decrypted.
+    A payload that names no key, or names something that is no key's id, can never be decrypted.
     """
     named = metadata.get(KEY, b"").decode(errors="replace")
     return is_encrypted(metadata) and named not in keys and _KEY_ID.fullmatch(named) is not None
@@ -61,10 +61,10 @@ def is_of_another_fleet(fleet: str, metadata: Mapping[str, bytes]) -> bool:
 
 
 def encrypt(key: bytes, place: PayloadPlace, payload: bytes, nonce: bytes) -> tuple[dict[str, bytes], bytes]:
-    """Return metadata and data of the payload that holds another one, serialized.
+    """Return metadata and data of the encrypted payload that holds `payload`, a serialized one.
 
-    `nonce`: random bytes, `NONCE_BYTES` of them, never used before. Two parts of the place count: namespace and
-    workflow.
+    `nonce`: random bytes, `NONCE_BYTES` of them, never used before. The payload is bound to the namespace and the
+    workflow of its place.
     """
     namespace, workflow = place.namespace.encode(), place.workflow_id.encode()
     sealed = _cipher(key, namespace, workflow).encrypt(nonce, payload, _bound(namespace, workflow))

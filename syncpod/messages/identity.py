@@ -1,4 +1,4 @@
-"""Identities: ids of workflows and task queues, which pod and which life of it, and the facts of its node.
+"""Identities: ids of workflows and task queues, references to a life of a pod, and the facts of its node.
 
 Also the base of every message, :class:`Message`.
 """
@@ -68,13 +68,13 @@ def node_task_queue(node: str) -> str:
 
 
 class PodRef(Message):
-    """Which pod, and which life of it."""
+    """A reference to one life of a pod."""
 
     namespace: str = "default"
     name: str = ""
     uid: str = ""
     incarnation: str = ""
-    """Tells this life of the pod from an earlier one with the same static UID; an annotation in the runtime."""
+    """The id of this life; it differs from that of an earlier pod with the same static UID. An annotation in CRI."""
 
 
 class EndedLife(NamedTuple):

@@ -1,6 +1,6 @@
 """The one table of the signals, updates and queries that a node's workflow takes.
 
-A new one is its payload in `syncpod.messages.node`, its row here, and its effect in `workflows.node.absorb`.
+A new command needs its payload in `syncpod.messages.node`, its row here, and its effect in `workflows.node.absorb`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The part of a pod's page in the Temporal UI that is there in any state: node, images, and commands to type.
 
-A run's static details and memo are written once, when it starts; the current details of each run have it too.
+The static details have it, which are written once, at a pod's first start; the current details of each run have it too.
 """
 
 from __future__ import annotations

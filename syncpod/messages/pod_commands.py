@@ -1,6 +1,6 @@
 """The one table of the signals, updates and queries that a pod's workflow takes, and its answer to an apply.
 
-A new one is its payload in `syncpod.messages.signals`, its row here, and its effect in `workflows.pod.absorb`.
+A new command needs its payload in `syncpod.messages.signals`, its row here, and its effect in `workflows.pod.absorb`.
 """
 
 from __future__ import annotations

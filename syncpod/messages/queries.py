@@ -31,11 +31,11 @@ POD_STATUS_LIMIT = 255
 """Characters of PodStatus: PostgreSQL and MySQL schemas of Temporal hold a keyword in VARCHAR(255)."""
 
 POD_LABELS_LIMIT = 1536
-"""How many bytes of ``k=v`` strings PodLabels has: the server terminates a workflow whose attribute exceeds 2,048."""
+"""Bytes of ``k=v`` strings in PodLabels: the server terminates a workflow whose attribute exceeds 2,048."""
 
 
 def status_attribute(word: str) -> str:
-    """Return a pod's printed status as PodStatus: the reason of an eviction may be of any length."""
+    """Return a pod's printed status, cut for PodStatus: the reason of an eviction may be of any length."""
     return word[:POD_STATUS_LIMIT]
 
 
@@ -67,7 +67,7 @@ def _write_exit(exit_: Exit, write: SerializerFunctionWrapHandler, info: Seriali
 
 
 WireExit = Annotated[Exit, WrapSerializer(_write_exit)]
-"""An exit as a message carries it, whose text is foreign too."""
+"""An exit as a message carries it; its text may quote a container too."""
 
 _EVENT: Final[TypeAdapter[EventRecord]] = TypeAdapter(WireEvent)
 _ENTRY: Final = TypeAdapter(HistoryEntry)

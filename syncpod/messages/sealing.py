@@ -44,7 +44,7 @@ _MOST_KEYS: Final = 255
 
 FOR_ANOTHER_KEY: Final = "it was sealed for another key"
 SEALED_BY_ANOTHER: Final = "it was sealed by somebody else"
-"""Why a payload cannot be opened whose receiver, or whose sender, is not among those that are given."""
+"""Why a payload cannot be opened if its receiver, or its sender, is not among the given ones."""
 
 
 class Unsealable(ValueError):
@@ -140,7 +140,7 @@ def open_sealed(
     entry = next((each for each in found if each.to in ours and each.by in trusted), None)
     if entry is None:
         raise Unsealable(SEALED_BY_ANOTHER)
-    # A search for what needs a key believes the metadata: a stolen node must not hide a key there.
+    # A search for payloads by their key trusts the metadata: a stolen node must not hide a key there.
     if receiver_ids(metadata) != list(dict.fromkeys(each.to for each in found)):
         raise Unsealable("it does not say for whom it is sealed")
     own = ours[entry.to]

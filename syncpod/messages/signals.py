@@ -12,7 +12,7 @@ from syncpod.pod.wire import ForeignText
 
 
 class PlegEvent(Message):
-    """One change that the agent saw: the kubelet's PodLifecycleEvent. It wakes the pod; only ``status`` decides."""
+    """One change that the agent found: the kubelet's PodLifecycleEvent. It wakes the pod; only ``status`` decides."""
 
     type: str = ""
     """``ContainerStarted``, ``ContainerDied``, ``ContainerRemoved``, ``PodSync``, ``Boot`` or ``RuntimeReady``."""
@@ -40,7 +40,7 @@ class DeletePod(Message):
     @model_validator(mode="before")
     @classmethod
     def _from_null(cls, given: Any) -> Any:
-        """Take JSON's null as an empty object: a client may send it where it has nothing to say."""
+        """Take JSON's null as an empty object: some clients send it as an empty payload."""
         return {} if given is None else given
 
 
@@ -52,7 +52,7 @@ class BackoffExpired(Message):
 
     container: str = ""
     restart: int | None = None
-    """Which restart the node's queue has let go; None = whichever waits, and an operator ends its back-off early."""
+    """The restart whose back-off is over, by the node's queue; None = end the back-off of any restart, even early."""
     appeared: str = ""
     """The ConfigMap or Secret that was missing and is there now, if the node's agent sends the signal."""
 
@@ -68,7 +68,7 @@ class SetCondition(Message):
     """Signal ``set_condition``: a condition of the pod that others set, such as a readiness gate's."""
 
     type: str = ""
-    """``example.com/load-balanced``, say; the node's own types are refused."""
+    """Such as ``example.com/load-balanced``; the node's own types are refused."""
     status: Literal["True", "False", "Unknown"] = "Unknown"
     reason: str = ""
     """One word in CamelCase."""
@@ -82,7 +82,7 @@ class ProbeChanged(Message):
     """
 
     uid: str = ""
-    """The pod that is meant; "" = the pod that has the container."""
+    """The pod's UID; "" = any pod that has the container."""
     container: str = ""
     container_id: str = Field(
         default="", alias="containerID", validation_alias=AliasChoices("containerID", "containerId")
@@ -105,7 +105,7 @@ class Evict(Message):
     """Signal ``evict``: the node evicts the pod, which becomes Failed with this reason and message for good."""
 
     uid: str = ""
-    """The pod that is meant; another pod of its name is left alone."""
+    """The pod's UID; a pod with another UID rejects the signal."""
     reason: str = "Evicted"
     message: ForeignText = ""
     grace_period_seconds: int = 1

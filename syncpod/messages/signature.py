@@ -29,19 +29,19 @@ _LONGEST_NUMBER: Final = 18
 
 
 class Keys(Protocol):
-    """The keys of a node, for who signs and who verifies; where they come from is not said here."""
+    """The keys of a node, as signing and verifying need them."""
 
     @property
     def current(self) -> bytes:
-        """The one that signs."""
+        """The key that signs."""
 
     @property
     def by_id(self) -> Mapping[str, bytes]:
-        """All of them: those that verify."""
+        """All keys that verify, by id."""
 
     @property
     def encrypts(self) -> bool:
-        """Whether payloads are encrypted with the current one, beside being signed."""
+        """Whether payloads are also encrypted, with the current key."""
 
     def number(self) -> int:
         """Return the next number of a command: higher than all before. Raises OSError."""
@@ -59,7 +59,7 @@ class PayloadPlace:
 
 
 NAMELESS: Final = "syncpod-nameless"
-"""In the metadata of a payload that the codec server could not sign, since a command that starts a run names none."""
+"""Metadata: marks a payload that the codec server could not sign, since the command that starts a run named none."""
 _NAMES_NO_WORKFLOW: Final = "the command names no workflow (`--workflow-id pod/<namespace>/<name>` does)"
 
 
@@ -70,7 +70,7 @@ class SignatureCheck:
     purpose: str = ""
     number: int = 0
     refusal: str = ""
-    """Why it is not accepted, as a clause; then there is nothing else."""
+    """Why it is not accepted, as a clause; then the other fields have their defaults."""
 
 
 @lru_cache(maxsize=16)
@@ -120,7 +120,7 @@ def _mac(key: bytes, place: PayloadPlace, metadata: Mapping[str, bytes], data: b
 
 @lru_cache(maxsize=16)
 def _begun(key: bytes) -> hmac.HMAC:
-    """Return an HMAC that has taken its key, to be copied: OpenSSL copies one sooner than it begins one."""
+    """Return an HMAC with this key, to be copied: OpenSSL copies one faster than it makes one."""
     return hmac.new(key, digestmod="sha256")
 
 
@@ -132,5 +132,5 @@ def _at(place: PayloadPlace) -> bytes:
 
 
 def framed(parts: Iterable[bytes]) -> bytes:
-    """Return parts as the bytes for a MAC or a cipher, each with its length before it: no other parts have the same."""
+    """Join parts for a MAC or a cipher, each after its length, so that no other parts give the same bytes."""
     return b"".join([each for part in parts for each in (len(part).to_bytes(8, "big"), part)])

@@ -1,7 +1,7 @@
 """Signed commands, as workflows and steps see them: content, purpose, and the commands that came before.
 
 The signatures themselves are made and verified outside of workflows (`syncpod.temporal.signing`). A workflow gets the
-judgement of the signature together with the value, and the same one at each replay.
+result of the verification together with the value, and the same result in each replay.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ NODE: Final = (
 FLEET: Final = "only who can read the keys in the fleet's directory commands it, by `syncpod --fleet`"
 """Ends the sentence that refuses a command to a fleet."""
 IN_TIME: Final = timedelta(minutes=5)
-"""How far apart the signature of a start and the run may be in a fleet, by the clocks of a machine and the server."""
+"""How much the time of a start's signature and the time at which the server began the run may differ in a fleet."""
 
 REMEMBERED: Final = 256
-"""How many numbers of commands a workflow keeps. A command is refused if so many later ones were carried out before."""
+"""How many numbers of accepted commands a workflow keeps. A command is refused if this many later ones came first."""
 _NO_PAYLOAD: Final = "it has no payload that could be signed ({} is one)"
 _ANY: Final = "`--input '{}'`"
 
@@ -54,7 +54,7 @@ class Marked:
 
 @dataclass(frozen=True)
 class Received:
-    """The input of a run, a signal or an update, with the judgement of its signature."""
+    """The input of a run, a signal or an update, with the result of verifying its signature."""
 
     value: Any
     purpose: str = ""
@@ -79,7 +79,7 @@ class Refused:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as it was sent, whoever sent it: for queries, which command nothing."""
+    """Return a value as it was sent, without regard to its signature: for queries, which change nothing."""
     return value.value if isinstance(value, Received) else value
 
 
@@ -100,7 +100,7 @@ class Accepted(BaseModel):
         return "it is older than what was carried out before" if number <= self.floor else ""
 
     def adding(self, number: int) -> Accepted:
-        """Return the knowledge after a command of this number, which is not refused, has been accepted."""
+        """Return the record after a command of this number was accepted. The caller has checked `refusal`."""
         numbers = list(self.numbers)
         insort(numbers, number)
         dropped, kept = numbers[:-REMEMBERED], numbers[-REMEMBERED:]
@@ -110,14 +110,14 @@ class Accepted(BaseModel):
 def first_and_more(inputs: Sequence[Any]) -> tuple[Any, int]:
     """Return the first payload of a start, None if it has none, and how many others came with it.
 
-    Anybody can start a workflow with any number of payloads. One that took a fixed number would fail its task for ever
-    where the number is another, and its name would be taken.
+    Anybody can start a workflow with any number of payloads. A workflow with a fixed number of parameters would fail
+    its first task for ever if it got another number, and its id would be taken.
     """
     return (inputs[0] if inputs else None), max(0, len(inputs) - 1)
 
 
 class Commands:
-    """The demand of one run on its commands: they must be signed if its own start was."""
+    """Decides which commands one run accepts: they must be signed if the run's own start was."""
 
     def __init__(self, start: Any, whose: str = NODE, purpose: str = START, *, more: int = 0) -> None:
         """`start` is the run's input as it was received, which must be signed for this purpose.
@@ -139,8 +139,8 @@ class Commands:
     def accepted_before(self, continued: Accepted) -> Accepted:
         """Return what counts as accepted when the run begins; `continued` is what the run before had accepted.
 
-        A run that goes on from another one, or from a state that one had published, knows what was accepted. Any other
-        takes no command from before its start.
+        A run that continues or follows another one, or begins from its published state, goes on with its record. Any
+        other run accepts no command from before its start.
         """
         if not self.signed:
             return continued
@@ -154,7 +154,7 @@ class Commands:
     def checked(
         self, accepted: Accepted, purpose: str, args: Sequence[Any], example: str = _ANY
     ) -> tuple[Accepted, str]:
-        """Return what is accepted once this command is, and "" or why it is refused; then nothing changes.
+        """Return the record after this command, and "". If it is refused, return the same record and the reason.
 
         `purpose` is ``signal/NAME`` or ``update/NAME``, and `example` says what payload it takes.
         """
@@ -180,7 +180,7 @@ class Commands:
 
 
 def continuing(run_id: str) -> str:
-    """Return the purpose of the input of a fleet's run that goes on from this one: the server alone says which one."""
+    """Return the purpose of the input of a fleet's run that continues this run. The server names the run."""
     return f"{START}/{run_id}"
 
 
@@ -190,21 +190,21 @@ def microseconds(at: datetime) -> int:
 
 
 class FleetCommands(Commands):
-    """What one run of a fleet asks of its commands.
+    """Decides which commands one run of a fleet accepts.
 
-    A fleet's workers may run on several machines, which share no list of the starts that were used. So a start is
-    good only for a run that the server begins at about the time when it was signed; and that of a run that goes on from
-    another one, for no run that goes on from none.
+    A fleet's workers may run on several machines, which share no list of used starts. So a start is valid only for a
+    run that the server begins within :data:`IN_TIME` of its signature. The start of a run that continues another one is
+    valid only for a run that continues the same one.
     """
 
     def __init__(self, start: Any, began: datetime, continued: str = "", *, more: int = 0) -> None:
-        """`began` is when the server began the run, and `continued` the run from which it goes on; "" = from none.
+        """`began` is when the server began the run, and `continued` is the run that it continues; "" = none.
 
         `more` is as for `Commands`.
         """
         super().__init__(start, FLEET, continuing(continued) if continued else START, more=more)
         self.not_its_history = ""
-        """Why none of the run's tasks may be answered by a worker of this fleet; "" if they may."""
+        """Why no worker of this fleet may complete the run's workflow tasks; "" if they may."""
         if self.signed and not self.refusal:
             early = timedelta(microseconds=microseconds(began) - self.number)
             if abs(early) > IN_TIME:
@@ -219,7 +219,7 @@ class FleetCommands(Commands):
 def taken(
     accepted: Accepted, purpose: str, args: Sequence[Any], whose: str = NODE, example: str = _ANY
 ) -> tuple[Accepted, str]:
-    """Return what is accepted once a command has been that must be signed, and ""; or else why it is refused."""
+    """Check a command that must be signed. Returns as :meth:`Commands.checked`."""
     what = purpose.replace("/", " ", 1)
     if not args:
         return accepted, unsigned(what, _NO_PAYLOAD.format(example), whose)

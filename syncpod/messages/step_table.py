@@ -36,8 +36,8 @@ RUNTIME_CALL: Final = timedelta(minutes=2)
 SANDBOX_CALL: Final = timedelta(minutes=4)
 OPEN_END: Final = timedelta(hours=24)
 """For steps that have no deadline in the kubelet: a pull and the wait for its turn, a postStart hook within a start,
-the grace of a kill. Each call in them has its own deadline; the step as a whole heartbeats, and needs this limit only
-in case it is forgotten."""
+the grace of a kill. Each call in them has its own deadline, and the step heartbeats. This limit only bounds a step that
+heartbeats for ever."""
 
 
 class Urgency(IntEnum):
@@ -54,15 +54,15 @@ class Stage(Enum):
     BEGINNING = "begin"
     ENDING = "end"
     CLEARING = "be removed"
-    """Nothing of the pod runs any more. It waits with those that end, and lets them go first."""
+    """Nothing of the pod runs any more. It waits in the queue of the pods that end, after all of them."""
 
 
 class Interruption(Enum):
-    """The fate of a step when its pod is to end."""
+    """What happens to a step when its pod is to end."""
 
     GIVES_UP = "gives up"
-    """The pod's end cancels it, and it lets go before its next change: its outcome is CANCELLED, and its status has
-    what it did until then, such as a container whose postStart hook runs. A defect in it is an InternalError."""
+    """The pod's end cancels it, and it stops before its next change. Its outcome is CANCELLED, and its status shows
+    what it did, such as a container whose postStart hook runs. An unexpected error in it is an InternalError."""
     GIVES_WAY = "gives way"
     """It ends a part of the pod. The pod's end cancels it and ends that part too, with a grace of its own, which may be
     shorter."""
@@ -73,8 +73,8 @@ class Interruption(Enum):
     def ends_something(self) -> bool:
         """Whether the step stops or removes something.
 
-        The stops that it sent go on if it is interrupted. A defect in it is a FailedKillPod: the pod shows why it has
-        not ended, and a second deletion retries the step at once.
+        If it is interrupted, the stops that it sent go on. An unexpected error in it is a FailedKillPod: the pod shows
+        why it has not ended, and a second deletion retries the step at once.
         """
         return self is not Interruption.GIVES_UP
 
@@ -104,7 +104,7 @@ class Failure(NamedTuple):
     reason: str
     """The event's reason; "" = the fault itself."""
     prefix: str
-    """Stands before the message."""
+    """The text before the message."""
     is_waiting_reason: bool = False
     """The container waits with the fault as its reason."""
 
@@ -115,7 +115,7 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True)
 class StepSpec:
-    """How one kind of step is run, and what its neighbours and a person see of it."""
+    """How one kind of step is run, and how its hold and its failure are shown."""
 
     input: type[StepInput]
     start_to_close: timedelta

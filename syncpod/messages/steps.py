@@ -70,7 +70,7 @@ class AllocateResources(StepInput):
     """Allocate the resources that a pod on the node now requests, if the node has room."""
 
     pod: WirePod = Field(default_factory=Pod)
-    """With the resources that are desired."""
+    """The pod with its desired resources."""
 
 
 class Amounts(Message):
@@ -96,7 +96,7 @@ class ResizePod(StepInput):
     """Apply the resources that are allocated to a pod: to running containers, and to the pod as a whole."""
 
     pod: WirePod = Field(default_factory=Pod)
-    """With the resources that are allocated."""
+    """The pod with its allocated resources."""
     sandbox_id: str = ""
     memory: tuple[ContainerUpdate, ...] = ()
     cpu: tuple[ContainerUpdate, ...] = ()
@@ -190,7 +190,7 @@ class Outcome(StrEnum):
     NOT_BEGUN = "notBegun"
     """start_*: the step that it follows has not ended as expected, so it has changed nothing."""
     CANCELLED = "cancelled"
-    """The step was cancelled and let go where it may be left; `status` has what it had done until then."""
+    """The step was cancelled, and stopped between two calls; `status` shows what it had done."""
     STOPPING = "stopping"
     """kill_*: cancelled; the stops already sent go on, and something still runs."""
 
@@ -210,7 +210,7 @@ class Rejection(Message):
     reason: str = ""
     message: ForeignText = ""
     final: bool = False
-    """Nothing that could change on the node would have it admitted: this life of the pod is over."""
+    """No change on the node could get the pod admitted: this life of the pod is over."""
 
 
 class Allocation(Message):
@@ -240,24 +240,24 @@ class StepResult(Message):
     id: str = ""
     """The sandbox or container made or adopted."""
     ended_before: bool = False
-    """kill_container: the container had ended before this step asked anything of it."""
+    """kill_container: the container had ended before this step did anything to it."""
     pre_stops: tuple[str, ...] = ()
     """kill_pod, kill_container: names of the containers whose preStop hook has succeeded."""
     stopped: tuple[WireExit, ...] = ()
-    """remove_container: how those ended that it stopped, without messages. `status` lacks them: they are removed."""
+    """remove_container: the exits of the removed containers that it stopped first, without messages."""
     over: bool = False
-    """kill_pod: this life of the pod is over. The node has noted that, and removes what is left of it by itself."""
+    """kill_pod: this life of the pod is over. The node has recorded that, and removes the remains by itself."""
     attempt: int = 1
-    """The number of Temporal's try that succeeded, from 1."""
+    """The number of the activity's attempt that succeeded, from 1."""
     idle_ms: int = 0
-    """How much of its time, in milliseconds, it only waited for another step of the pod."""
+    """Milliseconds during which it only waited for another step of the pod."""
 
 
 class Fault(StrEnum):
-    """Type of the non-retryable ``ApplicationError`` that a pod-level fault is: the kubelet's own reasons.
+    """The type of the non-retryable ``ApplicationError`` of a pod-level fault: the kubelet's own reasons.
 
-    The workflow decides what follows (a visible back-off). Failures that Temporal retries are none of these: a runtime
-    that is away, a disk's error, a step that is not done yet. The error's first detail, if any, is a
+    The workflow decides what follows (a visible back-off). Failures that Temporal retries have other types: a runtime
+    that does not answer, a disk error, a step that must wait. The error's first detail, if any, is a
     :class:`StepResult` with the status read back.
     """
 
@@ -280,13 +280,13 @@ class Fault(StrEnum):
     POD_REJECTED = "PodRejected"
     """Admission: the pod is not admitted; :class:`Rejection` says why."""
     EXCEEDED_GRACE_PERIOD = "ExceededGracePeriod"
-    """Something has not ended long after its grace; it is killed again."""
+    """A container or sandbox has not ended long after its grace; it is killed again."""
     FAILED_KILL_POD = "FailedKillPod"
-    """The runtime refuses to end something, or does not answer; the step is tried again."""
+    """The runtime refuses to stop a container or sandbox, or does not answer; the step is tried again."""
     INTERNAL_ERROR = "InternalError"
     """An unexpected error, so a defect of ours; the step is tried again after a back-off."""
     STALE_FENCE = "StaleFence"
-    """A newer step of this pod has been seen; this one must not act."""
+    """The node has begun a newer step of this pod, so this one must not act."""
 
 
 NOT_READY_FAULTS = (Fault.NETWORK_NOT_READY, Fault.RUNTIME_NOT_READY)

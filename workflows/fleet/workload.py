@@ -6,9 +6,9 @@
     pods_changed ──► its pods ──┼─► decide ──► pods to create ──► survey_nodes ──► place ──► place_pods ──► FleetNode
     one timer ──────────────────┘        └───► pods to remove ──► withdraw_pods ──► FleetNode
 
-The workflow chooses a node for each pod from what the survey found. A node that has changed since then refuses, and the
-pod is placed anew. :mod:`syncpod.fleet.rollout`, :mod:`syncpod.fleet.daemons` and :mod:`syncpod.fleet.bare_pods` decide
-what happens next.
+The workflow chooses a node for each pod from those that the survey found. A node that has changed since then refuses
+the pod, which is then placed anew. :mod:`syncpod.fleet.rollout`, :mod:`syncpod.fleet.daemons` and
+:mod:`syncpod.fleet.bare_pods` decide what happens next.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class WorkloadWorkflow:
             if due and self.entity.is_quiet():
                 if await self.entity.is_still_quiet_in_the_next_task():
                     # Replay: nothing is awaited between that check and this, or an update could be lost.
-                    # The memo too, so that the newest key encrypts it: one that is carried over stays as it is.
+                    # The memo is sent again, so that the newest key encrypts it: one that is carried over stays as it
+                    # is.
                     memo = _memo(workload_report.summary(self.state, self.decided))
                     workflow.continue_as_new(next_input(self.state), memo=memo)
                 continue
@@ -117,7 +118,7 @@ class WorkloadWorkflow:
         moments = [self.questions.next_due(), self.decided.look_again if self.decided is not None else None]
         return min((moment for moment in moments if moment is not None), default=None)
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- memo and page ------------------------------------------------------------------------------------------------
 
     def publish(self) -> None:
         """Write the memo that lists show, and the workload's page in the UI."""
@@ -131,7 +132,7 @@ class WorkloadWorkflow:
         """Show the workload in the UI; costs no history."""
         workflow.set_current_details(workload_report.details(self.state, self.decided, self.questions.asked))
 
-    # --- what the entity asks of its workflow -------------------------------------------------------------------------
+    # --- called by the entity -----------------------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
         """Fold one signal into the state, or show it as a rejection."""
@@ -146,13 +147,13 @@ class WorkloadWorkflow:
         self.questions.hear(news)
 
     def room(self, _state: WorkloadState, _room: Room, _now: datetime) -> None:
-        """Learn that a node takes new pods now."""
+        """Take the message that a node takes new pods now."""
         self.questions.room()
 
     def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
         self.state.reject(workflow.now(), "cancel", "to end the workload, send the update `delete`")
-        self.show()  # nothing else would, since a refusal wakes nothing
+        self.show()  # this refusal does not wake the loop, which would show it otherwise
 
     def refuse(self, name: str, why: str) -> None:
         """Show that a signal was not accepted, and why."""
@@ -169,7 +170,7 @@ class WorkloadWorkflow:
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
     def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
-        """Collect a signal; never awaits or raises. A copy of a node's news is refused by the order of that news."""
+        """Collect a signal; never awaits or raises. A copy of a node's message is refused, by the message's number."""
         signed = [each for each in args if isinstance(each, Received)]
         if signal.copies is Copies.JUDGED and not all(workload_news.is_news(self.state, each) for each in signed):
             purpose = f"signal/{signal.name}"
@@ -193,7 +194,7 @@ class WorkloadWorkflow:
 
         await self.entity.change(change)
         if update.name == DELETE.name and self.state.missed:
-            self.questions.survey_anew()  # it ends only when these have answered, so they are asked at once
+            self.questions.survey_anew()  # the workload ends only when the missed nodes have answered
         return answer
 
     def check(self, update: UpdateSpec[Any], args: Sequence[Any]) -> None:
@@ -211,7 +212,7 @@ class WorkloadWorkflow:
 
     @query_handler(TEMPLATE)
     def template(self, revision: str = "") -> dict[str, Any] | None:
-        """Return the template with this revision; None if it is not remembered."""
+        """Return the template with this revision; None if it is no longer kept."""
         return self.state.templates.get(plain(revision))
 
 

@@ -1,4 +1,4 @@
-"""What nodes say of a workload's pods: their reports, and the pods that a survey finds."""
+"""Folds reports about a workload's pods into its state: nodes' messages, and the results of surveys."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from syncpod.messages.workload import Surveyed
 from workflows.fleet.workload_state import PODS_LIMIT, KnownPod, WorkloadState
 
 ADOPTED_LIMIT: Final = 1000
-"""The most pods that a workload has on a node from which it adopts one, counted with those that are leaving: as many as
-a fleet places on one node."""
+"""A workload that has this many pods on a node, leaving ones included, adopts no more from it. A fleet places no more
+pods on one node."""
 HEARD_NODES: Final = 2000
-"""The most nodes of which a workload knows what they said last."""
+"""The most nodes for which a workload keeps the number of their last message."""
 
 
 def is_news(state: WorkloadState, said: Received) -> bool:
-    """Say whether a message of a node is newer than all before it; if so, note that it has come."""
+    """Say whether a message of a node is newer than all before it; if so, record its number."""
     node = str(said.value.get("node", "")) if isinstance(said.value, dict) else ""
     if said.number <= max(state.heard_from, state.heard.get(node, 0)):
         return False
@@ -38,9 +38,9 @@ def is_news(state: WorkloadState, said: Received) -> bool:
 def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> None:
     """Take a node's report of the workload's pods.
 
-    Until a node that is back has reported how its pods are, those that the workload does not know stay unknown. If they
-    were adopted earlier they would count as lost, and be removed first, however well they run. The node's first report
-    has everything again.
+    Pods that the workload does not know are adopted only if their node is Ready or NotReady. If they were adopted while
+    it is Unknown, they would count as lost and be removed first, however well they run. The first report of a node that
+    is back lists all its pods again.
     """
     is_heard = state.is_known and news.presence in ("Ready", "NotReady")
     for said in news.pods:
@@ -57,11 +57,12 @@ def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> Non
 
 
 def _part_namesakes(state: WorkloadState, now: datetime) -> None:
-    """Withdraw all but the most valuable of the pods that have one name, on different nodes.
+    """If pods on different nodes have the same name, withdraw all of them but the most valuable one.
 
-    A new pod got the name of one that the workload did not know: its node was away when the workload was applied to a
-    fleet that had lost its database, or was removed from the fleet and is back. The copies of a single Pod always have
-    one name, and its own decisions choose between them. A pod whose node is away is not judged until the node is back.
+    In such a case, a new pod got the name of a pod that the workload did not know: that pod's node was away when the
+    workload was applied to a fleet that had lost its database, or was removed from the fleet and is back. The copies of
+    a single Pod always have one name, and its own decisions choose between them. A pod whose node is away is not judged
+    until the node is back.
     """
     if state.names.is_shared or not any(name != state.pod_name(name) for name in state.pods):
         return
@@ -78,12 +79,12 @@ def _part_namesakes(state: WorkloadState, now: datetime) -> None:
 def surveyed(state: WorkloadState, found: Surveyed, now: datetime, heard: Iterable[PodsChanged] = ()) -> None:
     """Adopt the pods of this workload that nodes already have. There are some if the fleet's database was lost.
 
-    A node that does not answer holds up no other. It is asked again; if its list could be read, the pods in it are
-    Unknown until then, so that no other is made in their place.
+    A node that does not answer delays no other, and is surveyed again. If its list could be read, the pods in it are
+    Unknown until then, so that no others are made in their place.
 
     `heard` has the reports of nodes since the survey began, oldest first. A report may be newer than its node's answer
-    to the survey, for instance that a pod is gone; so it counts again, after the survey. If it is older, the survey's
-    news are newer, but then the node's next report is yet to come.
+    to the survey, for instance that a pod is gone; so it is taken again, after the survey. If a report is older than
+    the answer, the node's next report corrects that.
     """
     before = state.missed if state.is_known else None
     for each in found.own:
@@ -102,7 +103,7 @@ def surveyed(state: WorkloadState, found: Surveyed, now: datetime, heard: Iterab
 
 
 def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now: datetime) -> bool:
-    """Adopt a pod that a node has, but the workload does not know; return whether it belongs to the workload.
+    """Adopt a pod that a node has, but the workload does not know; return whether it was adopted.
 
     The pod counted as gone: its node was removed from the fleet and is back, or the fleet's database was restored. If
     the workload then has too many pods, one is removed by the usual rules.
@@ -143,7 +144,7 @@ def _pod_reported(pod: KnownPod, said: PlacedPod, news: PodsChanged, now: dateti
 
 
 def is_outdated(nodes: Sequence[NodeOffer], news: PodsChanged) -> bool:
-    """Say whether a survey that has found these nodes is outdated, by what a node reports now."""
+    """Say whether a node's report shows that the survey which found these nodes is outdated."""
     found = [node for node in nodes if node.name == news.node]
     if not found:
         return news.presence != "Joining"  # until it has joined, no survey finds it
@@ -151,7 +152,7 @@ def is_outdated(nodes: Sequence[NodeOffer], news: PodsChanged) -> bool:
 
 
 def with_cordon(nodes: Sequence[NodeOffer], news: PodsChanged) -> tuple[NodeOffer, ...]:
-    """Return the nodes of a survey as they are now that one of them says whether it takes new pods."""
+    """Return the nodes of a survey, updated by a node's report of whether it takes new pods."""
     return tuple(
         replace(node, unschedulable=news.unschedulable, doubled=news.doubled) if node.name == news.node else node
         for node in nodes

@@ -1,4 +1,4 @@
-"""Where a workload's pods run: those that need a node, the nodes that are chosen, and what nodes must be told."""
+"""Where a workload's pods run: the pods that need a node, the choice of nodes, and the orders that nodes must get."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def like(state: WorkloadState, name: str) -> set[str]:
 
 
 def may_be_placed(state: WorkloadState, name: str, silent: Collection[str]) -> bool:
-    """Say whether a node can be chosen for a pod now; `silent` are nodes that are still being asked to run others."""
+    """Say whether a node can be chosen for a pod now; `silent` are nodes with a request that is not answered yet."""
     pod = state.pods.get(name)
     return pod is not None and not pod.leaving and not pod.node and pod.bound not in silent
 
@@ -60,9 +60,9 @@ def outdated(state: WorkloadState) -> list[str]:
 
 
 def to_prove(state: WorkloadState) -> dict[str, list[str]]:
-    """Return by node some of the adopted pods that only their node claims, and that the workload can make itself.
+    """Return by node some adopted pods that only their node claims, and that the workload can make itself.
 
-    Until the node's workflow knows that they are as the workload would make them, the node gets no Secret for them.
+    The node gets no Secret for them until its workflow has compared them with the documents of the workload.
     """
     found: dict[str, list[str]] = {}
     for name, pod in sorted(state.pods.items()):
@@ -73,10 +73,10 @@ def to_prove(state: WorkloadState) -> dict[str, list[str]]:
 
 
 def proof_sent(state: WorkloadState, names: Iterable[str]) -> None:
-    """Note that the workflow of these pods' node now knows how the workload would make them.
+    """Record that the workflow of these pods' node was sent the documents that the workload would make for them.
 
-    The next report of a pod shows whether the pod matches. If not, only its node knows its document, and it gets no
-    Secret until another template is rolled out: asking again would change nothing.
+    The next report of a pod shows whether the pod matches its document. If not, it gets no Secret until another
+    template is rolled out. Sending the document again would change nothing.
     """
     for name in names:
         if name in state.pods:
@@ -84,7 +84,7 @@ def proof_sent(state: WorkloadState, names: Iterable[str]) -> None:
 
 
 def samples(state: WorkloadState, names: Iterable[str]) -> tuple[dict[str, Any], ...]:
-    """Return one of these pods for each template. A survey needs them to ask nodes for the right details."""
+    """Return one of these pods for each template. A survey reads from nodes what their placement depends on."""
     by_revision = {state.pods[name].revision: name for name in names}
     return tuple(pod_to_wire(pod_to_run(state, name)) for _, name in sorted(by_revision.items()))
 
@@ -94,7 +94,7 @@ def placements(
 ) -> dict[str, tuple[Pod, Placement]]:
     """Choose a node for each of these pods. Each choice takes those before it into account.
 
-    A pod that fits nowhere since others have its name gets another number, if its kind's names are passed over.
+    A pod that fits nowhere because other pods have its name gets another number, if its kind may skip names.
     """
     offers = {node.name: node for node in nodes}
     found = {}
@@ -131,10 +131,10 @@ def _renumbered(state: WorkloadState, name: str, nodes: Sequence[NodeOffer], now
 
 
 def to_withdraw(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple[PodKey, ...]]:
-    """Return by node the pods that must be withdrawn, and whose node does not know that yet.
+    """Return by node the pods that must be withdrawn, and whose node has no order to do so yet.
 
-    `asked` are pods that a node is being asked to run right now. They are left out: if the withdrawal overtook that
-    request, the node would ignore it.
+    `asked` are pods for which a request to a node to run them is in progress. They are left out: if the withdrawal
+    overtook that request, the node would ignore the withdrawal.
     """
     found: dict[str, tuple[PodKey, ...]] = {}
     for name, pod in sorted(state.pods.items()):

@@ -1,6 +1,6 @@
-"""The questions of a workload's workflow to nodes: which there are, to run its pods, and to end them.
+"""The requests of a workload's workflow to nodes: to survey them, to run the workload's pods, and to end the pods.
 
-Each question goes to a step of the fleet's own worker. It ends with the answer folded into the state, or with a pause.
+Each request is a step of the fleet's own worker. It ends with the answer folded into the state, or with a pause.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _RETRY: Final = RetryPolicy(
     initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=30)
 )
 _PLACED_AGAIN: Final = timedelta(seconds=10)
-"""The first pause before a pod that fits no node is tried again, and the pause after a failed question."""
+"""The first pause before a pod that fits no node is tried again, and the pause after a failed request."""
 _ROOM_AGAIN: Final = timedelta(seconds=5)
-"""The least pause between two tries or surveys if nodes take pods again: after a fault of the network, many do one by
-one."""
+"""The shortest pause between two tries, or two surveys, that nodes cause by taking pods again. After a network fault,
+many nodes do so one after the other."""
 _LONGEST_PAUSE: Final = timedelta(seconds=60)
 _SHOWN: Final = 200
 """The most nodes whose refusals are kept for a pod that fits no node."""
@@ -54,17 +54,17 @@ Answer = TypeVar("Answer", bound=Message)
 
 
 class WorkloadQuestions:
-    """The questions of one run: those that are being asked, and when the next are due."""
+    """The requests of one run: those in progress, and when the next are due."""
 
     def __init__(self, state: WorkloadState, owner: str, busy: OpenQuestions) -> None:
-        """Begin with no questions. `owner` is the id of the workload's workflow; `busy` runs the questions."""
+        """Begin with no requests. `owner` is the id of the workload's workflow; `busy` runs the requests."""
         self.state, self.owner, self.busy = state, owner, busy
         self.nodes: tuple[NodeOffer, ...] | None = None
         """The nodes of this run's last survey; None = there was none yet."""
         self.asked: set[str] = set()
-        """Pods that a node is being asked to run right now."""
+        """Pods for which a request to a node to run them is in progress."""
         self.heard: list[PodsChanged] = []
-        """Reports since then of the nodes that are being surveyed, oldest first."""
+        """Reports of nodes since the survey in progress began, oldest first."""
         self.retry_at: datetime | None = None
         self.tried_at: datetime | None = None
         self.retry_pause = _PLACED_AGAIN
@@ -72,10 +72,10 @@ class WorkloadQuestions:
         """Pods that were tried lately, and are on no node: others do not wait for them."""
         self.surveyed_at: datetime | None = None
         self.room_at: datetime | None = None
-        """When the nodes of a DaemonSet are surveyed because one of them takes pods now; None = no news of that."""
+        """When the nodes are surveyed for a DaemonSet because one of them takes pods again; None = none does."""
 
     def next_due(self) -> datetime | None:
-        """Return the time of the next question that no event triggers; None = never."""
+        """Return the time of the next request that no event triggers; None = never."""
         moments = []
         if self.retry_at is not None and "place" not in self.busy and workload_placement.unplaced(self.state):
             moments.append(self.retry_at)
@@ -84,14 +84,14 @@ class WorkloadQuestions:
         return min(moments, default=None)
 
     def next_survey(self) -> datetime | None:
-        """Return when the nodes are surveyed the next time, if they are; None = at once."""
+        """Return when the next survey is due, if surveys are needed; None = at once."""
         if self.surveyed_at is None:
             return None
         later = self.surveyed_at + _SURVEYED_AGAIN
         return later if self.room_at is None else min(later, self.room_at)
 
     def hear(self, news: PodsChanged) -> None:
-        """Take what a node reports of its pods, for the surveys and placements to come. The state has it already."""
+        """Use a node's report of its pods for the next surveys and placements. The state already includes it."""
         if "survey" in self.busy and (not self.state.is_known or news.node in self.state.missed):
             self.heard.append(news)
         if self.retry_at is not None and news.gone:  # there may be room now
@@ -102,7 +102,7 @@ class WorkloadQuestions:
                 self.survey_anew()
 
     def room(self) -> None:
-        """Try pods that wait for a node again soon, and survey for a DaemonSet: a node takes pods that took none."""
+        """Retry pods that wait for a node soon, and survey the nodes for a DaemonSet: a node takes pods again."""
         self.retry_pause, soon = _PLACED_AGAIN, workflow.now() + timedelta(seconds=1)
         if self.retry_at is not None and self.tried_at is not None:
             self.retry_at = min(self.retry_at, max(soon, self.tried_at + _ROOM_AGAIN))
@@ -114,7 +114,7 @@ class WorkloadQuestions:
         self.surveyed_at = None
 
     def needs_surveys(self) -> bool:
-        """Say whether the nodes must be surveyed at times: for a DaemonSet, and until each has said what it has."""
+        """Say whether the nodes must be surveyed: for a DaemonSet, and until each node has reported its pods."""
         return self.is_per_node() or not self.state.is_known or bool(self.state.missed)
 
     def is_per_node(self) -> bool:
@@ -122,7 +122,7 @@ class WorkloadQuestions:
         return self.state.traits is not None and self.state.traits.is_per_node
 
     def begin_all(self) -> None:
-        """Begin all questions to nodes that are due."""
+        """Begin all requests that are due."""
         now = workflow.now()
         self.begin_to_place(now)
         survey = self.next_survey()
@@ -212,10 +212,10 @@ class WorkloadQuestions:
             self.busy.begin(f"place {node}", self.place_on(node, pods, tuple(chosen)))
 
     async def place_on(self, node: str, pods: Sequence[tuple[str, dict[str, Any]]], chosen: Sequence[str]) -> None:
-        """Ask a node to run pods. `chosen` are all pods for which nodes were chosen together.
+        """Send a node pods to run. `chosen` are all pods for which nodes were chosen together.
 
-        The next pods are placed at once if all these are, and otherwise after a pause: a node that does not answer
-        holds up no other for longer than that.
+        If all of these get placed, the next pods are placed at once, otherwise after a pause. So a node that does not
+        answer delays the others no longer than that.
         """
         asked = PlacePods(node=node, owner=self.owner, pods=tuple(document for _, document in pods))
         names = [name for name, _ in pods]
@@ -253,7 +253,7 @@ class WorkloadQuestions:
                 state.pods[name].revision = asked
 
     async def prove(self, node: str, names: Sequence[str]) -> None:
-        """Tell a node's workflow how the workload itself would make pods that it has adopted there."""
+        """Send a node's workflow the documents that the workload itself would make for pods adopted there."""
         state = self.state
         pods = tuple(pod_to_wire(workload_placement.pod_to_run(state, name)) for name in names)
         asked = PlacePods(node=node, owner=self.owner, pods=pods, adopted=True)
@@ -263,7 +263,7 @@ class WorkloadQuestions:
             workload_placement.proof_sent(state, names)
 
     async def withdraw(self, node: str, keys: tuple[PodKey, ...]) -> None:
-        """Ask a node to end pods, and forget those that it does not have."""
+        """Have a node end pods, and forget those that it does not have."""
         pods = self.state.pods
         names = {key.name: name for key in keys if (name := self.state.on_node(key.name, node)) is not None}
         asked = WithdrawPods(node=node, pods=keys, reason=pods[names[keys[0].name]].why)
@@ -279,7 +279,7 @@ class WorkloadQuestions:
                 pods.pop(name, None)
 
     async def call(self, name: str, asked: Message, answer: type[Answer], *, summary: str) -> Answer | None:
-        """Have the fleet's worker do something; None if that failed, after a pause."""
+        """Run a step on the fleet's worker and return its answer; None if it failed, after a pause."""
         try:
             returned: RawValue = await workflow.execute_activity(
                 name,

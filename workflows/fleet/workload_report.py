@@ -59,7 +59,7 @@ def summary(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadS
 
 
 def _counts(state: WorkloadState, decided: WorkloadDecision | None) -> Counts:
-    """Return the workload's numbers. A workload that is being deleted decides nothing any more, so they are counted."""
+    """Return the workload's numbers; counted here if it is being deleted, since then nothing is decided any more."""
     counts = decided.counts if decided is not None else Counts()
     if not state.deleting:
         return counts
@@ -69,7 +69,7 @@ def _counts(state: WorkloadState, decided: WorkloadDecision | None) -> Counts:
 
 
 def view(state: WorkloadState, decided: WorkloadDecision | None, asked: Collection[str] = ()) -> WorkloadView:
-    """Return the whole workload. `asked` are the pods that nodes are being asked to run, by state name."""
+    """Return the whole workload. `asked`: keys of pods for which a request to a node to run them is in progress."""
     pods = sorted(state.pods.items(), key=lambda each: each[1].number)
     replaced_at, replaced_by = _written_off(state), _replacements(state)
     return WorkloadView(
@@ -129,7 +129,7 @@ def _containers(state: WorkloadState, pod: KnownPod) -> int:
 
 
 def _written_off(state: WorkloadState) -> dict[str, datetime]:
-    """Return when each pod on a lost node may be replaced, by state name."""
+    """Return when each pod on a lost node may be replaced, by its key in the state."""
     lost = [member for member in state.members() if member.presence == "Unknown" and not member.leaving]
     workload = state.workload() if lost else None
     if workload is None or is_per_node(workload.kind):
@@ -140,7 +140,7 @@ def _written_off(state: WorkloadState) -> dict[str, datetime]:
 
 
 def _replacements(state: WorkloadState) -> dict[str, str]:
-    """Return which pod has replaced each pod on a lost node, by state name."""
+    """Return the name of the pod that has replaced each pod on a lost node, by the lost pod's key in the state."""
     return {
         member.replaces: member.called
         for member in state.members()

@@ -1,4 +1,4 @@
-"""What a workload decides, and what a decision makes of its pods."""
+"""The decisions of a workload, and their effects on its pods."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def drop_unplaced(state: WorkloadState) -> None:
 def is_over(state: WorkloadState) -> bool:
     """Say whether the workload is deleted, and its last pod is gone.
 
-    A node that has not said yet which pods it has may have some, and they would run on without their workload.
+    A node that has not answered the survey yet may have pods of it, which would run on without their workload.
     """
     is_asked = (state.is_known and not state.missed) or state.document is None
     return state.deleting and is_asked and not state.pods

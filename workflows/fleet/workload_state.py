@@ -46,22 +46,22 @@ class KnownPod(BaseModel):
     trouble: str = ""
     """Why it is on no node yet, or why its node refuses it."""
     refused: bool = False
-    """Its node cannot run it, whatever happens."""
+    """Its node has refused it, and cannot run it."""
     leaving: bool = False
     why: str = ""
     """Why it is being removed."""
     is_told: bool = False
-    """Its node knows that it is to be removed."""
+    """Its node's workflow has the order to remove it."""
     moving: bool = False
     """Its node is being drained."""
     presence: Presence = "Ready"
     since: datetime | None = None
     """Since when its node has been Unknown; None = it is not."""
     recalled: bool = False
-    """Only its node claims that it was given the pod, or the fleet's workflow of that node believed that this workload
-    was gone."""
+    """Only its node claims that it was given the pod, or the fleet's workflow of that node has this workload recorded
+    as absent."""
     is_proof_sent: bool = False
-    """Since then its node's workflow knows how the workload would make it."""
+    """Since it was `recalled`, its node's workflow was sent the document that the workload would make for it."""
     report: PodReport | None = None
     ready_at: datetime | None = None
     """When its node first reported it ready, by the fleet's own clock; None = it is not ready."""
@@ -73,7 +73,7 @@ class KnownPod(BaseModel):
             self.keep(self.report)
 
     def keep(self, report: PodReport) -> None:
-        """Keep the part of a report that matters: of a pod that is leaving, only whether it has ended."""
+        """Keep the needed part of a report: for a pod that is leaving, only its phase and status."""
         brief = report.brief()
         self.report = PodReport(phase=brief.phase, status=brief.status) if self.leaving else brief
 
@@ -98,10 +98,10 @@ class WorkloadState(BaseModel):
     numbered: int = 0
     """The number of the newest pod."""
     is_known: bool = False
-    """The nodes were asked which pods of this workload they already have. Before that nothing is decided: a fleet whose
-    database was lost must not create pods beside those that run."""
+    """The nodes were surveyed for pods of this workload that they already have. Before that nothing is decided: a fleet
+    whose database was lost must not create pods beside those that run."""
     missed: tuple[str, ...] = ()
-    """Nodes that did not answer that question. They are asked again until they do."""
+    """Nodes that did not answer that survey. They are surveyed again until they do."""
     refusals: tuple[str, ...] = ()
     """Why the pod that was tried last fits no node, with a line for each node; empty if it fits one."""
     paused: bool = False
@@ -160,7 +160,7 @@ class WorkloadState(BaseModel):
         return str((self.document or {}).get("metadata", {}).get("namespace") or "default")
 
     def key(self, number: int) -> str:
-        """Return the name in `pods` of the pod with this number, which is its own unless names are shared."""
+        """Return the key in `pods` of the pod with this number: its own name, unless several pods share one."""
         return NUMBERED.name(self.name, number)
 
     def pod_name(self, name: str) -> str:
