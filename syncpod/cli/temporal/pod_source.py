@@ -1,7 +1,7 @@
 """The pods of all nodes of a Temporal namespace, for the node API's handlers where no worker's socket answers.
 
-Which pods are open comes from visibility, and the rest from their workflows' queries; pods of this machine's node are
-read from its worker if there is one.
+Visibility lists the open pods, and queries of their workflows return the rest. Pods of this machine's node are read
+from its worker, if there is one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _readable(part: str, answer: Any) -> Any:
 
 
 def _journaled(state_dir: Path, one: FetchedPod) -> dict[str, Any]:
-    """Return what the node's journal has of the life of a pod that does not answer; {} if it has nothing. Blocks."""
+    """Return the history and the events of a pod from the node's journal; {} if it has no records of it. Blocks."""
     try:
         lives = lives_of(state_dir, *one.key)
     except NoJournal:
@@ -60,17 +60,17 @@ def _journaled(state_dir: Path, one: FetchedPod) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers of a pod's workflow; each that is missing raises CannotSay."""
+    """The answers of a pod's workflow. A method raises CannotSay if its answer is missing."""
 
     document: dict[str, Any]
     answers: Mapping[str, Any] = field(default_factory=dict)
 
     def pod(self) -> dict[str, Any]:
-        """Return the whole Pod; of one that did not answer, what is known of it."""
+        """Return the whole Pod; if it did not answer, as far as it is known."""
         return self.document
 
     def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
-        """Return the steps that would be taken now. A changed pod is not planned here."""
+        """Return the steps that would be taken now. Raises CannotSay for a changed pod, `candidate`."""
         return dict(self._answer("plan" if candidate is None else "plan of another pod"))
 
     def history(self) -> list[dict[str, Any]]:
@@ -124,7 +124,8 @@ class TemporalPods:
     ) -> Sequence[SourcePod]:
         """Return the open pods, and those of this machine that run without a workflow.
 
-        One that did not answer is as its workflow told its node last; with `recorded`, as the server recorded it last.
+        A pod that did not answer is returned in its last published state; with `recorded`, as the server last recorded
+        it.
         """
         if names:
             space = namespace or "default"
@@ -139,7 +140,7 @@ class TemporalPods:
         return await self._as_source_pods(found, parts)
 
     async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
-        """Return those of this machine that run without a workflow."""
+        """Return this machine's pods that run without a workflow."""
         return await self._as_source_pods(await orphan_pods(self._client, namespace, [*names]), ())
 
     async def last_pods(self, namespace: str, names: Collection[str], parts: Collection[str]) -> Sequence[SourcePod]:
@@ -150,7 +151,7 @@ class TemporalPods:
         return [*open_ones, *await self._as_source_pods(found, parts)]
 
     def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
-        """Raise CannotSay: nothing is known here before it is asked for."""
+        """Raise CannotSay: no pods are cached here."""
         raise CannotSay
 
     def why_recorded(self, pods: Sequence[SourcePod]) -> Sequence[str]:
@@ -159,10 +160,10 @@ class TemporalPods:
         return notes_of_silent(one for one in silent if one is not None)
 
     async def pending_steps(self, one: SourcePod) -> Sequence[PendingStep]:
-        """Return the steps of a pod that the server is trying; none if it does not say in time."""
+        """Return the pending steps of a pod; none if the server does not answer in time."""
         try:
             return await pending_steps(await handle_of(self._client, *one.key).describe(rpc_timeout=QUERY_DEADLINE))
-        except (RPCError, ValueError):  # gone meanwhile, or a server that is busy: the rest of the answer stands
+        except (RPCError, ValueError):  # gone meanwhile, or a busy server: the rest of the answer is returned
             return ()
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
@@ -170,14 +171,14 @@ class TemporalPods:
         return node_api.steps_under_way(self.state_dir)
 
     async def settle_journal(self) -> None:
-        """Have this machine's worker, if it has one, write its journal."""
+        """Make this machine's worker, if there is one, write its journal."""
         await asyncio.to_thread(node_api.settle_journal, self.state_dir)
 
     async def refresh_report(self) -> None:
-        """Have this machine's worker, if it has one, write its report."""
+        """Make this machine's worker, if there is one, write its report."""
         await asyncio.to_thread(node_api.refresh_report, self.state_dir)
 
-    # --- what each pod is told with -----------------------------------------------------------------------------------
+    # --- the parts of each pod ----------------------------------------------------------------------------------------
 
     async def _as_source_pods(self, found: Sequence[FetchedPod], parts: Collection[str]) -> list[SourcePod]:
         """Return the pods with these parts of each."""

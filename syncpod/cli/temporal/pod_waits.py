@@ -1,4 +1,4 @@
-"""Waiting for pods: until they are up or have finished, or until they are gone."""
+"""Waits for pods: until they are up or have finished, or until they are gone."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 Outcome = tuple[Applied, FetchedPod | None, Settled]
-"""A pod, what was last fetched of it, and its state."""
+"""An applied pod, the pod as it was last read (None = not found, or not read), and its state."""
 
 
 async def until_settled(
@@ -71,9 +71,9 @@ async def until_settled(
 ) -> list[Outcome]:
     """Wait until each pod is ready or has finished, or until the timeout (None = no limit); return all states in order.
 
-    A pod for which `gives_up` is true is not waited for. With a timeout of 0, pods whose nodes did not answer before
-    are not asked again. `show` gets all pods after each round. The pause between two rounds is as long as a round at
-    least: the node has more to do than to answer.
+    A pod for which `gives_up` returns True is not waited for. With a timeout of 0, nothing is read if no node answered
+    the apply. `show` is called with all pods after each round. The pause after a round is at least as long as the
+    round, so that the node is not kept from its other work.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout.total_seconds() if timeout is not None else None
@@ -158,9 +158,9 @@ async def _come_to(
 
 
 async def _are_idle(client: Client, pods: Sequence[Pod]) -> list[bool]:
-    """Return of each pod whether its workflow has neither steps nor back-offs left; False if it does not answer.
+    """Return for each pod whether its workflow has no steps and no back-offs left; False if it does not answer.
 
-    Those of ephemeral containers do not count: they are not part of the applied manifest.
+    Ephemeral containers that wait for a back-off do not count: they are not part of the applied manifest.
     """
     plans = await ask_read_pods(
         client, [pod_workflow_id(pod.metadata.namespace, pod.metadata.name) for pod in pods], "plan", result_type=dict
@@ -178,7 +178,7 @@ def _is_idle(pod: Pod, plan: dict[str, Any]) -> bool:
 async def until_seen(
     client: Client, namespace: str, name: str, seen: Callable[[FetchedPod | None], bool], deadline: float | None
 ) -> tuple[FetchedPod | None, bool]:
-    """Read a pod until `seen` is true of it, or until the deadline; return what was fetched last, and whether it was.
+    """Read a pod until `seen` returns True, or until the deadline; return the pod as last read, and the last result.
 
     `deadline` is in the loop's time; None = no limit. The pod is read at least once.
     """
@@ -204,7 +204,7 @@ def state_of(fetched: FetchedPod | None) -> str:
 async def until_gone(client: Client, namespace: str, name: str, uid: str) -> None:
     """Wait until the pod with this UID ("" = any) has ended; a later pod of the same name is another one.
 
-    A run may end without its pod: it continues as new, or its node begins it anew because it was stuck.
+    A run may end while its pod lives on: it continues as new, or the node replaces it because it was stuck.
     """
     while True:
         handle = handle_of(client, namespace, name)

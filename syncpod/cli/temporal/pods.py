@@ -1,4 +1,4 @@
-"""Reading pods: on this machine's node, else by a query, else what Temporal recorded last, marked as such."""
+"""Reads pods: from this machine's node, else by a query, else as Temporal last recorded them, marked as such."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from syncpod.temporal.workflow_starts import ENDED
 
 _RPC: Final = timedelta(seconds=5)
 _AT_ONCE: Final = 500
-"""Queries at the same time."""
+"""The most queries at the same time."""
 _AT_ONCE_AGAIN: Final = 50
-"""The same where the pods are read again and again."""
+"""The same if the pods are read repeatedly."""
 _ENOUGH: Final = 50
 """If this many pods of a node do not answer, and none does, the node's other pods are not asked."""
 _SILENT: Final = frozenset(
@@ -54,9 +54,9 @@ _SILENT: Final = frozenset(
         RPCStatusCode.ABORTED,
     )
 )
-"""How a query fails if no worker answers it. Anything else is about the asker, or about the server."""
+"""The errors of a query that no worker answers. Other errors are about the caller, or about the server."""
 _STUCK: Final = "failed state"
-"""Part of the server's message if it does not even ask, because the workflow's tasks have failed again and again."""
+"""Part of the server's message if it does not send the query on, because the workflow's tasks keep failing."""
 
 
 def handle_of(client: Client, namespace: str, name: str) -> WorkflowHandle[Any, Any]:
@@ -84,9 +84,9 @@ async def read_pods(
 ) -> list[FetchedPod | None]:
     """Return the pods of these namespaces and names, in this order; None for one that does not exist, or has ended.
 
-    Those of this machine's node are read from the node in one request. The server is asked about a few at a time: if
-    all pods of a large node were queried at the same time, the node would do nothing else. A command that reads the
-    pods again and again keeps `open_runs`. Raises Squatted if one of the names is not a pod's.
+    Pods of this machine's node are read from the node in one request. Only a few pods are queried at the same time: if
+    all pods of a large node were, the node could do nothing else. A command that reads pods repeatedly keeps
+    `open_runs`. Raises Squatted if one of the names is not a pod's.
     """
     ids, open_runs = [pod_workflow_id(*key) for key in keys], open_runs or OpenRuns(client)
     published = await told_by_this_node(ids, "pod")
@@ -132,7 +132,7 @@ def _require_pods_own(execution: WorkflowExecution) -> None:
 
 
 async def require_pod(client: Client, namespace: str, name: str) -> FetchedPod:
-    """Return one pod as its workflow answers. Raises Failure if there is none, or its node is away."""
+    """Return one pod from its workflow's answer. Raises Failure if there is no such pod, or its node is away."""
     fetched = await read_pod(client, namespace, name)
     if fetched is None:
         raise not_found(name, namespace)
@@ -156,9 +156,9 @@ async def list_pods(
 ) -> list[FetchedPod]:
     """Return the pods of a namespace (None = all) that the selector selects, in order of namespace and name.
 
-    With `nodes`, only theirs. The list comes from visibility, which may lag by a moment. Pods of this machine's node
-    are read from it, all at once; each other pod's workflow is queried. Those that run on this machine's node without a
-    workflow are among them, marked.
+    With `nodes`, only pods of these nodes. The list comes from visibility, which may lag by a moment. Pods of this
+    machine's node are read from the node in one request; the workflows of others are queried. Without `nodes`, pods
+    that run on this machine's node without a workflow are included, marked.
     """
     executions = await _open_executions(client, namespace)
     if nodes is not None:
@@ -192,7 +192,9 @@ async def list_pods(
 async def orphan_pods(client: Client, namespace: str | None, names: Sequence[str] = ()) -> list[FetchedPod]:
     """Return the pods that run on this machine's node without a workflow, marked; with `names`, only these."""
     found = await asyncio.to_thread(orphans_here, namespace, names)
-    if found and serving(settings().state_dir) is None:  # what runs is known, but not what has a workflow
+    if (
+        found and serving(settings().state_dir) is None
+    ):  # these pods run; which of them have a workflow is not known yet
         some = asyncio.Semaphore(_AT_ONCE_AGAIN)
         attended = await asyncio.gather(*(_has_workflow(client, wire["metadata"], some) for wire in found))
         found = [wire for wire, has_one in zip(found, attended, strict=True) if not has_one]
@@ -212,7 +214,7 @@ async def _has_workflow(client: Client, metadata: Mapping[str, Any], some: async
 
 
 def with_last_state(fetched: FetchedPod) -> FetchedPod:
-    """Return the last published state of a pod that did not answer, if it is one of this machine's."""
+    """Return the pod; if it did not answer and is this machine's, in its last published state."""
     if fetched.current:
         return fetched
     try:
@@ -224,7 +226,7 @@ def with_last_state(fetched: FetchedPod) -> FetchedPod:
 
 
 async def list_recorded(client: Client, namespace: str | None) -> list[Pod]:
-    """Return the same pods as Temporal recorded them last, without asking their nodes: names, UIDs, phases."""
+    """Return the open pods of a namespace (None = all) as Temporal last recorded them: names, UIDs, phases."""
     executions = await _open_executions(client, namespace)
     pods = [recorded_as(execution) for execution in executions.values()]
     return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
@@ -233,7 +235,7 @@ async def list_recorded(client: Client, namespace: str | None) -> list[Pod]:
 async def read_ended(client: Client, namespace: str, name: str) -> FetchedPod | None:
     """Return the last run of a pod that has ended, as far as the server keeps it; None if it has none.
 
-    Its workflow is asked as if it were open: a worker reads its history again.
+    Its closed workflow is queried, for which a worker replays its history.
     """
     handle = handle_of(client, namespace, name)
     execution = await _execution(handle, None)
@@ -258,11 +260,11 @@ def _as_published(published: PublishedAnswer) -> FetchedPod:
 async def _query(
     client: Client, workflow_id: str, execution: WorkflowExecution | None, unserved: str
 ) -> FetchedPod | None:
-    """Ask a pod's workflow, else return what Temporal recorded last; None if there is no open one.
+    """Query a pod's workflow. If it does not answer, return what Temporal last recorded; None if none is open.
 
-    `execution` is what a list has of it; without one, a workflow that is silent and not a pod's raises Squatted. A
-    workflow of the task queue `unserved` is not asked, since nobody would answer; "" = there is no such queue. Raises
-    RPCError if the server refuses, and Failure for a workflow that is neither running nor ended.
+    `execution` is the workflow's entry in a list. Without it, a silent workflow that is not a pod's raises Squatted. A
+    workflow of the task queue `unserved` is not queried, since no worker would answer; "" = there is no such queue.
+    Raises RPCError if the server refuses, and Failure for a workflow that is neither running nor ended.
     """
     stuck = False
     handle = client.get_workflow_handle(workflow_id)
@@ -289,7 +291,7 @@ async def _query(
 
 
 def _answered(wire: dict[str, Any], workflow_id: str) -> Pod | None:
-    """Return the pod in its workflow's answer; None if it is another: anybody who polls its queue may answer."""
+    """Return the pod in its workflow's answer; None if it is not this pod: anybody who polls the queue may answer."""
     with contextlib.suppress(ValidationError):
         pod = Pod.model_validate(wire)
         if pod.spec.containers and pod_workflow_id(pod.metadata.namespace, pod.metadata.name) == workflow_id:
@@ -298,7 +300,7 @@ def _answered(wire: dict[str, Any], workflow_id: str) -> Pod | None:
 
 
 def _silent(recorded: WorkflowExecution, *, is_listed: bool, stuck: bool = False) -> FetchedPod | None:
-    """Return a pod that did not answer; None if it has ended. Raises Squatted, unless it comes from a list of all."""
+    """Return a pod that did not answer; None if it has ended. Raises Squatted if it is no pod and not from a list."""
     if recorded.status in ENDED:
         return None
     if not is_listed:
@@ -307,7 +309,7 @@ def _silent(recorded: WorkflowExecution, *, is_listed: bool, stuck: bool = False
 
 
 async def _execution(handle: WorkflowHandle[Any, Any], execution: WorkflowExecution | None) -> WorkflowExecution | None:
-    """Return what the server has recorded of a workflow, which may be known already; None if there is none.
+    """Return `execution`, else what the server has recorded of the workflow; None if there is none.
 
     Raises RPCError, and Failure for a workflow that is neither running nor ended.
     """
@@ -341,7 +343,7 @@ def _recorded(execution: WorkflowExecution, *, stuck: bool = False) -> FetchedPo
 
 
 def _creation(workflow_id: str, uid: str) -> str:
-    """Return when a pod of this machine was created; "" if it is not one, or that is not known."""
+    """Return when a pod of this machine was created; "" if that is not known, or the pod is not this machine's."""
     try:
         return recorded_creation(settings().state_dir, workflow_id, uid)
     except BadInput:

@@ -1,4 +1,4 @@
-"""Having a fleet use another sealing key, and finding what still needs an earlier one."""
+"""Makes a fleet use another sealing key, and finds what still needs an earlier one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PAUSE: Final = 0.5
 
 @dataclass(frozen=True)
 class Certified:
-    """A node that can still come to the fleet's gate."""
+    """A node that the fleet's gate still admits."""
 
     node: str
     invited: datetime
@@ -40,12 +40,11 @@ class Needs:
     nodes: tuple[str, ...] = ()
     """Nodes that trust no other key yet."""
     objects: tuple[str, ...] = ()
-    """``Secret/default/keys``: objects that are kept sealed for it."""
+    """Objects that are sealed for the key, such as ``Secret/default/keys``."""
     workflows: tuple[str, ...] = ()
-    """Open workflows whose histories have answers that only it opens."""
+    """Open workflows whose histories have answers that only this key opens."""
     until: datetime | None = None
-    """When the last node stopped to seal for it, as far as that is known; None = all of them before it was superseded.
-    """
+    """When a node last began to trust another key in place of an earlier one; None = no node ever has."""
 
 
 def nodes_without(
@@ -53,8 +52,8 @@ def nodes_without(
 ) -> list[str]:
     """Return the nodes that would reject a fleet without the key of this id, sorted.
 
-    `used`: the first use of the present key; later invitations name this key. A node that has never said which key
-    it trusts has the key of its invitation.
+    `used`: the first use of the current key; later invitations name the current key. A node that has never reported
+    which key it trusts has the key of its invitation.
     """
     trusted = {each.name: each.fleet_key for each in known}
     return sorted(
@@ -65,7 +64,7 @@ def nodes_without(
 
 
 async def use_everywhere(client: Client, sealing: ObjectSealing) -> None:
-    """Tell all nodes of the key in use, seal all objects for it, and have all workflows continue as new.
+    """Announce the key in use to all nodes, seal all objects for it, and make all workflows continue as new.
 
     May be repeated. Raises RPCError, Failure.
     """
@@ -80,7 +79,7 @@ async def use_everywhere(client: Client, sealing: ObjectSealing) -> None:
 
 
 async def without_it(client: Client, key: str, seconds: float) -> list[str]:
-    """Return the present nodes that do not trust the key of this id after so many seconds; less if all do. Sorted."""
+    """Wait until all joined nodes trust the key of this id, at most `seconds`; return those that do not, sorted."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while True:
@@ -150,6 +149,6 @@ def _bytes(kept: SealedObject) -> dict[str, bytes]:
 
 
 def _require_gone(error: RPCError) -> None:
-    """Raise an error, unless it says that a workflow has ended since it was listed."""
+    """Raise an error unless it is NOT_FOUND: then the workflow has ended since it was listed."""
     if error.status != RPCStatusCode.NOT_FOUND:
         raise error

@@ -1,4 +1,4 @@
-"""A command's connection to Temporal."""
+"""Connects a command to Temporal."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _NAMED: Final = (
 def connection(state_dir: str = "", *, begun_by: str = "syncpod up") -> ClientConnectConfig:
     """Return where to connect: as configured for the ``temporal`` CLI, else to the state directory's own dev server.
 
-    Never simply to the usual port: another user's server, with other pods, may listen there. Raises BadInput if there
-    is neither, naming the command that begins one, or if the configuration cannot be read.
+    The default port is never assumed: another user's server, with other pods, may listen there. Raises BadInput if
+    there is neither, with the command that starts a server (`begun_by`), or if the configuration cannot be read.
     """
     from syncpod.temporal.plugin import NoServer, connection_settings
 
@@ -86,10 +86,9 @@ async def connect(
 ) -> Client:
     """Connect to the Temporal server; commands are signed with the key of a state directory, if it has one.
 
-    They are encrypted too if its node was started so, or SYNCPOD_ENCRYPT says so. `on_namespace` is called with the id
-    of the server's namespace.
-
-    `state_dir` None = this user's. Raises BadInput if there is no server, and for a key that is none.
+    They are encrypted too if the directory's node was started with encryption, or SYNCPOD_ENCRYPT is set. `state_dir`
+    None = this user's. `on_namespace` is called with the id of the server's namespace. Raises BadInput if no server
+    answers, and for an invalid key.
     """
     from syncpod.temporal import plugin
     from syncpod.temporal.sdk_runtimes import quiet_runtime
@@ -107,7 +106,7 @@ async def connect(
 
 
 def who() -> str:
-    """Return who runs which command, as each event that it causes shows it: `syncpod delete, root@vm, pid 27711`."""
+    """Return who runs which command: `syncpod delete, root@vm, pid 27711`. Events that the command causes show it."""
     command = next((each for each in sys.argv[1:] if not each.startswith("-")), "")
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name
@@ -150,16 +149,16 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
 def run_on(
     config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Result]], state_dir: Path | None = None
 ) -> _Result:
-    """Do the same on the server of `config`, with the key of `state_dir`, None = this user's."""
+    """Do as `run`, on the server of `config` with the key of `state_dir`; None = this user's."""
     with Session(config, state_dir) as session:
         return session.run(work)
 
 
 class Session:
-    """A connection that serves several pieces of work, one after the other; it is made for the first."""
+    """A connection for several pieces of work, one after the other; it is opened for the first one."""
 
     def __init__(self, config: ClientConnectConfig, state_dir: Path | None = None) -> None:
-        """Connect to the server of `config`, with the key of `state_dir`, None = this user's."""
+        """Use the server of `config`, with the key of `state_dir`; None = this user's."""
         self._config, self._state_dir = config, state_dir
         self._runner = asyncio.Runner()
         self._client: Client | None = None
@@ -169,7 +168,7 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         self._runner.close()
 
     @property
@@ -234,8 +233,8 @@ def _unreadable(why: str) -> Failure:
 def _note_another_server(address: str, state_dir: Path | None, namespace_id: str) -> None:
     """Print a note if the namespace of this id is not the one that the state directory's node belongs to.
 
-    Another server may have come to answer at its server's address, or one may be named. Otherwise the command's output
-    would show another cluster's pods, or say that the node's are gone.
+    Another server may answer now at the address of the node's server, or the user may have named one. Without the note,
+    the output would mislead: it shows another cluster's pods, and the node's pods seem to be gone.
     """
     directory = state_dir or settings().state_dir
     kept = kept_settings(directory)

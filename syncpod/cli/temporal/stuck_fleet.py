@@ -1,7 +1,7 @@
-"""Why a workflow of a fleet does not answer, if it is the workflow and not the fleet's worker.
+"""Finds out why a workflow of a fleet does not answer, although the fleet's worker is alive.
 
-A database that was restored from a backup needs the sealing keys of its time: a history with a node's answers that
-nobody here can open cannot be replayed, and each task of its workflow fails.
+A database that was restored from a backup needs the sealing keys of its time. Without a key, a node's answers in a
+history cannot be opened: the history cannot be replayed, and each task of its workflow fails.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from syncpod.temporal.sealing import FleetCodec
 
 _RPC: Final = timedelta(seconds=5)
 _KINDS: Final = {FLEET_NODE_PREFIX: FLEET_NODE_WORKFLOW, "workload/": WORKLOAD_WORKFLOW}
-"""By the beginning of its id: the type of a workflow of the fleet."""
+"""By the prefix of its id: the type of a workflow of the fleet."""
 _PAGE: Final = 100
 """How many events are read at once. A quiet node has as many in two and a half hours."""
 
 
 async def failed_tries(client: Client, workflow_id: str) -> int:
-    """Return how often the task of a workflow that is open now has failed, or was not answered. Raises RPCError."""
+    """Return how often the pending task of a workflow has failed or timed out. Raises RPCError."""
     described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)
     return max(0, described.raw_description.pending_workflow_task.attempt - 1)
 
 
 async def taken_by_another(client: Client, workflow_id: str) -> str:
-    """Return a sentence if the open workflow under an id of the fleet's is not the fleet's; or "".
+    """Return a sentence if the open workflow with an id of the fleet's is not the fleet's; else "".
 
     Every client of the server can start one there, of a type or on a task queue that the fleet's worker does not serve.
     Raises RPCError.
@@ -54,10 +54,10 @@ async def taken_by_another(client: Client, workflow_id: str) -> str:
 
 
 async def without_a_key(client: Client, workflow_id: str) -> str:
-    """Return a sentence that names the sealing keys that a stuck workflow lacks, and says what to do; or "".
+    """Return a sentence that names the sealing keys that a stuck workflow lacks, and says what to do; else "".
 
-    The history is read from its end, and no further than the page with the last answer that cannot be opened: those
-    before it were mostly sealed for the same key. Raises RPCError.
+    The history is read from its end, only to the page with the newest answer that cannot be opened: earlier answers are
+    mostly sealed for the same key. Raises RPCError.
     """
     codec = client.data_converter.payload_codec
     if not isinstance(codec, FleetCodec) or not await failed_tries(client, workflow_id):
@@ -80,7 +80,7 @@ async def without_a_key(client: Client, workflow_id: str) -> str:
 
 
 async def without_the_key_of(client: Client, node: FleetNodeSummary) -> str:
-    """Return a clause if a node's workflow is stuck since the key that the node seals for is not here; or "".
+    """Return a clause if a node's workflow is stuck because the key that the node seals for is missing; else "".
 
     The node's summary names that key, so no history is read. Raises RPCError.
     """

@@ -1,7 +1,7 @@
-"""Nodes that no worker serves, and never may again; pods whose workflow has never run, or that must end without them.
+"""Finds nodes that no worker has ever served, and ends workflows of pods whose node does not.
 
-A node's first worker starts the node's workflow, which has no end. So a name without one, that nobody polls for, never
-was a node: perhaps it is a typing error.
+A node's first worker starts the node's workflow, which never ends. So a name that has neither a workflow nor a poller
+never was a node: perhaps it is a typing error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RPC: Final = timedelta(seconds=5)
 
 
 async def never_served(client: Client, nodes: Iterable[str]) -> list[str]:
-    """Return those of the nodes that no worker has ever served, in order of name; none if the server does not say."""
+    """Return the nodes that no worker has ever served, in order of name; none if the server does not answer."""
     return [node for node in sorted(set(nodes)) if node and not await _was_served(client, node)]
 
 
@@ -49,7 +49,8 @@ async def _was_served(client: Client, node: str) -> bool:
 async def end_if_never_run(client: Client, fetched: FetchedPod) -> bool:
     """End the workflow of a pod that has never run; return False for any other pod.
 
-    A worker that has begun the workflow's first task may act on it, so from then on only the pod's node can end it.
+    A worker may act on the workflow's first task as soon as it has started it. From then on, only the pod's node can
+    end the pod.
     """
     handle = handle_of(client, *fetched.key)
     try:
@@ -72,9 +73,10 @@ async def end_if_never_run(client: Client, fetched: FetchedPod) -> bool:
 async def end_without_node(client: Client, fetched: FetchedPod) -> bool:
     """End the workflow of a pod whose node is away, so that its name is free; return whether the node is away.
 
-    The pod's processes there go on. If the node's worker comes back, it finds that the pod's workflow has ended. It
-    kills the pod (`syncpod.lifecycle.orphans`), as a kubelet does with a pod that is gone from the API, provided that
-    the order is in its own records, or that its commands are not signed: anybody can end a workflow. Raises RPCError.
+    The pod's processes there keep running. A worker that comes back finds the workflow ended, and kills the pod
+    (`syncpod.lifecycle.orphans`), as a kubelet does with a pod that is gone from the API. But a worker that requires
+    signed commands does so only if its own records have the pod's tombstone: anybody can end a workflow. Raises
+    RPCError.
     """
     if await lives(client, fetched.pod.spec.node_name or ""):
         return False

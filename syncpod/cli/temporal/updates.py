@@ -1,4 +1,4 @@
-"""Sending an update to a pod's workflow until it is answered, or its node counts as away."""
+"""Sends an update to a pod's workflow until it is answered, or until the pod's node counts as away."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE_SECONDS: Final = 5.0
 BUSY_PATIENCE_SECONDS: Final = 30.0
 """How long it may take if a worker serves the node: a busy worker is not away."""
 PAUSE_SECONDS: Final = 0.2
-"""Between two attempts."""
+"""The pause between two attempts."""
 AGAIN: Final = frozenset(
     {
         RPCStatusCode.UNAVAILABLE,
@@ -53,9 +53,9 @@ async def send_update(client: Client, pod: Pod, update: str, document: dict[str,
 async def answer_in_time(
     client: Client, node: str, sending: Coroutine[Any, Any, _Answer], patience: float = math.inf
 ) -> _Answer | None:
-    """Await the sending of an update, at most `patience` seconds; None = the node has not answered in time.
+    """Await `sending`, at most `patience` seconds; return None if the node has not answered in time.
 
-    That is after PATIENCE_SECONDS, or after BUSY_PATIENCE_SECONDS if a worker serves the node.
+    The limit is PATIENCE_SECONDS, or BUSY_PATIENCE_SECONDS if a worker serves the node.
     """
     at_first = min(PATIENCE_SECONDS, patience)
     then = min(BUSY_PATIENCE_SECONDS, patience) - at_first
@@ -72,9 +72,9 @@ async def answer_in_time(
 
 
 def stop_if_cancelled() -> None:
-    """Raise CancelledError if the present task is cancelled; else a server was late, and an update is sent again.
+    """Raise CancelledError if the current task is being cancelled; else the server was late, and the caller retries.
 
-    For an update the SDK makes one exception of both.
+    For an update, the SDK raises the same exception in both cases.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -92,7 +92,7 @@ def refusal(pod: Pod, error: WorkflowUpdateFailedError) -> str:
 
 
 def refused_because(error: WorkflowUpdateFailedError) -> str:
-    """Return why a workflow refused an update, in its words."""
+    """Return the message with which a workflow refused an update."""
     return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
 
 
@@ -120,7 +120,7 @@ async def _until_answered(client: Client, pod: Pod, update: str, document: dict[
 
 
 async def _is_served(client: Client, node: str) -> bool:
-    """Return whether a worker serves the node; False if the server does not say."""
+    """Return whether a worker serves the node; False if the server does not answer."""
     try:
         return await lives(client, node)
     except RPCError:

@@ -1,1 +1,1 @@
-"""The output: tables, descriptions, durations, JSONPath. Nothing here opens a connection."""
+"""Renders output: tables, descriptions, explanations, JSONPath. Nothing here opens a connection."""

@@ -19,7 +19,7 @@ class Span:
     """The trace's id."""
     id: str
     parent: str
-    """The id of the span above it; "" = there is none."""
+    """The id of its parent span; "" = it has none."""
     begun: int
     """Nanoseconds since 1970."""
     ended: int

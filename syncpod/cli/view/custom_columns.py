@@ -1,7 +1,7 @@
 """``-o custom-columns=NAME:.metadata.name,IMAGE:.spec.containers[*].image``.
 
 Mirrors kubectl's pkg/cmd/get/customcolumn.go, v1.36: several values are joined with commas, objects and lists are
-printed as Go prints them, and what is not there is ``<none>``.
+printed as Go prints them, and a missing value is ``<none>``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from syncpod.cli.view.jsonpath import Path, parse_path, text_of
 
 _NONE: Final = "<none>"
 _COMMAS: Final = re.compile(r",(?![^\[]*\])")
-"""Those between columns, not those in brackets."""
+"""The commas between columns, not those in brackets."""
 
 
 @dataclass(frozen=True)

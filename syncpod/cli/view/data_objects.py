@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets as kubectl lays them out: the lines of a table, and a description (describe.go, v1.36).
+"""Renders ConfigMaps and Secrets as kubectl does: the lines of a table, and a description (describe.go, v1.36).
 
 Pure. A description shows only the sizes of a Secret's values.
 """
@@ -30,7 +30,7 @@ def row(found: ConfigMap | Secret, now: datetime) -> tuple[str, ...]:
 
 
 def describe(found: ConfigMap | Secret) -> list[str]:
-    """Return the lines."""
+    """Return the lines of a description."""
     meta = found.metadata
     head = [
         ("Name", [meta.name]),

@@ -1,4 +1,4 @@
-"""Objects as JSON, YAML, by JSONPath or in columns, as ``-o json``, ``yaml``, ``jsonpath=``, ``custom-columns=``."""
+"""Prints objects for ``-o json``, ``yaml``, ``jsonpath=`` and ``custom-columns=``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_of_documents(output: str) -> bool:
 
 
 def picks_fields(output: str) -> bool:
-    """Return whether ``-o`` prints chosen fields alone, so that it does not show what is missing."""
+    """Return whether ``-o`` prints chosen fields only: then a missing field looks like an empty one."""
     return output.partition("=")[0] in (_JSONPATH, _COLUMNS, _COLUMNS_FILE)
 
 
@@ -96,9 +96,9 @@ def print_documents(documents: Sequence[dict[str, Any]], output: str, *, single:
 
 
 def _block_text(dumper: Any, text: str) -> Any:
-    """Write text of several lines as a block scalar, and what a terminal would obey or hide in quotes.
+    """Write text of several lines as a block scalar, and text with control or invisible characters in quotes.
 
-    In quotes its escapes are those of YAML, also for what PyYAML leaves as it is: text that runs backwards.
+    Between quotes, the escapes of `printable` are valid YAML. PyYAML itself does not escape right-to-left marks.
     """
     style = '"' if not text.replace("\n", "").isprintable() else "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)

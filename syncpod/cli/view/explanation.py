@@ -28,20 +28,20 @@ _LOG_LINES: Final = 5
 """The most ends, changes, absences of a worker and last lines of a log that are shown. `-o json` has all."""
 
 _SENTENCE: Final = 160
-"""The most characters that are shown of a message: all of a change if there is room for any."""
+"""The most characters of a message that are shown. A change is cut only if the width of a line is limited."""
 _HEALTHY: Final = timedelta(minutes=10)
-"""A kubelet begins a back-off anew for a container that ran for so long: twice the longest back-off."""
+"""A kubelet resets the back-off of a container that ran for so long: twice the longest back-off."""
 
 _NO_TIME: Final = timedelta(0)
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
 _PLAIN: Final = re.compile(r"[^:,;]*")
-"""A text that may be followed by another word, which is then not read as if it were about the last part alone."""
+"""A text of one part. After a text of several parts, "by itself" would seem to belong to the last one only."""
 _SANDBOX: Final = StepName.CREATE_SANDBOX.value
 _MISSING: Final = re.compile(r'(configmap|secret) "[^"]+" not found$')
 """The end of the message of a wait that the node ends once an object appears."""
 
 HasLog = Callable[[str, int], bool]
-"""Says whether the log file of a container's instance still exists."""
+"""Returns whether the log file of a container's instance still exists."""
 
 
 def lines(
@@ -56,8 +56,8 @@ def lines(
 ) -> list[str]:
     """Return one screen about a life of a pod. `others` are the other lives of its name, oldest first.
 
-    `unserved` is a sentence if no worker serves the node now; "" if one does. If a line has room for `wide` characters
-    only, long texts are wrapped, and those in tables cut; None = there is room for any.
+    `unserved` is a sentence if no worker serves the node now; "" if one does. Lines have at most `wide` characters:
+    long texts are wrapped, and those in tables cut; None = no limit.
     """
     clock = Clock(explanation.at)
     shown = [*pairs(_heading(explanation, clock, now, unserved), wide=wide)]
@@ -76,13 +76,13 @@ def lines(
 
 
 class Clock:
-    """Writes times, and adds the date if it is not the day that is explained."""
+    """Writes times of day, with the date if it is not that of the explained moment."""
 
     def __init__(self, at: datetime) -> None:
         self._day = at.astimezone().date()
 
     def __call__(self, at: datetime | None) -> str:
-        """Return the moment as text; `?` if it is not known."""
+        """Return the moment as text; `?` for None, which means that it is not known."""
         if at is None:
             return "?"
         local = at.astimezone()
@@ -90,7 +90,7 @@ class Clock:
 
 
 def length(span: timedelta | None) -> str:
-    """Write a span, with tenths if it is short; `?` if it is not known."""
+    """Return a span as text, with tenths of a second if it is short; `?` if it is not known."""
     if span is None:
         return "?"
     seconds = span.total_seconds()
@@ -172,16 +172,16 @@ def _why(one: Explanation, clock: Clock) -> list[str]:
 
 
 def _shortened(why_not: str) -> str:
-    """Return why a container does not start: the reason, and of its message what says most."""
+    """Return the reason why a container does not start, with the innermost error in its message."""
     reason, _, message = why_not.partition(": ")
     return f"{reason}: {innermost(message)}" if message else reason
 
 
 def _tells(container: Explained, end: End, one: Explanation) -> bool:
-    """Return whether a container's last end says something about what the pod is now.
+    """Return whether a container's last end helps to explain the pod's current state.
 
-    It does not if the container has finished as it should, or if it is ready and has run for so long since that a
-    kubelet would have forgotten its back-off.
+    It does not if the container has finished successfully, or if it is ready and has run for so long since that a
+    kubelet would have reset its back-off.
     """
     goes_on = container.runs or container.wait is not None or container.why_not
     if end.cause.kind == "exit 0" and (container.is_init or one.phase == "Succeeded" or not goes_on):
@@ -261,12 +261,12 @@ def _next(one: Explanation, clock: Clock, unserved: str) -> list[str]:
 
 
 def _awaits(container: Explained) -> bool:
-    """Return whether a container is still to start: one that has ended for good, or whose work is done, is not."""
+    """Return whether a container has yet to start; False if it has ended for good."""
     return not container.runs and (container.newest is None or bool(container.wait is not None or container.why_not))
 
 
 def _removal(one: Explanation, clock: Clock) -> str:
-    """Say what ends a pod that is being deleted, and what follows it."""
+    """Return how a pod that is being deleted ends, and what follows it."""
     ends = one.grace_ends
     if ends is None:
         said = "its containers are ended within its grace period, and then it is removed"
@@ -279,7 +279,7 @@ def _removal(one: Explanation, clock: Clock) -> str:
 
 def _under_way(step: StepUnderWay, clock: Clock) -> str:
     what, last_try, failure = step.what.partition("; last try: ")
-    if "…" in failure:  # it was made for a line of the Temporal UI; Why and the changes have all of it
+    if "…" in failure:  # it was cut for the Temporal UI; Why and the changes have the whole text
         last_try = failure = ""
     doing = f"; {step.doing}" if step.doing else ""
     if step.step == "pull_image" and not doing:
@@ -305,7 +305,7 @@ def what_is_due(wait: Wait, one: Explanation) -> str:
 
 
 def is_rejection(wait: Wait, one: Explanation) -> bool:
-    """Return whether a pod waits for its node to admit it: it has failed, and is asked again."""
+    """Return whether this is the wait of a rejected pod until its node is asked again to admit it."""
     return wait.subject == _SANDBOX and was_rejected(one.phase, one.message)
 
 
@@ -360,11 +360,11 @@ def _container(
 _CUT: Final = (4, 5, 6)
 """The columns WHY, DECIDED BY and WAITED, whose texts are cut where a terminal is too narrow."""
 _BELOW: Final = (4, 5, 1)
-"""The columns WHY, DECIDED BY and STARTED, which leave the table where it would be too wide even so."""
+"""The columns WHY, DECIDED BY and STARTED, which are printed below their row if the table is still too wide."""
 
 
 def _no_end(container: Explained, one: Explanation, clock: Clock) -> str:
-    """Say that no end is shown: there was none, or none in the time that is asked for."""
+    """Return a clause for a container without a shown end: it has not ended, or not in the requested time."""
     if earlier := [each for each in container.instances if each.has_ended]:
         return f"has not ended in this time, last at {clock(earlier[-1].ended_at)}"
     return "has never ended" if one.known_until >= one.at else f"had never ended by {clock(one.known_until)}"
@@ -458,7 +458,7 @@ def _other_life(records: PodRunRecords, clock: Clock) -> str:
 
 
 def lifetime(records: PodRunRecords, clock: Clock) -> str:
-    """Return from when to when a life of a pod was."""
+    """Return from when to when a life of a pod lasted."""
     until = f"to {clock(records.gone)}" if records.gone is not None else "until now"
     return f"{clock(records.begun)} {until}"
 
@@ -471,7 +471,7 @@ _WHY: Final = {
 
 
 def absence(one: Absence, clock: Callable[[datetime], str]) -> str:
-    """Return it as a sentence: `no worker for 29s, until 14:02:40: the previous one had died`."""
+    """Return an absence in a sentence: `no worker for 29s, until 14:02:40: the previous one had died`."""
     seconds = (one.ended - one.begun).total_seconds()
     length = f"{seconds:.1f}s" if seconds < 10 else short_duration(one.ended - one.begun)
     why = _WHY.get(one.how, "")

@@ -66,7 +66,7 @@ def revision_rows(workload: WorkloadView, now: datetime) -> list[tuple[str, ...]
 
 
 def describe_node(node: FleetNodeView, now: datetime) -> list[str]:
-    """Return the lines: the node's presence, the intent that it has taken, and its pods."""
+    """Return the lines: the node's presence, the list of pods that it has accepted, and its pods."""
     behind = "" if node.taken >= node.generation else f"; the node has taken {node.taken}"
     lines = [
         *pairs(

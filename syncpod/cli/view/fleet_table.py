@@ -38,9 +38,9 @@ def node_row(node: FleetNodeSummary, now: datetime) -> tuple[str, ...]:
 
 
 def pod_status(node: FleetNodeView, pod: PlacedPod) -> str:
-    """Return a pod's status: the node's last report, or Unknown if the node has fallen silent since.
+    """Return a pod's status by its node's last report; Unknown if the node has been silent since.
 
-    A pod that the node has never reported is Pending, as that of a cluster that is bound to a silent node.
+    A pod that the node has never reported is Pending, like a pod of a Kubernetes cluster that is bound to a dead node.
     """
     if node.presence == "Unknown" and (pod.report is not None or pod.state == "ending"):
         return "Unknown"
@@ -64,7 +64,7 @@ def pod_row(node: FleetNodeView, pod: PlacedPod, now: datetime) -> tuple[str, ..
 
 
 def owner_of(pod: PlacedPod) -> str:
-    """Return who has placed a pod, and whether that workload is gone."""
+    """Return the workload of a pod, marked if the workload is gone."""
     return f"{pod.owner} (gone)" if pod.is_orphan else pod.owner or NONE
 
 
@@ -87,7 +87,7 @@ def pending_document(namespace: str, labels: Mapping[str, str], pod: PendingPod)
 
 
 def object_row(one: FleetObjectView, now: datetime) -> tuple[str, ...]:
-    """Return the cells of the line of a ConfigMap or Secret, whose columns are those of a node's."""
+    """Return the cells of the line of a ConfigMap or Secret, in the same columns as for a node's objects."""
     return (one.name, *((one.type,) if one.kind == "Secret" else ()), str(one.keys), age(one.since, now))
 
 
@@ -112,7 +112,7 @@ def node_document(node: FleetNodeView) -> dict[str, Any]:
 
 
 def pod_document(node: FleetNodeView, pod: PlacedPod, wanted: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a v1 Pod with the parts that the fleet knows. Its node has the rest.
+    """Return a v1 Pod with the parts that the fleet has. The pod's node has the rest.
 
     `wanted` is the v1 Pod in the node's list; None = it is not there, as the pod is ending.
     """
@@ -125,7 +125,7 @@ def pod_document(node: FleetNodeView, pod: PlacedPod, wanted: Mapping[str, Any] 
         conditions = [{"type": "Ready", "status": ("True" if report.ready else "False") if known else "Unknown"}]
     meta = {"name": pod.name, "namespace": pod.namespace, "uid": report.uid if report is not None else ""}
     said = {name: dict(told.get("metadata", {}).get(name) or {}) for name in _SAID}
-    said["annotations"].pop(OWNER_ANNOTATION, None)  # it would be taken for the user's own if this is applied
+    said["annotations"].pop(OWNER_ANNOTATION, None)  # in a document that is applied, it would count as the user's own
     return {
         "apiVersion": "v1",
         "kind": "Pod",

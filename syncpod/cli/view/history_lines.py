@@ -1,4 +1,4 @@
-"""A pod's history as a table; and its history as read from Temporal's events if no worker answers."""
+"""Renders a pod's history as a table, and reads it from Temporal's events if no worker answers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from syncpod.journal.records import EntryKind, HistoryEntry
 
 _WITHOUT_EFFECT: Final = "notBegun"
-"""The outcome of a start that was begun ahead of its turn and did not come to it: it has done nothing, and the start
-itself follows (`syncpod.messages.steps.Outcome`)."""
+"""The outcome of a start that began ahead of its turn, and whose turn did not come: it has done nothing, and another
+start follows (`syncpod.messages.steps.Outcome`)."""
 HEADER: Final = ("TIME", "KIND", "WHAT", "OUTCOME", "TRY", "TOOK", "WHY")
 
 
@@ -71,13 +71,13 @@ def _took(milliseconds: int) -> str:
 def from_events(events: Iterable[HistoryEvent]) -> list[HistoryEntry]:
     """Return what the events of one run show: steps with their attempts, signals, updates, holds.
 
-    The workflow itself remembers more: exits and decisions are not among these events, nor are earlier runs. Two steps
-    of which one waited for the other, and whose ends came together, are in the order in which they were begun.
+    The workflow itself keeps more: exits, decisions and earlier runs are not in these events. If a step waited for
+    another, and the results of both came together, they are in the order in which they were scheduled.
     """
     scheduled: dict[int, HistoryEvent] = {}
     tries: dict[int, int] = {}
     records: list[HistoryEntry] = []
-    newest: HistoryEvent | None = None  # what scheduled the step of the last record, if that is a step
+    newest: HistoryEvent | None = None  # the event that scheduled the last record's step
     for event in events:
         if event.HasField("activity_task_scheduled_event_attributes"):
             scheduled[event.event_id] = event
@@ -108,7 +108,7 @@ def from_events(events: Iterable[HistoryEvent]) -> list[HistoryEntry]:
 
 
 def _precedes(step: HistoryEvent, other: HistoryEvent) -> bool:
-    """Return whether this step was scheduled first, and the other one waited for its end before it began to act."""
+    """Return whether this step was scheduled first, and the other one waited for its end before acting."""
     scheduled = [each.activity_task_scheduled_event_attributes for each in (step, other)]
     follows = all(each.activity_type.name.startswith(("create_sandbox", "start_")) for each in scheduled)
     one_task = len({each.workflow_task_completed_event_id for each in scheduled}) == 1

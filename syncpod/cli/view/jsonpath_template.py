@@ -43,7 +43,7 @@ Parts = tuple[str | Path | Range, ...]
 
 @dataclass(frozen=True)
 class Template:
-    """A template that has been parsed: what it prints of a document."""
+    """A parsed template."""
 
     parts: Parts
 

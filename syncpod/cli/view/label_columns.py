@@ -17,7 +17,7 @@ class LabelColumns:
     """Which labels are shown as columns."""
 
     keys: tuple[str, ...] = ()
-    """Those with a column of their own, in this order."""
+    """The labels that have a column each, in this order."""
     whole: bool = False
     """Whether all labels are shown in one last column."""
 
@@ -33,7 +33,7 @@ class LabelColumns:
 
 
 def read_label_columns(keys: Sequence[str], output: str, *, whole: bool) -> LabelColumns:
-    """Return the label columns that are asked for; an entry may have several keys, separated by commas.
+    """Return the requested label columns; an entry may have several keys, separated by commas.
 
     Raises BadInput if `output` has no columns.
     """

@@ -1,4 +1,4 @@
-"""Tables that a terminal draws again and again in place, within its height."""
+"""Tables that are redrawn in place on a terminal, within its height."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LiveLines:
 
     @property
     def room(self) -> int:
-        """How many lines there are besides a header, and the line below the table on which the cursor stays."""
+        """How many lines the terminal has without the table's header, and the line for the cursor below the table."""
         return self._console.size.height - 2
 
     def draw(self, lines: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ class LiveLines:
 
 
 class LiveTable(LiveLines):
-    """Draws rows."""
+    """Draws rows as a table."""
 
     def __init__(self, lines: Lines, console: Console | None = None) -> None:
         """Draw what `lines` returns, on standard output by default."""
@@ -63,16 +63,16 @@ class LiveTable(LiveLines):
         self._lines, self._table = lines, Columns()
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Draw these rows; of more than the terminal has lines for, pods that need attention first."""
+        """Draw these rows. If there are more than the terminal has lines, pods that need attention are drawn first."""
         drawn, left_out = within(rows, self.room)
         self.draw([*self._lines(drawn, self._table), *([summed(left_out)] if left_out else [])])
 
 
 def within(rows: Sequence[Row], room: int) -> tuple[list[Row], list[Row]]:
-    """Return the rows that fit into so many lines, in their order, and those that do not.
+    """Return the rows that fit into `room` lines, in their order, and the rows that do not.
 
-    If there are too many, one line is left for the number of the others, and pods that run well, or have completed, are
-    left out first.
+    If there are too many, one line is kept for the number of rows that are left out. Pods that run and are ready, or
+    have completed, are left out first.
     """
     if len(rows) <= room:
         return list(rows), []

@@ -56,7 +56,7 @@ def _head(fetched: FetchedNode, now: datetime) -> Iterator[tuple[str, Sequence[s
 
 
 def _sign(fetched: FetchedNode, now: datetime) -> str:
-    """Say when the node's worker gave its last sign of life, or since when it is dead."""
+    """Return when the node's worker gave its last sign of life, or since when it is dead."""
     if fetched.heard is None:
         return "no sign of it yet" if fetched.lives else "no sign of it: it was stopped, or has never run"
     if fetched.lives:
@@ -65,7 +65,7 @@ def _sign(fetched: FetchedNode, now: datetime) -> str:
 
 
 def stall_lines(stall: LoopStall, now: datetime) -> list[str]:
-    """Say how long a worker's event loop stood still, when, and where."""
+    """Return lines about how long a worker's event loop stood still, when, and where."""
     lasted, ago = short_duration(timedelta(seconds=stall.seconds)), age(stall.since, now)
     verb = "stood" if stall.over else "has stood"
     where = [f"at {place}" for place in reversed(stall.stack)]
@@ -123,7 +123,7 @@ def _pods(view: NodeView, pods: Sequence[FetchedPod], now: datetime) -> list[str
         lived = age(meta.creation_timestamp, now)
         if why_orphaned(each.wire):
             phase = STATUS
-        elif not each.current:  # of its age, only the start of its workflow's present run may be known
+        elif not each.current:  # its age may be only that of its workflow's current run
             created = read_moment(each.recorded.created)
             phase, lived = f"{phase}?", "?" if created is None else age(created, now)
         rows.append((meta.namespace, meta.name, phase, source, lived))

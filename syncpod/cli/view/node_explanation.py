@@ -18,10 +18,10 @@ from syncpod.node.orphan_mark import STATUS
 from syncpod.node.recorded_events import NodeEvent
 
 _SHOWN: Final = 10
-"""How many events of the node, and how many of the next things, are shown: `-o json` has all."""
+"""The most events of the node, and the most due actions, that are shown; `-o json` has all."""
 _CUT: Final = (3, 4, 5)
-"""The columns WHY, DECIDED BY and NOW, whose texts are cut where a terminal is too narrow, and leave the table if that
-does not suffice. A pod's name is whole, since it is what the next command takes."""
+"""The columns WHY, DECIDED BY and NOW. On a narrow terminal their texts are cut, or, if that does not suffice, printed
+below the row. A pod's name is never cut, since the next command takes it."""
 
 
 def lines(
@@ -39,8 +39,8 @@ def lines(
 ) -> list[str]:
     """Return one screen about a node's pods since a moment. `served` has sentences about the node itself.
 
-    If a line has room for `wide` characters only, long texts are cut; None = there is room for any. `orphans` are the
-    UIDs of pods that run without a workflow, for which nothing is due. `unserved`: no worker serves the node now.
+    Lines have at most `wide` characters, so that long texts are cut; None = no limit. `orphans` are the UIDs of pods
+    that run without a workflow, for which nothing is due. `unserved`: no worker serves the node now.
     """
     shown = [
         *pairs(
@@ -103,7 +103,7 @@ def _repeated(event: NodeEvent) -> str:
 
 
 def _due(summary: JournalSummary, now: datetime, orphans: Collection[str]) -> list[tuple[datetime, Explanation, str]]:
-    """Return what happens next by itself, the soonest first: when, to which pod, and what; nothing to `orphans`."""
+    """Return what happens next by itself, soonest first: when, to which pod, and what. `orphans` are left out."""
     found = []
     for each in (due for due in summary.due if due.life.uid not in orphans):
         one = explain(each, now)

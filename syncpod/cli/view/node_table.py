@@ -1,4 +1,4 @@
-"""Nodes as lines of a table and as v1 Node objects, as kubectl has them.
+"""Nodes as lines of a table, as kubectl prints them, and as v1 Node objects.
 
 Mirrors pkg/printers/internalversion/printers.go, v1.36, printNode. Pure: values in, values out.
 """

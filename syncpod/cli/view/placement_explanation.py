@@ -12,7 +12,7 @@ NEVER_SPOKEN = "it has not spoken yet"
 
 
 def lines(called: str, at: str, placement: Placement, silent: Sequence[str]) -> list[str]:
-    """Return the lines; `called` names the pod, `at` is its node, `silent` are nodes that have never spoken."""
+    """Return the lines; `called` names the pod, `at` is its node, `silent` are nodes that have never reported."""
     where = f"is on {at}" if at else "is on no node"
     told = [f"{called} {where}; as nodes are now, {_would(at, placement)}"]
     rows = [("NODE", "FITS", "SCORE", "WHY NOT"), *map(_row, placement.nodes)]

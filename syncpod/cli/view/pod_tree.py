@@ -30,15 +30,15 @@ class Branch:
 
     pod: ListedPod
     holds: Sequence[Mapping[str, Any]] = ()
-    """The holds of its back-offs, as the query `plan` of its workflow has them."""
+    """Its back-offs: the holds in the answer of its workflow to the query `plan`."""
     steps: Sequence[PendingStep] = ()
-    """The steps that Temporal is trying for it."""
+    """Its pending steps in Temporal."""
     doing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """By container, the step that is under way for it and what that does, as its node's worker has it now."""
+    """By container: the step that is under way for it, and what the step does now, both from the node's worker."""
 
 
 def is_settled(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod is at rest as it should be: it is finished, or Ready and not being deleted."""
+    """Return whether a pod is at rest: it has finished, or is Ready and not being deleted."""
     status = pod.get("status") or {}
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         return False
@@ -47,7 +47,7 @@ def is_settled(pod: Mapping[str, Any]) -> bool:
 
 
 def is_explained(branch: Branch) -> bool:
-    """Return whether its back-offs alone explain why a pod is not at rest: then its steps need not be read."""
+    """Return whether a pod's back-offs explain why it is not at rest, so that its steps need not be read."""
     held = {each.get("subject") for each in branch.holds}
     stuck = [
         str(status.get("name"))
@@ -146,7 +146,7 @@ def _is_due(name: str, branch: Branch) -> bool:
 
 
 def _waits(kind: str, status: Mapping[str, Any], branch: Branch, now: datetime | None) -> str:
-    """Return what a container waits for; "" = nothing. Without `now`, when that is due is written as a moment."""
+    """Return what a container waits for; "" = nothing. Without `now`, times are written as moments, not as spans."""
     state = status.get("state") or {}
     name = str(status.get("name", ""))
     if hold := next((each for each in branch.holds if each.get("subject") == name), None):
@@ -175,7 +175,7 @@ def _start(name: str, branch: Branch) -> str:
 
 
 def _of_the_pod(branch: Branch, now: datetime | None) -> Iterator[str]:
-    """Yield what the pod as a whole waits for: back-offs that are no container's, and steps."""
+    """Yield what the pod as a whole waits for: steps, and back-offs that belong to no container."""
     names = {status.get("name") for _, status in _statuses(branch)}
     for hold in branch.holds:
         if hold.get("subject") not in names:
@@ -194,7 +194,7 @@ def _of_the_pod(branch: Branch, now: datetime | None) -> Iterator[str]:
 
 
 def _held(hold: Mapping[str, Any], now: datetime | None, does: str = "starts") -> str:
-    """Return how a back-off is waited for; `does`: what happens at its end."""
+    """Return a clause about a back-off: its reason and its end; `does` is what happens then."""
     until = read_moment(hold.get("until"))
     if until is None:
         return f"an operator: {hold.get('reason')}"
@@ -206,7 +206,7 @@ def _held(hold: Mapping[str, Any], now: datetime | None, does: str = "starts") -
 
 
 def _unfinished(branch: Branch) -> str:
-    """Return the first init container that holds up those after it; "" = none does."""
+    """Return the first init container that keeps the next ones from starting; "" = none does."""
     for kind, status in _statuses(branch):
         ended = (status.get("state") or {}).get("terminated")
         is_done = ended is not None and ended.get("exitCode") == 0

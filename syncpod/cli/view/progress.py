@@ -30,9 +30,9 @@ class Progress:
     """Shows pods during the `with` block; on a terminal, the table is removed at its end."""
 
     def __init__(self, console: Console | None = None, *, last_words: LastWords = lambda _: "") -> None:
-        """Show them on standard error, or draw them on this terminal.
+        """Print to standard error, or draw on this console.
 
-        `last_words` returns a clause with what a container that crashes has logged last; "" = nothing is known.
+        `last_words` returns a clause with the last line in the log of a crashing container; "" = there is none.
         """
         self._console = console
         self._last_words = last_words
@@ -76,10 +76,10 @@ class Progress:
 
 
 def fitting(reasons: Sequence[str], pods: int, *, width: int, height: int) -> tuple[list[str], int]:
-    """Return the reasons that a terminal of that size has room for below its table, and how many lines the table has.
+    """Return the reasons that fit below the table on a terminal of that size, and the number of the table's lines.
 
-    The table has a header besides, and the cursor stays below all. If not everything fits, the reasons have a third of
-    the lines; the last one says how many are left out.
+    Two more lines are for the table's header, and for the cursor. If not everything fits, the reasons get a third of
+    the lines, and the last one says how many are left out.
     """
     room = height - 2
     heights = [len(textwrap.wrap(reason, width)) for reason in reasons]

@@ -1,4 +1,4 @@
-"""How a rollout stands, in kubectl's words. Pure: a workload in, a sentence out.
+"""The status of a rollout, in kubectl's words. Pure: a workload in, a sentence out.
 
 Mirrors pkg/polymorphichelpers/rollout_status.go of kubectl, v1.36. Difference: a rollout may be rolled back.
 """
@@ -14,14 +14,14 @@ from syncpod.messages.workload import WorkloadView
 
 @dataclass(frozen=True)
 class RolloutStatus:
-    """How a rollout stands."""
+    """The status of a rollout."""
 
     state: Literal["waiting", "done", "failed"]
     text: str
 
 
 def rollout_status(view: WorkloadView, revision: int = 0) -> RolloutStatus:
-    """Return how the rollout of a workload's newest template stands.
+    """Return the status of the rollout of a workload's newest template.
 
     `revision`: fail if the newest revision has another number; 0 = it may have any.
     """

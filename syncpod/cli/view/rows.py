@@ -20,22 +20,22 @@ _UNDERWAY: Final = frozenset({"Pending", "ContainerCreating", "PodInitializing",
 
 @dataclass(frozen=True)
 class Row(OfDocument):
-    """One line of a table, as Kubernetes has it: cells, and their object."""
+    """One line of a table: its cells, and their object, as in a Table of Kubernetes."""
 
     cells: tuple[str, ...]
-    """Its columns, the name first. The namespace is none of them."""
+    """The cells, the name first; without the namespace."""
     document: Mapping[str, Any]
     """The whole object, or its metadata alone."""
     place: str = ""
     """The node of a pod of a fleet: pods on several nodes may have one name."""
     status: str = ""
-    """The third cell, if the object is a pod and the second cell is READY; "" = it is none."""
+    """A pod's status, which is the third cell, after READY; "" = the object is not a pod."""
     steady: Any = None
-    """What changes only if the object does; None = all cells but ages."""
+    """A value that changes only if the object does, for a watch; None = all cells except ages."""
 
     @property
     def current(self) -> bool:
-        """Whether the object has answered; if not, its cells are marked."""
+        """Whether the object has answered; if not, its cells are marked with ``?``."""
         return not self.status.endswith("?")
 
     @property
@@ -48,7 +48,7 @@ class Row(OfDocument):
 
 
 def rows_of(table: Mapping[str, Any]) -> list[Row]:
-    """Return the rows of a Table. Raises KeyError, TypeError if it is none."""
+    """Return the rows of a Table. Raises KeyError, TypeError for another document."""
     return [_row(tuple(map(str, each["cells"])), each["object"]) for each in table["rows"]]
 
 
@@ -83,7 +83,7 @@ def painted(
     stream: TextIO | None = None,
     table: Columns | None = None,
 ) -> list[str]:
-    """Return a table's lines: the `cells` as they are printed of these `rows`, with the status of pods in its colour.
+    """Return a table's lines: the `cells` to print for these `rows`, with the statuses of pods coloured.
 
     An empty `head` is left out. `status_at` is the index of the cell with the status.
     """
@@ -96,7 +96,7 @@ def painted(
 
 
 def marked_note(why: Sequence[str], names: Sequence[str]) -> str:
-    """Return the note below a table in which the cells of these pods are marked; `why` some of them do not answer."""
+    """Return the note below a table with marked pods; `why` has reasons why some of them do not answer."""
     which = f"pod {names[0]}" if len(names) == 1 else f"{len(names)} pods"
     away = f"{', '.join(why)}; " if why else ""
     return f"Note: {away}what is marked with ? is what was last recorded of {which}"

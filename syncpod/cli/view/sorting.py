@@ -24,7 +24,7 @@ def sort_path(text: str) -> Path:
 
 
 def in_order(found: Sequence[_One], path: Path, document_of: Callable[[_One], Mapping[str, Any]]) -> list[_One]:
-    """Return the objects in the order of what the path leads to: numbers and quantities by size, else as text."""
+    """Return the objects sorted by the value at the path: numbers and quantities by size, others as text."""
     return sorted(found, key=lambda one: _key(path.find(document_of(one))))
 
 

@@ -1,4 +1,4 @@
-"""A pod whose node has fallen silent, as far as its fleet knows it, for ``describe`` and ``explain``.
+"""Renders a pod whose node is silent, from the fleet's own records, for ``describe`` and ``explain``.
 
 Pure: values in, lines out.
 """
@@ -30,7 +30,7 @@ class UnheardPod:
     """The kind of its workload; "" = it has none, since its manifest names the node."""
     rule: WhenLost
     copy: WorkloadPod | None
-    """The pod as its workload knows it; None = it has no workload, or that does not know it."""
+    """The pod in its workload's view; None = it has no workload, or is not in that view."""
     silent: str = ""
     """A clause that says how the node failed to answer before it counted as Unknown; "" = it is Unknown."""
 

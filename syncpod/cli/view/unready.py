@@ -20,7 +20,7 @@ def unready(pod: Pod) -> str:
 
 
 def _containers(pod: Pod, word: str) -> list[str]:
-    """Return a phrase for each container that keeps the pod from being ready; `word`, the status, comes first."""
+    """Return a phrase for each container that keeps the pod from being ready; `word` is the status before them."""
     init = list(_init_containers(pod, word))
     return [*init, *_main_containers(pod, word, behind=bool(init))]
 
@@ -38,7 +38,7 @@ def _init_containers(pod: Pod, word: str) -> Iterator[str]:
 
 
 def _main_containers(pod: Pod, word: str, *, behind: bool) -> Iterator[str]:
-    """Yield a phrase for each main container that is not ready; if `behind` init containers, not those that wait."""
+    """Yield a phrase for each main container that is not ready; `behind`: without those that wait for init ones."""
     for container, entry in _pairs(pod.spec.containers, pod.status.container_statuses):
         ended = entry.state.terminated
         done = pod.status.phase == "Failed" and ended is not None and ended.exit_code == 0

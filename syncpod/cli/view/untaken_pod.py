@@ -1,4 +1,4 @@
-"""A pod that its fleet has placed on a node which has not taken it yet, for ``describe`` and ``explain``.
+"""Renders a pod of a fleet that its node has not accepted yet, for ``describe`` and ``explain``.
 
 Pure: values in, lines out.
 """

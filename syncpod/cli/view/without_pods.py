@@ -17,7 +17,7 @@ class WithoutPods:
 
 
 def without_pods(view: WorkloadView) -> WithoutPods:
-    """Return why a workload has no pod on a node, as far as its workflow knows."""
+    """Return why a workload has no pod on a node, from the view of its workflow."""
     named = f"{view.kind.lower()} {view.name}"
     if view.deleting:
         missed = (f"it waits for {', '.join(view.missed)} to say which pods they have",) if view.missed else ()
@@ -53,7 +53,7 @@ def without_pods(view: WorkloadView) -> WithoutPods:
 
 
 def lines(view: WorkloadView) -> list[str]:
-    """Return the explanation as `explain` prints that of a pod."""
+    """Return the explanation in the form in which `explain` prints that of a pod."""
     found = without_pods(view)
     first, *more = found.why
     head = [f"{view.kind}:".ljust(13) + f"{view.namespace}/{view.name}", "Now:".ljust(13) + "no node has a pod of it"]
