@@ -19,14 +19,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Effect(Generic[State, Payload, Result]):
-    """A row, and the function that folds its payload into the state. The types hold the two together."""
+    """A row, and the function that folds its payload into the state. The type parameters make the two match."""
 
     command: CommandSpec[Payload]
     fold: Callable[[State, Payload, datetime], Result]
     """Raises Rejected, ValidationError or PodInvalid to refuse the payload."""
 
     def __call__(self, state: State, args: tuple[Any, ...], now: datetime) -> Result:
-        """Decode what came in, and fold it into the state. Raises Rejected, ValidationError, and what `fold` raises."""
+        """Decode the payload, and fold it into the state. Raises Rejected, ValidationError, and what `fold` raises."""
         if self.command.takes_payload and (len(args) > 1 or (self.command.needs_payload and not args)):
             raise Rejected(self.command.wrong_number(len(args)))
         try:

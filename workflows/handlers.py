@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
 
 UNKNOWN_UPDATE: Final = "An update of any other name is refused"
 _NAME: Final = 100
-"""Characters of a name that anybody may have made up."""
+"""How many characters of an unknown update's name are quoted."""
 UNKNOWN: Final = "A signal of any other name is shown as a rejection"
 
 

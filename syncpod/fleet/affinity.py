@@ -21,7 +21,7 @@ Domain = tuple[str, str]
 
 
 class Neighbors:
-    """What a pod's affinity, and the anti-affinity of the pods already placed, say about every node."""
+    """The effect of a pod's affinity, and of the anti-affinity of the pods already placed, on every node."""
 
     def __init__(self, pod: Pod, namespace: str, nodes: Sequence[NodeOffer]) -> None:
         affinity = pod.spec.affinity or Affinity()

@@ -18,7 +18,7 @@ from syncpod.fleet.when_lost import WhenLost
 from syncpod.pod import Pod
 
 _ONE: Final = "the pod"
-"""Stands for the revision: its node makes a change of the pod in place, so a change never creates another pod."""
+"""The constant revision of such a pod: its node changes it in place, so a change never creates another pod."""
 _FIXED: Final = (
     "node_name",
     "node_selector",
@@ -40,7 +40,8 @@ def decide_bare(
     spec = RolloutSpec(
         _ONE, 1, max_surge=0, max_unavailable=1, recreate=True, deadline=None, when_lost=rule, grace=grace
     )
-    copies = sorted(map(_copy, members), key=lambda each: each.name)  # the message depends on no order either
+    # Sorted, so that the sentence does not depend on the order of the members.
+    copies = sorted(map(_copy, members), key=lambda each: each.name)
     decided = decide(spec, copies, state, now)
     return replace(decided, says=_says(copies, decided))
 

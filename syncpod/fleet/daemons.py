@@ -71,8 +71,8 @@ class Standing:
 
 
 _UNSEEN: Final = Standing(False, True, is_heard=False)
-"""A node that a survey has missed: it is joining, or its workflow was beginning a new run. Its pods stay, since owners
-are notified of the pods of a node that is removed."""
+"""A node that a survey has missed: it is joining, or its workflow was beginning a new run. Its pods stay: if the node
+was removed, their owners get a message of that."""
 
 
 def with_daemon_tolerations(pod: Pod) -> Pod:

@@ -1,4 +1,4 @@
-"""A workload's pods as the fleet sees them: where each one is, how it is doing, and which is removed first."""
+"""A workload's pods by the fleet's records: where each one is, its health, and which one is removed first."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OF_NODE: Final = frozenset(
         "UnexpectedAdmissionError",
     }
 )
-"""Statuses of ended pods that are the node's fault, not the template's. Those that begin with `OutOf` are others."""
+"""Statuses of ended pods that are the node's fault, not the template's; so are those that begin with `OutOf`."""
 
 
 @dataclass(frozen=True)

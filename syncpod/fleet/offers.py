@@ -1,4 +1,4 @@
-"""A node as placement knows it: its offer, and the pods that it already has."""
+"""The input of placement about a node: its offer, and the pods that it already has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syncpod.pod.enums import TaintEffect
 from syncpod.pod.host_ports import HostPort
 
 Presence = Literal["Ready", "NotReady", "Unknown"]
-"""A node as the fleet sees it. NotReady: the node itself says so. Unknown: the fleet has no contact with it."""
+"""NotReady: the node itself reports that it is not ready. Unknown: the fleet has no contact with the node."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class NodeOffer:
     """Host ports that its pods use."""
     pods: tuple[PodThere, ...] = ()
     namesakes: tuple[str, ...] = ()
-    """Names of its pods that the pod in question, or another pod of its workload, might have: pods of other owners."""
+    """Names of other owners' pods there that a pod of the workload to be placed might get."""
     others: int = 0
     """How many pods it has beside `pods`: they do not affect the placement in question."""
 

@@ -7,8 +7,8 @@ Differences:
 - There is no preemption, and no random choice. If nodes have equal scores, the one with the fewest pods is chosen. A
   hash of the pod and the node decides between those that are still equal, so that ties spread.
 - A pod with ``spec.nodeName`` passes the filters too. In a cluster the scheduler never sees it.
-- No toleration places a pod on a node that cannot be reached: the node would not learn of the pod.
-- No toleration places a pod on a node as which two machines answer: both would run it.
+- No toleration places a pod on a node that cannot be reached: the node could not receive the pod.
+- No toleration places a pod on a node for which two machines answer: both would run it.
 - A node has at most one pod of a name. Names of pods are only unique on a node.
 - A node whose runtime cannot enforce a limit of the pod is passed over: it would not admit the pod.
 - Volumes, images and devices play no part, and neither does NodeResourcesBalancedAllocation.
@@ -108,7 +108,7 @@ def place(pod: Pod, nodes: Iterable[NodeOffer], *, owner: str = "") -> Placement
 
 
 def pod_there(pod: Pod, owner: str = "") -> PodThere:
-    """Return a pod as the placement of others sees it once it is placed."""
+    """Return a placed pod in the form that the placement of other pods uses."""
     namespace = pod.metadata.namespace or "default"
     apart_from = own_anti_affinity(pod, namespace)
     return PodThere(namespace, pod.metadata.name, pod.metadata.labels, owner, apart_from=apart_from)

@@ -62,7 +62,7 @@ class Numbered(PodNames):
 
 
 class OneName(PodNames):
-    """Each pod is called as its workload. Numbers only tell copies apart."""
+    """Each pod has the name of its workload. Numbers only distinguish copies."""
 
     is_shared = True
     is_passed_over = False

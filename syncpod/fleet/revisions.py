@@ -18,7 +18,7 @@ CHANGE_CAUSE: Final = "kubernetes.io/change-cause"
 DEFAULT_LIMIT: Final = 10
 """The default of `revisionHistoryLimit`."""
 BYTES: Final = 128 * 1024
-"""The most bytes of all remembered earlier templates, as JSON: they are part of the workload's state."""
+"""The most bytes of JSON of all earlier templates that are kept: they are part of the workload's state."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Revision:
     given_up: str = ""
     """Why its rollout was rolled back; "" if it was not."""
     failed_pod: str = ""
-    """The pod that it was rolled back for; "" if it was not, or for no pod that a node had."""
+    """The pod whose failure caused the rollback; "" if there was none, or no pod on a node had failed."""
     failed_on: str = ""
     """The node of that pod."""
 
@@ -86,7 +86,7 @@ def became_good(history: tuple[Revision, ...], template: str, now: datetime) -> 
 def is_under_way(history: tuple[Revision, ...], template: str) -> bool:
     """Say whether the history has a template without the note that it has been rolled out.
 
-    One that is wanted again has a new number, and no such note.
+    A template that is applied again has a new revision without that note.
     """
     return any(each.template == template and each.good_since is None for each in history)
 
@@ -94,7 +94,7 @@ def is_under_way(history: tuple[Revision, ...], template: str) -> bool:
 def given_up(
     history: tuple[Revision, ...], template: str, why: str, pod: str = "", node: str = ""
 ) -> tuple[Revision, ...]:
-    """Return the history with the note that the rollout of a template was given up, for a pod that a node has."""
+    """Return the history with the note that a template's rollout was given up, because of `pod` on `node`."""
     return tuple(
         replace(each, given_up=why, failed_pod=pod if node else "", failed_on=node)
         if each.template == template

@@ -75,7 +75,7 @@ class RolloutState:
     """The most new pods, the fewest other pods (negative) and the most available new pods so far in this rollout."""
     progressed_at: datetime | None = None
     arrived: bool = False
-    """All pods have been available since the deadline began to count: from then on it does not count."""
+    """All pods have once been available since the deadline began to count, so it no longer counts."""
     written_off: tuple[str, ...] = ()
     """Pods on lost nodes that may be replaced."""
     setbacks: int = 0
@@ -112,7 +112,7 @@ class Counts:
     """A workload's numbers, as ``get deployments`` prints them."""
 
     desired: int | None = None
-    """How many pods there should be: of a DaemonSet, on nodes that can be reached. None = that is not decided yet."""
+    """How many pods there should be (of a DaemonSet: on nodes that can be reached); None = not decided yet."""
     replicas: int = 0
     updated: int = 0
     ready: int = 0
@@ -133,13 +133,13 @@ class WorkloadDecision:
     rolled_back: str = ""
     """Why this decision rolls back to the last good template; "" = it does not."""
     failed: str = ""
-    """The pod that it rolls back for; "" = it does not, or no pod is to blame."""
+    """The pod whose failure causes the rollback; "" = there is no rollback, or no pod is to blame."""
     says: str = ""
     """How the rollout stands, in one sentence."""
     stalled: str = ""
     """Why the rollout counts as stuck: it has made no progress within its deadline, in one sentence; "" if it has."""
     look_again: datetime | None = None
-    """The next time at which the decision can change without any news; None = never."""
+    """The next time at which the decision can change without a new report; None = never."""
     counts: Counts = Counts()
 
 
@@ -172,7 +172,7 @@ def _what_keeps(member: Member) -> str:
 
 
 def with_spec(spec: RolloutSpec, state: RolloutState, now: datetime) -> RolloutState:
-    """Return the state with the spec noted: if it has a new template, that is the target now.
+    """Return the state with the spec recorded: if it has a new template, that becomes the target.
 
     The progress deadline counts anew from a new template, another number of pods, and the end of a pause. It counts
     until all pods are available: later changes of them are no lack of progress (DeploymentTimedOut).

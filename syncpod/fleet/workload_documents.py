@@ -1,7 +1,7 @@
 """Workload documents: apps/v1 Deployment and DaemonSet, and v1 Pod, read strictly, defaulted and validated.
 
 Mirrors pkg/apis/apps/v1/defaults.go and pkg/apis/apps/validation/validation.go, v1.36. An unsupported field is refused
-by its path. `revisionHistoryLimit` is the number of earlier templates that are remembered.
+by its path. `revisionHistoryLimit` is the number of earlier templates that are kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NO_DEADLINE: Final = 2**31 - 1
 
 _NOT_MATCHED: Final = "`selector` does not match template `labels`"
 RESTARTED_AT: Final = "syncpod.dev/fleet-restarted-at"
-"""The annotation of a template by which ``rollout restart`` makes it another one, as kubectl does with its own key."""
+"""The annotation by which ``rollout restart`` makes a new template of the old one; kubectl uses a key of its own."""
 
 
 class PodTemplate(Model):
@@ -160,7 +160,11 @@ def _admit_templated(reader: _TemplatedReader, document: Mapping[str, Any]) -> A
 
 
 def _admit_pod(document: Mapping[str, Any]) -> AdmittedWorkload:
-    """Admit a Pod as a node does, and check what only a fleet reads. With a `nodeName` that is not its placement."""
+    """Admit a Pod as a node does, and check the annotation that only a fleet reads.
+
+    If the fleet places the Pod, there are no warnings about fields for its placement. A Pod with a `nodeName` gets
+    them.
+    """
     admitted = admit(document)
     path = f"metadata.annotations[{WHEN_LOST}]"
     if problems := list(_check_when_lost(admitted.pod.metadata.annotations, path, "Pod")):

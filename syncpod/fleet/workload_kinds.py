@@ -1,7 +1,7 @@
 """The decisions of each kind of workload: one object for a Deployment, a DaemonSet and a Pod by itself.
 
-A new kind is its row in `workload_traits`, its document and the object that reads it in `workload_documents`, and its
-class here.
+A new kind needs its row in `workload_traits`, its document and the object that reads it in `workload_documents`, and
+its class here.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def pod_of(workload: Workload, template: PodTemplate, number: int) -> Pod:
 
 
 def rollout_spec_of(deployment: Deployment) -> RolloutSpec:
-    """Return what an admitted Deployment asks for."""
+    """Return the rollout that an admitted Deployment specifies."""
     spec, rolling = deployment.spec, deployment.spec.strategy.rolling_update
     replicas = 1 if spec.replicas is None else spec.replicas
     surge, unavailable = (rolling.max_surge, rolling.max_unavailable) if rolling is not None else (0, 0)
@@ -155,7 +155,7 @@ def rollout_spec_of(deployment: Deployment) -> RolloutSpec:
 
 
 def daemon_rollout_spec_of(daemons: DaemonSet) -> DaemonRolloutSpec:
-    """Return what an admitted DaemonSet asks for."""
+    """Return the rollout that an admitted DaemonSet specifies."""
     rolling = daemons.spec.update_strategy.rolling_update
     return DaemonRolloutSpec(
         revision=revision_of(daemons.spec.template),

@@ -1,4 +1,4 @@
-"""The kinds of workloads, and by which traits they differ for everybody who shows, names or counts them.
+"""The kinds of workloads, and the traits by which their names, lists and counts differ.
 
 The decisions of a kind are in `syncpod.fleet.workload_kinds`, and the reading of its document in `workload_documents`.
 """
@@ -18,7 +18,7 @@ class Traits:
     """One kind of workload."""
 
     name: str
-    """As in its document."""
+    """Its `kind` in a document."""
     words: tuple[str, ...]
     """kubectl's words for it, the plural second."""
     group: str = ""
@@ -59,7 +59,7 @@ class Traits:
     def has_template(self) -> bool:
         """Whether its pods are made from a template, and have its revisions.
 
-        Otherwise its document is the pod, and a change of it is made in the pods that there are.
+        Otherwise its document is the pod, and a change of the document changes the existing pods.
         """
         return self.revision_label != ""
 

@@ -16,8 +16,8 @@ camelCase and times are RFC 3339 strings, because ``tctl`` re-encodes JSON numbe
 above 2**53.
 """
 
-# A step reports what it has seen and decides nothing: `activities` takes these names from here, since an import
-# contract keeps it from importing `syncpod.lifecycle`.
+# A step decides nothing, so an import contract keeps `activities` from importing `syncpod.lifecycle`. It imports these
+# names from here.
 from syncpod.lifecycle.actions import StepName as StepName
 from syncpod.lifecycle.kill_cause import PRE_STOP_FAILED as PRE_STOP_FAILED
 from syncpod.lifecycle.kill_cause import KillCause as KillCause

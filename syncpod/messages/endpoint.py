@@ -1,6 +1,7 @@
-"""Messages on a node's own endpoint beside its streams: the caller, the command, and its end.
+"""Messages on a node's own endpoint, beside the streams: the node's greeting, the request, and the result.
 
-The node greets who it lets in. Then come the request, and at last its result. Each is JSON, in a message of
+The node sends :class:`Hello` to a client that it accepts. The client sends :class:`Begin`, and the node's last message
+is :class:`Ended`. Each is JSON, in a message of
 :mod:`syncpod.streaming.multiplex`.
 """
 
@@ -21,7 +22,7 @@ _DIRECT: Final = frozenset({*REPEATABLE, "attach"})
 
 
 class Hello(Message):
-    """The node's first message, to who is let in. No request comes before."""
+    """The node's first message to a client that it accepts. The client sends its request after it."""
 
     node: str = ""
 
@@ -45,7 +46,7 @@ class Begin(Message):
     term: str = ""
     """Kind of the terminal, as ``TERM`` has it."""
     forward: Forward | None = None
-    """Set, and no command is run."""
+    """The connection that is wanted; None = the command is run."""
 
 
 class Resized(Message):

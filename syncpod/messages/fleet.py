@@ -1,6 +1,6 @@
 """The messages between a fleet's cluster and its nodes.
 
-The fleet asks a node by activities on a task queue that only this node polls: :data:`RECALL_INTENT`,
+The fleet's requests to a node are activities on a task queue that only this node polls: :data:`RECALL_INTENT`,
 :data:`TAKE_INTENT`, :data:`ATTEND` and :data:`syncpod.messages.remote_command.RUN_REMOTE_COMMAND`. A node needs nothing
 else from the fleet's server, so its certificate allows nothing else.
 
@@ -47,9 +47,9 @@ HEARTBEAT_SECONDS: Final = 10.0
 GRACE_SECONDS: Final = 50.0
 """How long a node may be silent before it counts as Unknown: the node-monitor-grace-period of a cluster."""
 MESSAGE_LIMIT: Final = 256
-"""The most bytes of JSON, nearly, of a pod's message to the pod's owner."""
+"""About how many bytes of JSON the owner of a pod gets of the pod's message."""
 WORD_LIMIT: Final = 64
-"""The same for a pod's phase and its status. The longest known ones are half as long."""
+"""The same limit for a pod's phase and its status. The longest known ones are half as long."""
 MOST_RESTARTS: Final = 2**31 - 1
 ATTEND_SECONDS: Final = 600.0
 """The longest that one ``attend`` waits for a change."""
@@ -63,7 +63,7 @@ COALESCED_SECONDS: Final = 1.0
 STALE_INTENT: Final = "StaleIntent"
 """Error type of a node that already has a newer list."""
 FOREIGN_INTENT: Final = "ForeignIntent"
-"""Error type of a node that is not the one asked, or that belongs to another fleet."""
+"""Error type of a node that is not the one in the request, or that belongs to another fleet."""
 
 
 def fleet_node_id(node: str) -> str:
@@ -79,13 +79,13 @@ def is_placed(annotations: Mapping[str, str]) -> bool:
 def dismissal(node: str) -> str:
     """Return the sentence by which the gate refuses all calls of a node that was removed from the fleet.
 
-    The node ends the pods that it was given upon exactly this answer, so nobody but the gate itself may give it.
+    A node that gets exactly this answer ends the pods that the fleet gave it, so only the gate itself may send it.
     """
     return f"node {node} was removed from the fleet, and its pods there were replaced or given up"
 
 
 MACHINE_HEADER: Final = "syncpod-machine"
-"""Metadata of a node's call to the gate: the proof that it is the machine that has used its invitation before."""
+"""Metadata of a node's call to the gate: the proof that its machine is the one that has used the invitation."""
 
 
 def used_elsewhere(node: str) -> str:
@@ -96,11 +96,11 @@ def used_elsewhere(node: str) -> str:
     )
 
 
-# --- what a node is asked ---------------------------------------------------------------------------------------------
+# --- requests to a node, and its answers ------------------------------------------------------------------------------
 
 
 class WhoAsks(Message):
-    """Which fleet asks which node. A node answers only its own fleet."""
+    """The fleet that sends a request, and the node that gets it. A node answers only its own fleet."""
 
     fleet: str = ""
     node: str = ""
@@ -115,29 +115,29 @@ class Intent(WhoAsks):
     """When the fleet sent the list, in microseconds since 1970: no two lists of a node have the same. 0 = the node made
     the list itself, when it was removed."""
     taken: int = 0
-    """The highest generation that the fleet knew the node to have taken when it sent the list."""
+    """The highest generation that the node had accepted, by the fleet's record, when the list was sent."""
     after: tuple[int, ...] = ()
-    """The stamps of the lists that the fleet has sent, or knows of, since that generation: this list comes after them.
-    A node with another list knows of more than the fleet does, whose database was restored from a backup."""
+    """The stamps of the lists since that generation that the fleet has a record of: this list comes after them. If the
+    node has a list with another stamp, the fleet's database was restored from a backup."""
     pods: tuple[dict[str, Any], ...] = ()
     """v1 Pods."""
     objects: tuple[SealedObject, ...] = ()
     """The fleet's ConfigMaps and Secrets that the pods refer to, sealed for the node."""
     key: SealedKey | None = None
-    """Which key the fleet uses, if the node trusts an earlier one."""
+    """The key that the fleet uses, if the node trusts an earlier one; else None."""
 
 
 class Spoken(Message):
-    """Who gives an answer. Two machines with one invitation both answer as the same node."""
+    """The sender of an answer. Two machines with one invitation both answer as the same node."""
 
     life: str = ""
-    """A random id of the worker's life, another one after each start; "" = it does not say."""
+    """A random id of the worker's life, another one after each start; "" = none is sent."""
     machine: str = ""
-    """The machine's own host name and its address, for people: ``rack-7 (10.0.0.7)``; "" = it does not say."""
+    """The machine's own host name and its address, for people: ``rack-7 (10.0.0.7)``; "" = none is sent."""
 
 
 class IntentTaken(Spoken):
-    """A node's answer to an intent, once that is on the node's disk and in the node's own workflow."""
+    """A node's answer to an intent, sent once the intent is on the node's disk and in the node's own workflow."""
 
     generation: int = 0
     refused: dict[str, ForeignText] = Field(default_factory=dict)
@@ -145,7 +145,7 @@ class IntentTaken(Spoken):
     objects: dict[str, ForeignText] = Field(default_factory=dict)
     """By ``kind/namespace/name``: why the node cannot keep an object, in one sentence."""
     key: str = ""
-    """Why the node does not take the fleet's key, in one sentence; "" if it does, or knows of none."""
+    """Why the node does not accept the fleet's key, in one sentence; "" if it does, or was sent none."""
 
 
 class Attend(WhoAsks):
@@ -172,17 +172,17 @@ class FleetNodeReport(Message):
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()
     endpoint: str = ""
-    """Where the node listens for who commands its fleet, ``host:port``; "" = nowhere."""
+    """Where the node serves clients that command its fleet, ``host:port``; "" = nowhere."""
     key: str = ""
-    """A digest of the public key that its objects must be sealed for; "" = it does not say."""
+    """A digest of the public key that its objects must be sealed for; "" = not reported."""
     fleet_key: str = ""
-    """The id of the fleet's sealing key that the node trusts, and seals its answers for; "" = it does not say."""
+    """The id of the fleet's sealing key that the node trusts, and seals its answers for; "" = not reported."""
     unenforced_limits: tuple[ForeignText, ...] = ()
     """The resources whose limits its runtime cannot enforce, as ``memory``; ``hugepages`` stands for all sizes. A pod
     with such a limit never runs there."""
     images: tuple[str, ...] | None = None
-    """The images with files of their own, by their full names, on an embedded runtime: it pulls no others. None = it
-    does not say, or has another runtime."""
+    """On an embedded runtime: the full names of the images that have files of their own, since it pulls no others. None
+    = the node has another runtime, or does not report them."""
 
 
 class PodReport(Message):
@@ -235,14 +235,14 @@ class Attended(Spoken):
     present: tuple[PodKey, ...] | None = None
     """All pods of the fleet that the node has or may have; None = those of the previous report, without `gone`."""
     node: FleetNodeReport | None = None
-    """None = as before."""
+    """The node itself; None = unchanged."""
     pods: tuple[PodReport, ...] = ()
-    """The pods whose latest state the fleet does not know yet."""
+    """The pods that have changed since that version."""
     gone: tuple[PodKey, ...] = ()
     """Pods that are no longer on the node."""
 
 
-# --- what a fleet's node takes and shows ------------------------------------------------------------------------------
+# --- updates of a fleet's node, its memo, query and messages ----------------------------------------------------------
 
 
 class Place(Message):
@@ -253,8 +253,8 @@ class Place(Message):
     pods: tuple[Any, ...] = ()
     """v1 Pods."""
     adopted: bool = False
-    """The owner has adopted these pods: those that the node claims exactly so are its own from now on, and nothing else
-    changes. A pod that the node claims otherwise stays what it is, or a node could learn a Secret by claiming a pod."""
+    """The owner has adopted these pods. Those that the node claims in exactly this form count as placed by the owner
+    from now on. Nothing else changes: otherwise a node could obtain a Secret by claiming a pod."""
 
 
 class Withdraw(Message):
@@ -298,7 +298,7 @@ class PlacedPod(Message):
 
     @property
     def is_untaken(self) -> bool:
-        """Whether the fleet has placed it, and the node knows nothing of it yet."""
+        """Whether the fleet has placed it, and the node has neither accepted nor reported it yet."""
         return self.state == "placed" and self.report is None
 
     def brief(self) -> PlacedPod:
@@ -309,12 +309,12 @@ class PlacedPod(Message):
 
 
 class FleetNodeSummary(Message):
-    """The contents of the memo: enough to list nodes and to place pods, without asking each node's workflow."""
+    """The contents of the memo: enough to list nodes and to place pods without a query to each node's workflow."""
 
     name: str = ""
     presence: Presence = "Joining"
     since: datetime | None = None
-    """Since when the node has had this presence."""
+    """When the node's presence last changed."""
     unschedulable: bool = False
     """It is cordoned, in the fleet or on the node itself."""
     draining: bool = False
@@ -333,20 +333,20 @@ class FleetNodeSummary(Message):
     endpoint: str = ""
     """Where the node itself listens, ``host:port``; "" = nowhere."""
     fleet_key: str = ""
-    """The id of the fleet's sealing key that the node trusts, as it last said; "" = it has not said."""
+    """The id of the fleet's sealing key that the node trusts, by its last report; "" = not reported."""
     fleet_key_since: datetime | None = None
-    """When it came to trust that key in place of another; None = it has never trusted another."""
+    """When that key replaced another one that it trusted; None = it has never trusted another."""
 
 
 class FleetNodeView(FleetNodeSummary):
-    """Query ``fleet_node``: a node as its fleet knows it."""
+    """Query ``fleet_node``: a node, with all that its fleet has recorded of it."""
 
     fleet: str = ""
     removed: bool = False
-    """It was removed from the fleet: its workflow is ending, and takes nothing any more."""
+    """It was removed from the fleet: its workflow is ending, and accepts no updates any more."""
     generation: int = 0
     taken: int = 0
-    """The newest generation that the node has taken."""
+    """The newest generation that the node has accepted."""
     trouble: str = ""
     """Why the node does not answer its fleet as it should, in one sentence; "" if it does."""
     conditions: tuple[NodeCondition, ...] = ()
@@ -360,7 +360,7 @@ class FleetNodeView(FleetNodeSummary):
 
 
 class PodsChanged(Message):
-    """Signal ``pods_changed`` to the owner of pods: the news of them from one node."""
+    """Signal ``pods_changed`` to the owner of pods: their changes on one node."""
 
     node: str = ""
     presence: Presence = "Joining"

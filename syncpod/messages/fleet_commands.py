@@ -30,7 +30,7 @@ OBJECT_CHANGED: Final = SignalSpec(
     FleetObjectRef,
     "A ConfigMap or a Secret has changed",
     Sender.FLEET_WORKER,
-    # A copy only has the list sent anew.
+    # A copy only causes the list to be sent again.
     copies=Copies.OBEYED,
 )
 CORDON: Final = UpdateSpec("cordon", Nothing, "Place no new pods on the node; existing ones keep running")
@@ -60,7 +60,7 @@ ROOM: Final = SignalSpec(
     Room,
     "A node takes new pods now",
     Sender.FLEET_WORKER,
-    # A copy only has the nodes surveyed once more.
+    # A copy only causes one more survey of the nodes.
     copies=Copies.OBEYED,
 )
 APPLY: Final = UpdateSpec[dict[str, Any]](

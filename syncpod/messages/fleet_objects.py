@@ -24,7 +24,7 @@ FLEET_OBJECT_MEMO: Final = "fleetObject"
 SEAL_OBJECTS: Final = "seal_objects"
 """Activity of the fleet: seal objects for a node. It takes :class:`SealObjects` and returns :class:`ObjectsSealed`."""
 ANNOUNCE_OBJECT: Final = "announce_object"
-"""Activity of the fleet: tell nodes that an object has changed. It takes :class:`FleetObjectRef`."""
+"""Activity of the fleet: signal to nodes that an object has changed. It takes :class:`FleetObjectRef`."""
 KEPT: Final = "fleet object"
 """The sealing purpose of an object that its fleet keeps."""
 GIVEN: Final = "node object"
@@ -82,7 +82,8 @@ class PutObject(SealedObject):
     """The type of a Secret."""
     keys: int = 0
     replaces: str = ""
-    """The same content under another key of the fleet. It changes nothing unless the object has this version."""
+    """The version that this one replaces, with the same content under another key of the fleet. If the object has
+    another version, the update changes nothing. "" = this is new content."""
 
 
 class FleetObjectView(FleetObjectRef):
@@ -100,9 +101,9 @@ class SealObjects(Message):
 
     node: str = ""
     unproven: tuple[str, ...] = ()
-    """``namespace/name`` of pods that only the node itself claims to have been given. They get it no new objects."""
+    """``namespace/name`` of pods that only the node claims to have been given. It gets no new objects for them."""
     trusted: str = ""
-    """The id of the fleet's key that the node reports as trusted; "" = it does not say."""
+    """The id of the fleet's key that the node reports as trusted; "" = not reported."""
 
 
 class ObjectsSealed(Message):
@@ -116,7 +117,7 @@ class ObjectsSealed(Message):
     current: str = ""
     """The id of the fleet's key in use."""
     key: SealedKey | None = None
-    """The key as the node is to get it; None = the node trusts it."""
+    """The key in use, sealed for the node; None = the node trusts it already."""
 
 
 _MENTIONS: Final = frozenset(

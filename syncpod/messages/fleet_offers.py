@@ -1,4 +1,4 @@
-"""Turns the state of a node's workflow in its fleet into the offer that placement looks at."""
+"""Turns the state of a node's workflow in its fleet into the offer that placement uses."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from syncpod.pod import Pod, PodInvalid, parse_quantity, readmit
 def offer_of(
     node: FleetNodeSummary, documents: Iterable[dict[str, Any]], wanted: Sequence[Pod], owner: str
 ) -> NodeOffer | None:
-    """Return what a node offers in addition to the pods of its list; None if it has not reported yet.
+    """Return what a node offers beside the pods of its list, `documents`; None if it has not reported yet.
 
-    The offer has those of the pods that can affect the placement of `wanted`, all pods of `owner`, and the names of
-    others that `owner` could give a pod. Raises ValueError for an invalid quantity.
+    The offer lists the pods that can affect the placement of `wanted`, and all pods of `owner`. It also has the names
+    of other owners' pods that `owner` could give a pod. Raises ValueError for an invalid quantity.
     """
     if node.presence == "Joining":
         return None

@@ -1,4 +1,4 @@
-"""Whose fleet a Temporal namespace holds. The lists of workflows show it: each payload there names its fleet."""
+"""Which fleet a Temporal namespace holds: each payload in the lists of its workflows names its fleet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HELD_QUERY: Final = (
     f"WorkflowType IN ('{FLEET_NODE_WORKFLOW}', '{WORKLOAD_WORKFLOW}', '{FLEET_OBJECT_WORKFLOW}') "
     "AND ExecutionStatus = 'Running'"
 )
-"""Lists the workflows that say it. A fleet is known from when its worker has served its first one of them."""
+"""Lists the workflows that name the fleet. A fleet is found once its worker has served the first of them."""
 
 
 def held_fleet(own: str, said: Iterable[Mapping[str, bytes]]) -> str:

@@ -68,7 +68,7 @@ def node_workflow_id(node: str) -> str:
     return node_task_queue(node)
 
 
-# --- what comes in ----------------------------------------------------------------------------------------------------
+# --- signals and updates ----------------------------------------------------------------------------------------------
 
 
 class PodKey(Message):
@@ -82,7 +82,7 @@ class SyncPods(Message):
     """Signal and update ``sync_pods``: all pods of one source. Those that it no longer lists are ended."""
 
     source: str = ""
-    """The name of the list; any but ``api`` and ``file``, which are the node's own sources."""
+    """The name of the list; not ``api``, ``file`` or ``kubernetes``, which are sources of the node itself."""
     pods: tuple[Any, ...] = ()
     """v1 Pods; each needs a name that stays the same."""
 
@@ -114,10 +114,10 @@ class ApplyToNode(Message):
 
 
 class Cordon(Message):
-    """Updates ``cordon`` and ``uncordon``, which may also be sent without it."""
+    """The payload of the updates ``cordon`` and ``uncordon``; it may be left out."""
 
     by: str = ""
-    """Who asks for it, in the words of the client: no proof. "" = not told."""
+    """The sender in the client's own words, which prove nothing; "" = not given."""
 
 
 class DeleteFromNode(Message):
@@ -165,11 +165,11 @@ class NodeStatus(Message):
     """Signal ``node_status``: the node's agent reports its node; sent only when something has changed."""
 
     boot: int = 0
-    """The number of the agent's life."""
+    """The boot number of the agent: another one after each of its starts."""
     identity: str = ""
-    """The worker's, as Temporal shows it."""
+    """The worker's identity, as Temporal shows it."""
     conditions: tuple[NodeCondition, ...] = ()
-    """``Ready`` and the pressures. They never say that a worker lives; its heartbeats do."""
+    """``Ready`` and the pressures. They do not show whether a worker is alive; its heartbeats do."""
     labels: dict[str, str] = Field(default_factory=dict)
     capacity: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
@@ -179,12 +179,12 @@ class NodeStatus(Message):
     sources: tuple[str, ...] = ()
     """The sources of pods that the agent is configured to read."""
     has_cluster_dns: bool = False
-    """Whether pods with dnsPolicy ClusterFirst ask a cluster's DNS."""
+    """Whether pods with dnsPolicy ClusterFirst use a cluster's DNS."""
     sources_ready: bool = False
-    """Whether every one of them has been read, and reported, in this life of the agent."""
+    """Whether every one of `sources` has been read and reported since the agent's last start."""
 
 
-# --- what a query returns ---------------------------------------------------------------------------------------------
+# --- memo and query ---------------------------------------------------------------------------------------------------
 
 
 class SourceView(Message):
@@ -192,7 +192,7 @@ class SourceView(Message):
 
     reported_at: datetime | None = None
     boot: int = 0
-    """The life of the agent that has reported it; 0 if it is somebody else's list."""
+    """The boot number of the agent that has reported it; 0 for a list from another sender."""
     pods: int = 0
     """How many pods it has, without those that were rejected."""
 
@@ -205,13 +205,13 @@ class DesiredPod(Message):
     uid: str = ""
     source: str = ""
     state: Literal["pending", "applied", "ending"] = "pending"
-    """``pending``: its workflow is not told yet. ``ending``: no source asks for it any more, and its workflow is not
-    told yet."""
+    """``pending``: its workflow has no order yet. ``ending``: no source lists it any more, and its workflow has no
+    order to end it yet."""
     reason: str = ""
-    """Why its workflow could not be reached; "" = it was not tried, or it could."""
+    """Why its workflow could not be reached; "" = it was reached, or not tried yet."""
     message: ForeignText = ""
     retry_at: datetime | None = None
-    """When that is tried again."""
+    """When its workflow is tried again; None = no retry is due."""
 
 
 class NodeSummary(Message):
@@ -228,13 +228,13 @@ class NodeSummary(Message):
 class StaticPods(Message):
     """Signal ``static_pods``: the node's agent reports the pods of its directory of manifests, which it runs by itself.
 
-    It is a report to the node's workflow, which does nothing because of it.
+    The node's workflow only shows the report, and sends no orders because of it.
     """
 
     boot: int = 0
-    """The life of the node's agent that has read the directory."""
+    """The boot number of the agent that has read the directory."""
     pods: tuple[DesiredPod, ...] = ()
-    """All of them, and those that have no file any more and whose workflows have no order to end yet."""
+    """The pods of the directory, and those whose file is gone but whose workflows have no order to end yet."""
     gone: tuple[PodKey, ...] = ()
     """Pods that somebody else had ended since the last report: the agent applies them again."""
     problems: tuple[ForeignText, ...] = ()
@@ -255,9 +255,9 @@ class NodeView(Message):
     """In order of namespace and name. A pod that was applied by itself is here only until its workflow has it: from
     then on its own open workflow shows that it is desired."""
     boot: int = 0
-    """The life of the agent that spoke last."""
+    """The boot number of the agent that reported last."""
     sources_ready: bool = False
-    """Whether every source that the agent reads has reported in the agent's present life."""
+    """Whether every source that the agent reads has reported since the agent's last start."""
     identity: str = ""
     conditions: tuple[NodeCondition, ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
@@ -270,7 +270,7 @@ class NodeView(Message):
     """Oldest first; ``container`` is empty."""
 
 
-# --- what its steps are given, and return -----------------------------------------------------------------------------
+# --- inputs and results of its steps ----------------------------------------------------------------------------------
 
 
 class NodeStepName(StrEnum):
@@ -297,12 +297,12 @@ class ApplyPodWorkflow(Message):
 
 
 class DeletePodWorkflow(Message):
-    """Have a pod's workflow end it."""
+    """Have a pod's workflow end the pod."""
 
     namespace: str = "default"
     name: str = ""
     uids: tuple[str, ...] = ()
-    """Only pods with these UIDs are meant; none = whichever pod has the name."""
+    """Only pods with these UIDs are meant; empty = any pod that has the name."""
     grace_period_seconds: int | None = None
 
 
@@ -328,7 +328,7 @@ class PodWorkflowResult(Message):
     absent: bool = False
     """delete_pod: the pod does not exist, or no longer exists."""
     there: bool = False
-    """apply_pod with `unless_there`: it is there and stays, so it was not told."""
+    """apply_pod with `unless_there`: the pod exists and stays, so its workflow got no order."""
     cordoned: bool = False
     """apply_pod: it is refused only because its node is cordoned."""
 
@@ -337,4 +337,4 @@ class PodWorkflowResults(Message):
     """The answers of several pods' workflows, in the order of the request."""
 
     results: tuple[PodWorkflowResult | None, ...] = ()
-    """None = that workflow has not answered, or could not be asked: nothing is known of it."""
+    """None = that workflow did not answer, or was not reached: whether it has the order is unknown."""

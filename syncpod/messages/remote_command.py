@@ -4,7 +4,7 @@ The node runs its own ``syncpod``, once per command, and keeps the output until 
 one piece: a bounded part of the output, with a limit on the wait. Input goes the same way. Offsets count bytes from
 the command's start. So a piece that is requested twice is the same piece, and no input is written twice.
 
-The same rules as in :mod:`syncpod.messages.fleet`.
+The rules of :mod:`syncpod.messages.fleet` apply.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RemoteCommand(WhoAsks):
     begin: bool = False
     """Start running `words`. A session that is already running continues."""
     asked_at: float = 0.0
-    """When that was asked, in seconds since 1970. A node begins a command that changes something only soon after it."""
+    """When the command was requested, in seconds since 1970. One that changes something must begin soon after that."""
     words: tuple[str, ...] = ()
     """The command line, without ``syncpod``."""
     with_input: bool = False
@@ -82,7 +82,7 @@ class RemoteCommandPiece(Message):
     refused: str = ""
     """Why the request was refused, in one sentence; "" = it was not."""
     silent: bool = False
-    """It was refused since the node has not taken it in time: nothing was begun."""
+    """The request was refused because the node did not take it in time: nothing was begun."""
     chunks: tuple[RemoteCommandChunk, ...] = ()
     """The output from `received` on."""
     input_taken: int = 0

@@ -1,8 +1,8 @@
 """The functions of a worker that its workflows call outside their history: Temporal's extern functions.
 
-The workflow that calls a function and the interceptor that provides it use the same name. A worker may have no
-function of a name, as a replayer has none; then nothing is called. A misspelt name would go unseen, so names stand here
-alone.
+The workflow that calls a function and the interceptor that provides it use the same name. A worker need not provide
+each of them, and a replayer provides none; then nothing is called. So a misspelt name would cause no error, and the
+names are defined only here.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ ARM_BACKOFF: Final = "syncpod_arm_backoff"
 None cancels that."""
 
 PUBLISH: Final = "syncpod_publish"
-"""``(run_id, published)``: what others may read of the workflow."""
+"""``(run_id, published)``: the state that the node's agent may read."""
 
 PODS_PAGE: Final = "syncpod_pods_page"
 """``()``: the part of a node's page about its pods. Only a query may call it: the answer differs at each replay."""
 
 STEP_CANCELLED: Final = "syncpod_step_cancelled"
-"""``(workflow_id)``: the workflow asks for the cancellation of a step."""
+"""``(workflow_id)``: the workflow has requested the cancellation of a step."""
 
 RESIZES: Final = "syncpod_resizes"
 """``(workflow_id, pending, in_progress, requested)``: the state of the pod's resize. `pending` is the reason why the
@@ -37,4 +37,5 @@ RESTED: Final = "syncpod_rested"
 """``(attributes)``: no step may begin any more."""
 
 BEGINS: Final = "syncpod_fleet_begins"
-"""``(workflow_id, run_id, number)``, of a fleet's workflows: why a run must not begin with a start; "" if it may."""
+"""``(workflow_id, run_id, number)``, for a fleet's workflows: returns why the run must not begin with the start of this
+number; "" if it may."""

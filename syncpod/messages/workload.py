@@ -53,7 +53,7 @@ class Survey(Message):
 
 
 class HostedPods(Message):
-    """A node's pods of one workload, as the fleet knows them."""
+    """A node's pods of one workload, by the fleet's record."""
 
     news: PodsChanged = PodsChanged()
     revisions: dict[str, str] = Field(default_factory=dict)
@@ -68,8 +68,8 @@ class Surveyed(Message):
     own: tuple[HostedPods, ...] = ()
     """The workload's pods, for each node that has any."""
     missed: tuple[str, ...] = ()
-    """Sorted: nodes whose workflows did not say how the workload's pods are. In `own`, their pods are Unknown, and are
-    missing if not even the node's list could be read."""
+    """Nodes whose workflows did not report the workload's pods, sorted. In `own`, their pods are Unknown; if not even a
+    node's list could be read, its pods are missing there."""
 
 
 class PlacePods(Message):
@@ -113,7 +113,7 @@ class Undo(Message):
 
 
 class Undone(Message):
-    """The number of the revision whose template is wanted now."""
+    """The answer to ``undo``: the revision whose template is wanted now."""
 
     revision: int = 0
     template: str = ""
@@ -125,17 +125,17 @@ class RolloutRestart(Message):
     """Update ``restart``: replace all pods, as in the rollout of another template."""
 
     at: str = ""
-    """When that was asked for, RFC 3339. A repeat of the update changes nothing."""
+    """When the restart was requested, RFC 3339. A repeat of the update with the same time changes nothing."""
 
 
 class Pause(Message):
-    """Update ``pause``: roll out no other template until the workload is resumed, or roll it out now."""
+    """Update ``pause``: pause the workload's rollouts, or resume them."""
 
     paused: bool = True
 
 
 class PendingPod(Message):
-    """One pod of a workload in short, as the memo has those that no node is known to have."""
+    """One pod of a workload in short. The memo lists those that are on no node."""
 
     name: str = ""
     created: datetime | None = None
@@ -144,11 +144,11 @@ class PendingPod(Message):
     containers: int = 0
     """How many of its containers should be ready."""
     node: str = ""
-    """The node that it must be on, or that is being asked to run it; "" = none is known."""
+    """The node that it must be on; "" = any."""
 
 
 class WorkloadPod(PendingPod):
-    """One pod of a workload, as commands see it. `node` has it, and `why` may also say why it is being removed."""
+    """One pod of a workload in full. `node` is its chosen node, and `why` may also be the reason for its removal."""
 
     revision: str = ""
     status: str = ""
@@ -158,7 +158,8 @@ class WorkloadPod(PendingPod):
     bound: str = ""
     """The node that it must be on; "" = any."""
     replaced_at: datetime | None = None
-    """When another pod may replace it, unless its node is back by then; None = its node is not lost, or it waits."""
+    """When another pod may replace it, unless its node is back before; None = its node is not lost, or the rule is to
+    wait."""
     replaced_by: str = ""
     """The pod that has replaced it while its node is lost, and that pod's node: ``web-5 on n2``; "" = none."""
 
@@ -189,18 +190,18 @@ class WorkloadSummary(Message):
     since: datetime | None = None
     """When it was first applied."""
     pending: tuple[PendingPod, ...] = ()
-    """Pods that are on no node: the first ones."""
+    """The first pods that are on no node."""
 
 
 class WorkloadView(WorkloadSummary):
-    """Query ``workload``: the whole of it."""
+    """Query ``workload``: the whole workload."""
 
     deleting: bool = False
     """It ends once its last pod is gone, and takes no document any more."""
     document: dict[str, Any] | None = None
     """The document as admitted, with its defaults."""
     missed: tuple[str, ...] = ()
-    """Nodes that have not said yet which pods of the workload they have; it does not end before they do."""
+    """Nodes that have not reported yet which pods of the workload they have; it does not end before they do."""
     pods: tuple[WorkloadPod, ...] = ()
     history: tuple[Revision, ...] = ()
     """The revisions of the workload, oldest first."""

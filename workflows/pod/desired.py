@@ -51,8 +51,8 @@ _LONGEST_GRACE: Final = 2**63 - 1
 def apply(state: PodState, document: Any, now: datetime) -> Change:
     """Take a Pod document as the desired pod; return the change. A repeat changes nothing. Raises PodInvalid.
 
-    During a deletion it becomes the successor, which starts when this pod has ended. A change may do what the API
-    server allows for a Pod (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
+    During a deletion it becomes the successor, which starts when this pod has ended. Only fields may change that the
+    API server lets change (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
     """
     new = admitted(document).pod
     for_another = new.metadata.name, new.metadata.namespace
@@ -108,7 +108,7 @@ def ask_to_be_admitted(state: PodState) -> None:
 
 
 def _shows_what_changed(before: Pod, updated: Pod) -> bool:
-    """Say whether labels or annotations have changed that a volume shows."""
+    """Say whether the labels or annotations have changed, and a volume has files that show them."""
     same = (before.metadata.labels, before.metadata.annotations) == (
         updated.metadata.labels,
         updated.metadata.annotations,

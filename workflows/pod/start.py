@@ -71,10 +71,10 @@ def initial_state(
     `decisions` is the version of the run's decisions.
 
     ``"adopt": {"incarnation": "…"}`` beside the pod says that it runs already: it keeps its UID and its incarnation.
-    The run's `memo` may say how its workflow before has ended.
+    The run's `memo` may say how the pod's previous workflow has ended.
 
     ``"restarted"`` beside either says that the run replaces one that could not go on. Raises CannotBeginAnew if such a
-    run cannot begin: its task fails, and the agent tries another start. A run that ended would have its pod killed.
+    run cannot begin: its task fails, and the agent tries another start. If the run ended, the node would kill the pod.
     """
     if refusal := too_old(decisions):
         return PodState(), refusal
@@ -106,7 +106,7 @@ def _tell_restart(state: PodState, replaced: Restarted, now: datetime) -> None:
 
 _NAME: Final = 40
 _NAMES: Final = 3
-"""How much of a start's unknown fields is told: characters of a name, and names."""
+"""How many characters of an unknown field's name a refusal quotes, and how many such names."""
 
 
 class _Refused(Exception):
@@ -166,9 +166,9 @@ def _new(
 
 
 def _counted(start: dict[str, Any]) -> dict[str, int]:
-    """Return by container how often it was restarted in an earlier life of the pod (`desired.successor_of`).
+    """Return the restarts of each container in an earlier life of the pod (`desired.successor_of`).
 
-    Raises _Refused: a person may have typed it, and a runtime takes no larger numbers.
+    Raises _Refused for an invalid number, since a person may have typed the input.
     """
     try:
         return _RESTARTS.validate_python(start.get("restarts", {}), strict=True)
@@ -177,7 +177,7 @@ def _counted(start: dict[str, Any]) -> dict[str, int]:
 
 
 def _adoption(start: dict[str, Any]) -> Adoption | None:
-    """Return what the start says of a pod that runs already. Raises _Refused."""
+    """Return how the start adopts a pod that runs already; None if it adopts none. Raises _Refused."""
     try:
         return Adoption.model_validate(start["adopt"]) if "adopt" in start else None
     except ValidationError as wrong:
@@ -214,7 +214,7 @@ def _tell(state: PodState, admission: Admission, now: datetime, readoption: Read
                 state.event(now, "Warning", "Ignored", str(warning))
         state.note(now, "update", "apply", f"generation {meta.generation}", fact=Fact.MADE)
         return
-    # As far as is known; a deadline of the pod has been running since.
+    # The earliest known time; the pod's active deadline counts from it.
     state.status = PodStatus(start_time=meta.creation_timestamp)
     purpose = "to end what runs of it" if readoption.ends else "for what runs of it already"
     state.event(now, "Normal", "Adopted", f"Its workflow was started anew, {purpose}")
@@ -252,18 +252,18 @@ def snapshot(state: PodState) -> dict[str, Any]:
 
 
 LARGEST: Final = 1536 * 1024
-"""Bytes of a snapshot as JSON: a server takes 2 MiB in one payload, and encryption needs its part."""
+"""Bytes of a snapshot as JSON: the server takes 2 MiB in one payload, and encryption adds to it."""
 _MANY_TEXTS: Final = 32 * 1024
-"""Characters in records, from which on the snapshot is measured; fewer take at most 384 KiB as JSON."""
+"""A snapshot is measured only if its records have more characters; fewer take at most 384 KiB as JSON."""
 _RECORDS_LEFT: Final = (50, 10, 0)
-"""The newest events, and lines of history, that are left to a snapshot which would not fit otherwise."""
+"""How many events, and lines of history, a snapshot keeps that would not fit otherwise; the first number that fits."""
 
 
 def next_input(state: PodState) -> dict[str, Any]:
     """Return the input of the run that follows this one.
 
-    A snapshot that the server would not take is without its oldest records: the pod goes on, and the node's journal
-    has them. Only a pod of hundreds of containers has one.
+    A snapshot that is too large for the server loses its oldest records, which the node's journal keeps. Only a pod of
+    hundreds of containers has such a snapshot.
     """
     taken = snapshot(state)
     if sum(len(each.message) for each in state.events) + sum(len(each.reason) for each in state.history) > _MANY_TEXTS:
