@@ -1,14 +1,13 @@
-"""The activities: the steps of a pod's workflow, one module per verb, and what the workflows of nodes and fleets ask.
+"""The activities: the steps of a pod's workflow, one module per verb, and those of the workflows of nodes and fleets.
 
-A pod's steps act on the runtime and on the node's disk.
+A pod's steps act on the runtime and on the node's disk. Each step may run twice, and may be killed at any line. So it
+looks before it acts, adopts the objects that an earlier attempt has made, and never does anything that a newer step
+would have to undo. Read :mod:`activities.step`, the frame around each of them, then :mod:`activities.create_sandbox`
+and :mod:`activities.start_container`, then :mod:`activities.pods.stopping`.
 
-Each step may run twice, and may be killed at any line. So it looks before it acts, adopts what an earlier attempt has
-made, and never does what a newer step would have to undo. Read :mod:`activities.step` for what all of them share, then
-:mod:`activities.create_sandbox` and :mod:`activities.start_container`, then :mod:`activities.pods.stopping`.
-
-From the top: `registry`, `between` (what the node does between steps), the verbs and `step`, `pods`, `containers` and
-`images`, `step_attempt`, `node`. Imports go downwards only. `steps(node)` returns the activities that a worker
-registers.
+The layers, from the top: `registry`, `between` (the node's work between steps), the verbs and `step`, `pods`,
+`containers` and `images`, `step_attempt`, `node`. Imports go downwards only. `steps(node)` returns the activities that
+a worker registers.
 """
 
 from activities.node.context import Node

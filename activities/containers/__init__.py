@@ -1,1 +1,1 @@
-"""What several steps do to containers: end them, remove them, and gather what a start needs."""
+"""Parts of several steps that concern containers: ending and removing them, and gathering the inputs of a start."""

@@ -1,1 +1,1 @@
-"""The common parts of pull_image and the starts: names, credentials, progress, and the images that are there."""
+"""The common parts of pull_image and the starts: image names, credentials, progress, and the node's images."""

@@ -1,1 +1,1 @@
-"""What a node keeps between steps, and passes to each of them."""
+"""The state of a node between steps, which is passed to each step."""

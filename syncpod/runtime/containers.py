@@ -5,8 +5,8 @@
 On disk a container exists from the creation to the removal of its `record`; `process/` means that a start began;
 `ended` is final (see `store`). So a server that is killed at any point leaves one of these: nothing that counts, a
 created container, a container whose start began (`Processes.find` returns its state), or one that has ended. Until its
-state is known, a container is listed as UNKNOWN. If it cannot be found out, the container counts as ended, 255 Unknown;
-it never becomes CREATED again.
+state is known, a container is listed as UNKNOWN. If its state cannot be found out, it counts as ended, 255 Unknown; it
+never becomes CREATED again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _KILLED: Final = 128 + signal.SIGKILL
 _CLOSING_TRIES: Final = 3
 _CLOSING_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 60.0
-"""Seconds between two tries to record an end."""
+"""The longest pause between two tries to record an end."""
 
 
 class Containers:
@@ -164,8 +164,8 @@ class Containers:
     async def start(self, container: Container) -> None:
         """Run a created container. Raises Refusal.
 
-        If the caller is cancelled before it runs, it is killed. A container that had run until then has ended, with its
-        exit code.
+        If the caller is cancelled before the container runs, the container is killed. If it has run until then, it
+        counts as ended, with its exit code.
         """
         if container.starting:
             raise failed(f'failed to start container "{container.id}": container is already in starting state')
@@ -205,7 +205,7 @@ class Containers:
         self._tell(container, api_pb2.CONTAINER_STARTED_EVENT)
 
     def _end_of_failed_start(self, container: Container, error: Exception, sentence: str) -> Exited:
-        """Return how a container ended whose start failed: with its own exit code if it has run all the same.
+        """Return the end of a container whose start failed: with its own exit code if it has run all the same.
 
         Difference: containerd lists it as a start that failed, even if it had run to its end.
         """
@@ -255,7 +255,7 @@ class Containers:
         self._record_end(container, exited)
 
     def _judged(self, container: Container, exited: Exited) -> Exited:
-        """Return how it ended, with OOMKilled if its cgroup says so."""
+        """Return the end, with the reason OOMKilled if the container's cgroup has counted such a kill."""
         try:
             killed = container.cgroup and self._runtime.cgroups.oom_killed(container.cgroup)
         except (CgroupRefused, OSError, ValueError) as error:
@@ -278,7 +278,7 @@ class Containers:
         self._begin_closing(container)
 
     async def _write_end_later(self, container: Container, exited: Exited) -> None:
-        """Record an end, retrying until that works; if this server is killed first, the next one asks again."""
+        """Record an end, retrying until that works; if this server is killed first, the next one looks for it again."""
         pause = 1.0
         while True:
             await asyncio.sleep(pause)
@@ -298,7 +298,7 @@ class Containers:
             container.closing = self._runtime.begin(self._close_cgroup(container))
 
     async def _close_cgroup(self, container: Container) -> bool:
-        """Kill what the container left in its cgroup, and remove the cgroup; False if it stays. Raises nothing."""
+        """Kill the processes left in the container's cgroup, and remove it; False if it stays. Raises nothing."""
         cgroups, path = self._runtime.cgroups, container.cgroup
         problem: Exception | None = None
         for attempt in range(_CLOSING_TRIES):
@@ -356,7 +356,7 @@ class Containers:
                 return
             container.removing = True
             await self.stop(container, 0)
-            # A busy cgroup is tried again now, because without the record nobody would know of it.
+            # A busy cgroup is tried again now, because without the record it would not be found again.
             if container.closing is not None and not await container.closing:
                 await self._close_cgroup(container)
             directory = self._runtime.container_directory(container.id)
@@ -375,8 +375,8 @@ class Containers:
     async def update(self, container: Container, resources: api_pb2.LinuxContainerResources) -> None:
         """Change the given limits of a container that has not ended, and its record.
 
-        One that was not started yet gets them at its start. Raises Refusal and CgroupRefused, and then changes nothing.
-        Difference: containerd also records changes to a container that has ended.
+        A container that was not started yet gets the limits at its start. Raises Refusal and CgroupRefused, and then
+        changes nothing. Difference: containerd also records changes to a container that has ended.
         """
         runtime = self._runtime
         async with container.lock:
@@ -427,7 +427,7 @@ class Containers:
         return container.asking
 
     def _load_end(self, container: Container, directory: Path) -> None:
-        """Load how a container ended, if it did. One whose start began never becomes CREATED again."""
+        """Load the record of a container's end, if there is one. If its start began, it never becomes CREATED again."""
         damage = ""
         try:
             container.ended = store.read_ended(directory)

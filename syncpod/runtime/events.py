@@ -32,7 +32,7 @@ class Events:
             return
         try:
             happened = event()
-        except Exception:  # noqa: BLE001 - whatever it is, the readers are told to list
+        except Exception:  # noqa: BLE001 - after any failure the readers must list again
             for reader in tuple(self._readers):
                 self._cut_off(reader)
             return

@@ -15,7 +15,7 @@ from syncpod.runtime.refusals import Refusal, failed
 MAX_OUTPUT: Final = 16 * 1024 * 1024 - 4096
 """The most bytes of both outputs together, so that the answer always fits the kubelet's 16 MiB.
 
-containerd truncates each at 16 MiB, and a larger answer is lost.
+containerd truncates each output at 16 MiB, so both together may not fit, and the answer is lost.
 """
 _DRAIN_LOOKS: Final = 10
 _DRAIN_PAUSE_SECONDS: Final = 0.05

@@ -79,10 +79,10 @@ class Exited:
     """How a process ended."""
 
     exit_code: int
-    """128 + n after signal n; 255 if nobody saw the end."""
+    """128 + n after signal n; 255 if the end was not observed."""
     reason: str
-    """Completed, Error, OOMKilled or Unknown, as in containerd. `find` reports a start that failed after its server
-    died as StartError: code 128, the sentence as message, started_at 0."""
+    """Completed, Error, OOMKilled or Unknown, as in containerd. If a start failed after its server had died, `find`
+    returns StartError: code 128, the sentence as message, started_at 0."""
     message: str
     started_at: int
     finished_at: int
@@ -123,8 +123,8 @@ class Streams(Protocol):
     def end_input(self) -> None:
         """End the process's input.
 
-        If a container's input does not end with the first client, or it has a terminal, this only detaches from it, and
-        the output ends here.
+        This ends a container's own input only with `stdin_once` and without a terminal. Otherwise it only detaches from
+        the container, and `output` ends.
         """
 
     def output(self) -> AsyncIterator[tuple[Stream, bytes]]:

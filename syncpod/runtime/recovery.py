@@ -15,11 +15,11 @@ from syncpod.runtime.port import Exited, Process
 from syncpod.runtime.state import Runtime, log, remove_directory
 
 _ANSWER_SECONDS: Final = 5.0
-"""How long an answer may take before asking again; it takes long only while a start is in progress."""
+"""Timeout of one `Processes.find`, which is then repeated; it takes long only while a start is in progress."""
 _PAUSES_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 0.0)
-"""How long to wait after each try; the machine may recover."""
+"""Seconds to wait after each try; the machine may recover."""
 _END_SECONDS: Final = 10.0
-"""How long the report of an end may take after a kill: twice the time after which the supervisor is killed itself."""
+"""How long the report of an end may take after a kill: twice the time after which the supervisor itself is killed."""
 
 
 class FateUnknown(Exception):
@@ -46,22 +46,22 @@ async def find_process(runtime: Runtime, directory: Path) -> Process | Exited | 
 
 
 async def kill_what_runs(runtime: Runtime, directory: Path) -> None:
-    """End the process that was started there, if one runs; a failure is logged."""
+    """Kill the process that was started in `directory`, if it runs, and wait for its end; a failure is logged."""
     try:
         async with asyncio.timeout(_END_SECONDS):
             found = await runtime.processes.find(directory)
             if found is not None and not isinstance(found, Exited):
                 found.kill()
                 await found.wait()
-    except Exception as error:  # noqa: BLE001 - records that cannot be read are what this is for
+    except Exception as error:  # noqa: BLE001 - records that cannot be read are expected here
         log(f"{directory}: what runs there, if anything, cannot be ended: {error!r}")
 
 
 async def discard(runtime: Runtime, directory: Path, process: str) -> None:
-    """Remove the directory of a thing that was half made or half removed, and end what runs there.
+    """Remove the directory of a sandbox or container that was half made or half removed, and kill its process.
 
-    `process` is the name of the process's directory in it. If it cannot be found out what runs there, everything is
-    left for the next server.
+    `process` is the name of the process's directory in it. If it cannot be found out whether the process runs,
+    everything is left for the next server.
     """
     if (directory / process).exists():
         try:
@@ -77,16 +77,16 @@ async def discard(runtime: Runtime, directory: Path, process: str) -> None:
 
 
 async def end_after_kill(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, started_at: int) -> Exited | None:
-    """Wait for the end of a process that was killed; None if its watch has reported it.
+    """Wait for the end of a process that was killed. Return None if `watch` has reported the end.
 
-    A silent watch gets time only while the process lives. Then it is cancelled, and the rest of the knowledge about the
-    end is returned.
+    If the process is gone and its watch is still silent, the watch is cancelled, and the end is returned as far as it
+    could be found out.
     """
     while not (await asyncio.wait({watch}, timeout=_END_SECONDS))[0]:
         try:
             async with asyncio.timeout(_END_SECONDS):
                 found = await runtime.processes.find(directory)
-        except Exception as error:  # noqa: BLE001 - it was killed, and nobody can tell more
+        except Exception as error:  # noqa: BLE001 - it was killed, and no more can be found out
             found = unknown_end(f"its end cannot be found out: {error!r}", started_at)
         if watch.done():
             return None
@@ -97,5 +97,5 @@ async def end_after_kill(runtime: Runtime, watch: asyncio.Task[Any], directory: 
 
 
 def unknown_end(why: str, started_at: int = 0) -> Exited:
-    """Return an end that nobody saw, in containerd's words."""
+    """Return an end that was not observed, in containerd's words."""
     return Exited(255, "Unknown", why, started_at, time.time_ns())

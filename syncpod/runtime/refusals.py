@@ -34,7 +34,7 @@ def unsupported(path: str, problem: str) -> Refusal:
 
 
 def precondition(sentence: str) -> Refusal:
-    """Return a refusal: the thing's state does not allow the call."""
+    """Return a refusal: the state of the sandbox or container does not allow the call."""
     return Refusal(grpc.StatusCode.FAILED_PRECONDITION, sentence)
 
 

@@ -1,4 +1,4 @@
-"""Finding things by id, prefix of an id, or unique name; and selecting them by labels."""
+"""Registries of sandboxes and containers: finding them by id, prefix of an id or unique name, and by labels."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final, Generic, Protocol, TypeVar
 from syncpod.runtime.refusals import invalid, not_found, precondition
 
 INDEXED_LABELS: Final = ("io.kubernetes.pod.uid", "io.kubernetes.pod.name")
-"""Clients list one pod's things by these labels many times in its life, so they are found without a look at all others:
-with 500 pods, comparing the labels of all took a fifth of this process's time for a start, a third for an end. The name
-is asked for once in each start, to find earlier pods that had it."""
+"""Labels with an index. Clients list the sandboxes and containers of one pod by its UID many times in its life: with
+500 pods, comparing the labels of all took a fifth of this process's time for a start, and a third for an end. In each
+start they also list by the name once, to find earlier pods of that name."""
 
 
 class Identified(Protocol):
-    """Something with an id and a name of its own."""
+    """A sandbox or a container."""
 
     @property
     def id(self) -> str:
@@ -87,7 +87,7 @@ class Registry(Generic[_T]):
         return tuple(thing for key, thing in self._by_id.items() if key.startswith(id))
 
     def select(self, id: str, labels: Mapping[str, str]) -> Iterator[_T]:
-        """Yield what matches a filter: its id, or unique prefix of an id, unless empty, and all of its labels."""
+        """Yield the things that match a filter: its id or unique prefix of an id (empty = any), and all its labels."""
         candidates: tuple[_T, ...]
         if id:
             found = self.matching(id)
@@ -111,7 +111,7 @@ class Registry(Generic[_T]):
         return found[0] if found else None
 
     def get(self, id: str, path: str) -> _T:
-        """Return what `find` does, but raise Refusal if there is no such thing."""
+        """Return the result of `find`, but raise Refusal if there is no such thing."""
         found = self.find(id, path)
         if found is None:
             raise not_found(f'an error occurred when try to find {self._kind} "{id}": not found')
@@ -119,7 +119,7 @@ class Registry(Generic[_T]):
 
 
 def _indexed(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield those of the labels by which things are found."""
+    """Yield the labels that have an index, with their values."""
     return ((label, labels[label]) for label in INDEXED_LABELS if label in labels)
 
 

@@ -2,8 +2,9 @@
 
     (being made, not listed) ──► READY ──stop, or the pause dies──► NOTREADY
 
-On disk a sandbox exists once its `record` is written, after its pause has started. A directory without one does not
-count: if a server is killed halfway, the next one kills and removes what is left, and the name is free again.
+On disk a sandbox exists once its `record` is written, after its pause has started. A directory without a record does
+not count: if a server is killed halfway, the next server kills the pause and removes the directory, and the name is
+free again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from syncpod.runtime.state import Caller, Runtime, Sandbox, exhausted, in_thread
 from syncpod.runtime.statuses import event, sandbox_record
 
 _BOOT_SECONDS: Final = 3.0
-"""How long a new server looks for an earlier one's processes before it starts to serve; it finds the rest later."""
+"""How long a new server looks for the processes of an earlier server before it serves; it finds the others later."""
 _FIRST_ADDRESS: Final = int(IPv4Address("127.1.0.0"))
 """127.0.0.0/16 is not used: the machine's resolvers and host names are there (127.0.0.53, 127.0.1.1)."""
 _ADDRESSES: Final = 254 * 256 * 256
@@ -117,7 +118,7 @@ class Sandboxes:
             self._runtime.sandboxes.release(name)
 
     def _check_cgroup(self, parent: str, id: str) -> None:
-        """Refuse a cgroup parent that no container could use; it is made with the first container's cgroup."""
+        """Refuse a cgroup parent that no container could use. The parent is made with the first container's cgroup."""
         if self._runtime.host.isolation != "simulated":
             try:
                 container_cgroup(parent, id)
@@ -259,8 +260,8 @@ class Sandboxes:
         """Take over the sandbox with this id from an earlier server.
 
         Returns a task if the sandbox's fate must still be found out; until then it is listed as NOTREADY. An unreadable
-        sandbox is not listed; its process is ended, and its files stay for inspection. Raises whatever reading it
-        raises.
+        sandbox is not listed; its process is ended, and its files stay for inspection. Raises the errors of reading
+        it.
         """
         runtime = self._runtime
         directory = runtime.sandbox_directory(id)
@@ -307,8 +308,8 @@ def sandbox_name(metadata: api_pb2.PodSandboxMetadata) -> str:
 async def load_all(runtime: Runtime, sandboxes: Sandboxes, containers: Containers) -> None:
     """Take over everything from an earlier server: sandboxes first, since containers belong to them.
 
-    Everything is listed when this returns, which takes a few seconds at most: all processes are searched concurrently,
-    and late answers get no further time.
+    Everything is listed when this returns, which takes a few seconds at most: all processes are looked for
+    concurrently, and the server does not wait for late answers.
     """
     asked = []
     for parent, load in (

@@ -1,7 +1,7 @@
-"""The embedded runtime's server: takes over what is on disk, then serves CRI v1 on a unix socket until it is stopped.
+"""The embedded runtime's server: takes over an earlier server's pods from disk, then serves CRI v1 on a unix socket.
 
 Read on in `calls/runtime_service.py` (the calls; those for streams and measurements are beside it), `sandboxes.py` and
-`containers.py` (what they do), `store.py` (what is on disk), and `port.py` (the interface to processes).
+`containers.py` (their work), `store.py` (the files on disk), and `port.py` (the interface to processes).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from syncpod.runtime.streaming import StreamingServer
 
 _MAX_MESSAGE: Final = 16 * 1024 * 1024
 _MAX_OPEN_FILES: Final = 1024 * 1024
-"""More than any machine's containers need; some programs iterate over all numbers below their limit."""
+"""More than any machine's containers need, and not more: some programs iterate over all numbers below their limit."""
 _MAX_PENDING: Final = 1_000_000
 _GRACE_SECONDS: Final = 1.0
 """How long running calls may take when the server stops."""
@@ -80,7 +80,7 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
             f"and a socket's path at most {SOCKET_PATH_BYTES}: name a shorter one",
             2,
         )
-    # It applies only to things made for others, such as missing mounted directories; our own files have explicit modes.
+    # For files made for others only, such as missing directories to mount; our own files have explicit modes.
     os.umask(0o022)
     open_files = _raise_open_files()
     with _held(settings.directory):
@@ -164,7 +164,7 @@ async def _parts(
 def _raise_open_files() -> int:
     """Raise the limit of open files, since each container needs several; return the former limit.
 
-    Containers get the former one, which their programs may rely on, as `select` does.
+    Containers get the former limit, because programs may rely on it: `select` fails with large descriptors.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_OPEN_FILES)

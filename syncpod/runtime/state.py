@@ -1,6 +1,6 @@
-"""Sandboxes and containers as the server has them in memory, and what they share.
+"""The server's sandboxes and containers in memory, and the state that all calls share.
 
-There may be twenty thousand, so they are small: data for statuses is read from disk when a status is requested.
+There may be twenty thousand of them, so they are small: the rest of a status is read from disk when it is requested.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Sandbox:
     watch: asyncio.Task[None] | None = None
     """Done once the pause's end is recorded."""
     asking: asyncio.Task[None] | None = None
-    """Set while it is unknown what became of an earlier server's pause."""
+    """Set while the state of an earlier server's pause is being found out."""
     unanswered: bool = False
-    """It could not be found out what became of its pause: it may run, but counts as ended."""
+    """The state of its pause could not be found out: the pause may run, but counts as ended."""
 
     @property
     def ready(self) -> bool:
@@ -96,7 +96,7 @@ class Container:
     """name_pod_namespace_uid_attempt, which no other container may have."""
     sandbox: Sandbox
     short_name: str
-    """The one in its metadata."""
+    """The name in its metadata."""
     labels: Mapping[str, str]
     entry: bytes
     """Its entry in lists (`listing`)."""
@@ -124,7 +124,7 @@ class Container:
 
     @property
     def state(self) -> api_pb2.ContainerState:
-        """CREATED, RUNNING or EXITED; UNKNOWN while it is not known which of the last two, as in containerd."""
+        """CREATED, RUNNING or EXITED; UNKNOWN while it may be either RUNNING or EXITED, as in containerd."""
         if self.ended is not None:
             return api_pb2.CONTAINER_EXITED
         if self.asking is not None:
@@ -155,7 +155,7 @@ class Runtime:
     containers: Registry[Container] = field(default_factory=lambda: Registry("container"))
     background: set[asyncio.Task[Any]] = field(default_factory=set)
     asking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_ASKED_AT_ONCE))
-    """Held while it is asked what became of a process."""
+    """Limits how many processes of an earlier server are looked for at the same time."""
 
     def sandbox_directory(self, id: str) -> Path:
         """Return the directory of a sandbox's files."""
@@ -223,7 +223,7 @@ def log_error(error: BaseException) -> None:
 
 
 async def remove_directory(runtime: Runtime, directory: Path) -> None:
-    """Remove the directory of a thing that has no record any more.
+    """Remove the directory of a sandbox or container whose record is removed.
 
     If the machine lacks resources this is retried until it succeeds; after any other error the next server tries again.
     """
@@ -251,7 +251,7 @@ async def _removed(directory: Path) -> bool:
 
 
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
-    """Run blocking, repeatable work in a thread, or right here if no thread can be started."""
+    """Run blocking, repeatable work in a thread, or in the event loop's own if no other can be started."""
     try:
         return await asyncio.to_thread(work, *arguments)
     except RuntimeError as error:

@@ -20,7 +20,7 @@ _LAYER_AGE_NANOSECONDS = 10 * 10**9
 
 
 class Statistics:
-    """Measures, and remembers the last measurement of each, to calculate CPU rates."""
+    """Measures containers and sandboxes, and keeps the last CPU reading of each, from which rates are calculated."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -174,7 +174,7 @@ def _memory(now: int, memory: Memory, pressure: Pressures | None) -> api_pb2.Mem
 
 
 def _memory_of(now: int, usage: Usage) -> api_pb2.MemoryUsage:
-    """Return memory by /proc: resident memory, without knowing how much could be reclaimed."""
+    """Return memory use by /proc: resident memory in each field, since the reclaimable part is not known."""
     resident = api_pb2.UInt64Value(value=usage.memory_bytes)
     return api_pb2.MemoryUsage(timestamp=now, working_set_bytes=resident, usage_bytes=resident, rss_bytes=resident)
 

@@ -28,10 +28,10 @@ from syncpod.runtime.port import Exited
 _RECORD = "record"
 _ENDED = "ended"
 _RECENT: Final = 64
-"""How many records are kept in memory, of a few KiB each: the start of a container asks for its record and for its
-sandbox's a dozen times."""
+"""How many records are cached, of a few KiB each: the start of a container reads its record and its sandbox's a dozen
+times."""
 _recent: Final[OrderedDict[str, tuple[dict[str, Any], bytes]]] = OrderedDict()
-"""The records that were read last, by directory. Nobody else writes the files: a directory belongs to one server."""
+"""The cached records, by directory. No other process writes the files: a directory belongs to one server."""
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -62,7 +62,7 @@ def read_record(directory: Path) -> tuple[dict[str, Any], bytes] | None:
 
 
 def recent_record(directory: Path) -> tuple[Mapping[str, Any], bytes] | None:
-    """Return what `read_record` does, without reading the file if that was done lately."""
+    """Return the result of `read_record`, from the cache if the record was read recently."""
     key = str(directory)
     record = _recent.get(key)
     if record is None:

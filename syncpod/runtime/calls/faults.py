@@ -44,7 +44,7 @@ class Faults(Protocol):
     """May delay or fail each call that concerns a pod."""
 
     async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
-        """Return when the call may go on. It has had no effect yet, and the client may still cancel it.
+        """Wait until the call may go on. It has had no effect yet, and the client may still cancel it.
 
         `call` is its CRI name, `annotations` are the sandbox's, and `subject` is the sandbox's uid, followed by a slash
         and the container's name if the call concerns one. Raises CallFailed.
@@ -107,7 +107,7 @@ class ScriptedFaults:
             _fail_by_rate(failure, call, subject, number)
 
     def _count(self, uid: str, what: str) -> int:
-        """Count a call, and return how often it was counted before. The count is on disk first; a pod has one file."""
+        """Count a call in the pod's file, before the call has any effect; return how often it was counted before."""
         if time.monotonic() > self._forgets_at:
             self._forget_old()
         file = self._directory / f"{hashlib.sha256(uid.encode()).hexdigest()}.json"

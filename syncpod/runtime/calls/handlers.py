@@ -1,4 +1,4 @@
-"""gRPC handlers for the services: they turn each error into a status and a sentence."""
+"""gRPC handlers for the services: they answer each error with a status code and a sentence."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _single(
     async def behaviour(request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Answer:
         try:
             return await serve(_decoded(request_type, request))
-        except Exception as error:  # noqa: BLE001 - what nobody foresaw is logged and answered, and ends no server
+        except Exception as error:  # noqa: BLE001 - an unexpected error is logged and answered, and ends no server
             code, sentence = _code_and_sentence(error)
         await context.abort(code, sentence)
 

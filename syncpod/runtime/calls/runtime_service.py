@@ -27,7 +27,7 @@ _PART: Final = 500
 
 
 class RuntimeService:
-    """One method for each call but those for streams and measurements, named as on the wire. All raise Refusal."""
+    """One method for each call except those for streams and measurements, named as on the wire. All raise Refusal."""
 
     def __init__(
         self,

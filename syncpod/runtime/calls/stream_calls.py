@@ -31,7 +31,7 @@ class StreamCalls:
         self._streaming = streaming
 
     async def ExecSync(self, request: api_pb2.ExecSyncRequest) -> api_pb2.ExecSyncResponse:  # noqa: N802
-        """Run a command in a container, and return what it wrote."""
+        """Run a command in a container, and return its output and exit code."""
         container = self._lookup.container(request.container_id)
         command = _command(request.cmd)
         timeout = validation.timeout(request.timeout, "timeout")

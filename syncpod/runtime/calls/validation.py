@@ -1,7 +1,7 @@
 """Validation of requests, independent of the runtime's state.
 
-The limits are Kubernetes' if it has one, else the kernel's. Each problem is one sentence that begins with the field's
-path in the request.
+Each limit is Kubernetes' if it has one, else the kernel's. Each error is one sentence that begins with the field's path
+in the request.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def timeout(seconds: int, path: str) -> int:
 
 
 def labels_and_annotations(labels: Mapping[str, str], annotations: Mapping[str, str], path: str) -> None:
-    """Check labels or annotations. Raises Refusal."""
+    """Check labels and annotations. Raises Refusal."""
     for key, value in labels.items():
         if not key or len(key) > _MAX_LABEL_KEY:
             raise invalid(f"{path}.labels", f"a key has {len(key)} characters: from 1 to {_MAX_LABEL_KEY}")
@@ -218,7 +218,7 @@ def _mount(mount: api_pb2.Mount, path: str) -> None:
 
 
 def image_name(name: str, path: str) -> None:
-    """Check that an image is named; `images` checks the name. Raises Refusal."""
+    """Check that an image is named; `images.inventory` checks the name's form. Raises Refusal."""
     if not name:
         raise invalid(path, "required")
     if len(name) > _MAX_PATH:

@@ -59,7 +59,7 @@ class Memory:
 
 
 def read_number(file: Path) -> int | None:
-    """Return the number in a file; None if the file is missing, or says `max`."""
+    """Return the number in a file; None if the file is missing, or contains `max`."""
     text = read(file)
     return None if text is None or text == "max" else int(text)
 

@@ -40,7 +40,8 @@ _ENFORCED_BY = {"cpu": "cpu", "memory": "memory", "hugepages": "hugetlb"}
 """The controller that enforces limits of a resource."""
 _MAKE_TRIES = 3
 _MADE_BY_US = "user.syncpod.made"
-"""An extended attribute of the parents that are ours to remove, even for a later server, once they are empty."""
+"""The extended attribute that marks parents that we made: this server or a later one removes them once they are empty.
+"""
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ class CgroupUsage:
     cpu_pressure: Pressures | None
     memory_pressure: Pressures | None
     io_pressure: Pressures | None
-    """None of these with version 1 alone."""
+    """All three pressures are None with version 1 alone."""
 
 
 def container_cgroup(parent: str, container_id: str) -> str:
@@ -119,9 +120,9 @@ class Cgroups:
 
     @property
     def unenforced(self) -> Mapping[str, str]:
-        """Why limits of `cpu`, `memory` and `hugepages` cannot be enforced, and what would help, for those that cannot.
+        """The resources (`cpu`, `memory`, `hugepages`) whose limits cannot be enforced, with reason and remedy.
 
-        A sentence's end: `cgroups are closed to this user: run as root`.
+        Each text is the end of a sentence: `cgroups are closed to this user: run as root`.
         """
         said = {name: self._why_not(by) for name, by in _ENFORCED_BY.items() if by not in self.controllers}
         return {name: f"{why}: {remedy}" if remedy else why for name, (why, remedy) in said.items()}
@@ -193,7 +194,7 @@ class Cgroups:
     def oom_killed(self, path: str) -> bool:
         """Say whether the kernel killed one of the container's processes because it ran out of memory.
 
-        Only the cgroup has this information, so call this before it is removed.
+        Only the cgroup has this information, so call this before the cgroup is removed.
         """
         return any((each.oom_kills(directory) or 0) > 0 for each, directory in self._directories(path))
 
@@ -264,7 +265,7 @@ def _swap_refusal(resources: LinuxContainerResources) -> str | None:
 
 
 def _make(hierarchy: Hierarchy, directory: Path) -> None:
-    """Make a cgroup and its parents. If somebody removes an empty parent meanwhile, start again from the top."""
+    """Make a cgroup and its parents. If another process removes an empty parent meanwhile, start again from the top."""
     above = [hierarchy.base / parent for parent in reversed(directory.relative_to(hierarchy.base).parents)]
     for tries_left in reversed(range(_MAKE_TRIES)):
         try:

@@ -18,14 +18,14 @@ Hierarchy = Version1 | Version2
 
 @dataclass(frozen=True)
 class Mounted:
-    """A cgroup hierarchy as it is mounted, and where this process is in it."""
+    """A mounted cgroup hierarchy, and the place of this process in it."""
 
     version: int
     mount_point: Path
     own_directory: Path
-    """Where this process's cgroup is seen."""
+    """The directory of this process's cgroup."""
     controllers: frozenset[str]
-    """For version 1, those of use to us; version 2 lists them in a file."""
+    """The useful controllers of a hierarchy of version 1; version 2 lists its controllers in a file."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def _whole(mount: Mounted) -> Hierarchy | None:
 def _delegated(mount: Mounted) -> Version2 | None:
     """Return the nearest cgroup above our own that is delegated to us.
 
-    Our own cgroup does not serve: one with processes cannot enable controllers for those below. Only an ancestor
-    serves, because moving a process needs write access to the common ancestor.
+    Our own cgroup cannot be used: a cgroup with processes cannot enable controllers for its children. It must be an
+    ancestor, because moving a process needs write access to the common ancestor.
     """
     directory = mount.own_directory
     while directory != mount.mount_point:

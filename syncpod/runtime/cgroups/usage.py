@@ -19,7 +19,7 @@ _READINGS = 3
 
 
 class ProcessTable:
-    """All processes of the machine, read one after the other. Ask one table for many containers.
+    """All processes of the machine, read one after the other. One table serves many containers.
 
     A process that starts or ends meanwhile may be missing, but each entry is consistent. A parent's pid is trusted only
     if the parent is older: otherwise the pid has been reused.
@@ -51,10 +51,10 @@ class ProcessTable:
         return found.waited_ticks if found is not None else None
 
     def usage(self, pid: int) -> Usage | None:
-        """Return what a process and all its descendants use; None if it is gone or a zombie.
+        """Return the usage of a process and all its descendants; None if the process is gone or a zombie.
 
-        The time includes that of children waited for, so short-lived ones count. Shared pages of resident memory count
-        once for each process.
+        CPU time includes that of reaped children, so short-lived ones count. Shared pages of resident memory count once
+        for each process.
         """
         process = self._by_pid.get(pid)
         if process is None or process.state in _ZOMBIE_STATES:
@@ -62,10 +62,10 @@ class ProcessTable:
         return _sum(0, (process, *self._below(process)))
 
     def usage_below(self, pid: int) -> Usage | None:
-        """Return what the descendants of a process use, without itself; None if it is gone or a zombie.
+        """Return the usage of a process's descendants, without its own; None if the process is gone or a zombie.
 
-        For a supervisor, which becomes the parent of its container's orphans: the time of those that it waited for
-        still counts, so CPU time only grows, while its own memory and time do not count.
+        This is for a supervisor, which becomes the parent of its container's orphans. The CPU time of children that it
+        has reaped still counts, so CPU time only grows. Its own memory and time do not count.
         """
         process = self._by_pid.get(pid)
         if process is None or process.state in _ZOMBIE_STATES:
@@ -102,15 +102,15 @@ class CpuReading:
 
 
 def usage_of(pid: int) -> Usage | None:
-    """Return what a process and all its descendants use now; None if it is gone. Reads all of /proc once."""
+    """Return the present usage of a process and all its descendants; None if it is gone. Reads all of /proc once."""
     return ProcessTable.read().usage(pid)
 
 
 def usage_below(pid: int) -> Usage | None:
-    """Return what the descendants of a supervisor use now; None if it is gone. Reads all of /proc.
+    """Return the present usage of a supervisor's descendants; None if the supervisor is gone. Reads all of /proc.
 
-    A child that is reaped in the middle of that would be in neither's time. So /proc is read again, a few times at the
-    most.
+    If a child is reaped during the read, its CPU time may be counted nowhere. So /proc is then read again, up to three
+    times in all.
     """
     for _ in range(_READINGS):
         table = ProcessTable.read()
@@ -120,9 +120,9 @@ def usage_below(pid: int) -> Usage | None:
 
 
 def nano_cores(earlier: CpuReading, later: CpuReading) -> int | None:
-    """Return the nanoseconds of CPU per second between two readings: 10⁹ is one core. None if that has no meaning.
+    """Return the nanoseconds of CPU per second between two readings: 10⁹ is one core.
 
-    It has none if no time passed, or if the later reading is lower because the container was restarted.
+    None if no time has passed, or if the later reading is lower because the container was restarted.
     """
     elapsed = later.timestamp - earlier.timestamp
     used = later.cpu_nanoseconds - earlier.cpu_nanoseconds
@@ -133,7 +133,7 @@ def directory_usage(*directories: Path, at_most: int = 100_000) -> DirectoryUsag
     """Measure directories of one file system together: a container's writable layers.
 
     None if all are gone, or if they have more than `at_most` entries, about a second's work: no number is better than a
-    wrong one. Each inode counts once, symlinks are not followed, and other file systems are not entered. A cgroup that
+    wrong one. Each inode counts once, symlinks are not followed, and other file systems are not entered. An entry that
     vanishes meanwhile or cannot be read is left out.
     """
     inodes: set[int] = set()

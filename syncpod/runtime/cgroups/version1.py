@@ -12,8 +12,8 @@ from syncpod.runtime.cgroups import files
 from syncpod.runtime.cgroups.files import CgroupRefused, Memory, Pressures
 
 USED = ("cpu", "cpuacct", "cpuset", "freezer", "hugetlb", "memory", "pids", "name=systemd")
-"""The hierarchies that a container gets a directory in. They include systemd's: stopping a service kills what is in its
-cgroup there, and containers must outlive the server."""
+"""The hierarchies in which a container gets a directory. They include systemd's: stopping a service kills the processes
+in its cgroup there, and containers must outlive the server."""
 
 _NO_LIMIT = 1 << 62
 """The kernel shows unlimited as the largest number of whole pages, which is above this."""

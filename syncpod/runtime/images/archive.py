@@ -83,7 +83,7 @@ class Tar(tarfile.TarFile):
     """
 
     def next(self) -> tarfile.TarInfo | None:
-        """Read the next header. Raises tarfile.TarError, and whatever reading the file raises."""
+        """Read the next header. Raises tarfile.TarError, and the errors of reading the file."""
         try:
             return super().next()
         except (ValueError, OverflowError, RecursionError) as error:
@@ -206,7 +206,7 @@ def _image_of_manifest(source: Source, digest: str, names: tuple[str, ...]) -> F
 
 
 def _images_of_archive(source: Source) -> Iterator[FoundImage]:
-    """Read what `docker save` and `podman save` write by default: a manifest.json, and files named by it."""
+    """Read the default format of `docker save` and `podman save`: a manifest.json, and files named by it."""
     try:
         entries = _parsed(_document(source, Descriptor("manifest.json")), "manifest.json")
     except FileNotFoundError as error:

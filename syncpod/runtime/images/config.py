@@ -31,7 +31,7 @@ class ImageConfig:
     command: tuple[str, ...] = ()
     """Cmd: arguments of the entrypoint, or the command if there is no entrypoint."""
     user: str = ""
-    """`user`, `uid`, `user:group` and the like; empty: root."""
+    """`user` or `user:group`, each a name or an id; empty: root."""
     working_directory: str = ""
     stop_signal: str = ""
     """As written in the image: SIGTERM, TERM, 15, SIGRTMIN+3."""
@@ -89,7 +89,7 @@ def as_id(text: str) -> int | None:
 
 
 def stop_signal(config: ImageConfig) -> int:
-    """Return the stop signal as CRI numbers it; SIGNAL_RUNTIME_DEFAULT where the image names none.
+    """Return the stop signal by CRI's number; SIGNAL_RUNTIME_DEFAULT if the image names none.
 
     Raises ConfigInvalid for a signal that this machine does not have.
     """

@@ -171,7 +171,7 @@ class ImageStore:
         return frozenset(image.content.root for image in self if image.content)
 
     def _look(self) -> None:
-        """Read what has changed on disk."""
+        """Read all records again if the directory has changed."""
         changed = self._directory.stat().st_mtime_ns
         # Two changes in quick succession may have the same time.
         if changed == self._seen and abs(time.time_ns() - changed) > _CLOCK_NANOSECONDS:
@@ -193,7 +193,7 @@ class ImageStore:
         return self._known(reference) or self._write(reference, None)
 
     def load(self, reference: Reference, content: Content) -> Image:
-        """Record a name for a loaded image, replacing what it named before."""
+        """Record a name for a loaded image; the name no longer stands for any earlier image."""
         return self._write(reference, content)
 
     def _write(self, reference: Reference, content: Content | None) -> Image:

@@ -29,7 +29,10 @@ _LOCK: Final = "lock"
 
 @contextlib.contextmanager
 def held(roots: Path, *, wait: bool) -> Iterator[bool]:
-    """Lock the directory, which is made if missing; yields False if another process holds it. Raises OSError."""
+    """Lock the directory, which is made if missing. Raises OSError.
+
+    Yields False if another process holds the lock and `wait` is False.
+    """
     roots.mkdir(mode=0o700, exist_ok=True)
     lock = os.open(roots / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -45,7 +48,7 @@ def held(roots: Path, *, wait: bool) -> Iterator[bool]:
 
 
 def remove_unfinished(roots: Path) -> None:
-    """Remove what a killed process left unfinished. The caller holds the lock. Raises OSError."""
+    """Remove the directories that a killed process left unfinished. The caller holds the lock. Raises OSError."""
     for unfinished in roots.glob(f"{UNFINISHED}*"):
         remove_tree(unfinished)
 

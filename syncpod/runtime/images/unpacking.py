@@ -1,7 +1,8 @@
 """Unpacking an image's layers over one another into a directory, which then has the files that a container sees.
 
-Whiteouts remove what they hide and leave no trace. Every entry stays in that directory: symbolic links on its path are
-resolved relative to it, as in containerd, and `..` is refused. The caller must keep other writers out.
+Whiteouts remove the files that they hide, and leave no trace. Every entry stays in that directory: symbolic links on
+its path are resolved relative to the directory, as in containerd, and `..` is refused. The caller must keep other
+writers out.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Unpacking:
         self.left_out = 0
 
     def lay(self, tar: tarfile.TarFile) -> None:
-        """Unpack a layer. Raises EntryInvalid, OSError and whatever reading the tar raises."""
+        """Unpack a layer. Raises EntryInvalid, OSError and the errors of reading the tar."""
         self._laid.clear()
         while (entry := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined]  # Else it would keep them all.
@@ -121,7 +122,7 @@ class Unpacking:
             self._remove(parent / hidden)
 
     def _hide(self, path: Path) -> None:
-        """Remove what is there, except what this layer has added."""
+        """Remove a path and everything below it, except entries that this layer has added."""
         if not any(laid == str(path) or laid.startswith(f"{path}/") for laid in self._laid):
             self._remove(path)
         elif stat.S_ISDIR(os.lstat(path).st_mode):
@@ -129,7 +130,7 @@ class Unpacking:
                 self._hide(child)
 
     def _remove(self, path: Path) -> None:
-        """Remove what is there, and forget the metadata of it and its content: something else may take its place."""
+        """Remove a path and everything below it, with the noted metadata: another entry may take its place."""
         *above, name = path.relative_to(self._root).parts
         directory: _Directory | None = self._directories
         for part in above:

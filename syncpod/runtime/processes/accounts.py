@@ -31,7 +31,7 @@ class Accounts(Protocol):
     """A source of users and groups."""
 
     where: str
-    """`on this machine`, say."""
+    """The end of a sentence: `on this machine` or `in the image`."""
 
     def named(self, name: str) -> Account | None:
         """Return the user of that name."""
@@ -43,7 +43,7 @@ class Accounts(Protocol):
         """Return the id of the group of that name."""
 
     def groups_of(self, account: Account, gid: int) -> tuple[int, ...]:
-        """Return the groups that a user is in, and `gid` among them; none for one that nobody knows."""
+        """Return the groups that a user is in, including `gid`; none for an unknown user."""
 
 
 class MachineAccounts:
@@ -73,7 +73,7 @@ class MachineAccounts:
             return None
 
     def groups_of(self, account: Account, gid: int) -> tuple[int, ...]:
-        """Return the groups that a user is in, and `gid` among them; none for one that nobody knows."""
+        """Return the groups that a user is in, including `gid`; none for an unknown user."""
         return tuple(os.getgrouplist(account.name, gid)) if account.name else ()
 
 
@@ -107,7 +107,7 @@ class ImageAccounts:
         return next((gid for known, gid, _ in self._groups if known == name), None)
 
     def groups_of(self, account: Account, gid: int) -> tuple[int, ...]:
-        """Return the groups that a user is in, and `gid` among them; none for one that nobody knows."""
+        """Return the groups that a user is in, including `gid`; none for an unknown user."""
         if not account.name:
             return ()
         return (gid, *(each for _, each, members in self._groups if account.name in members and each != gid))
@@ -139,7 +139,7 @@ def _account(entry: pwd.struct_passwd) -> Account:
 def _lines(root: Path, name: str, width: int) -> list[list[str]]:
     """Return the fields of a file in an image's `/etc`, line by line; none if it has no such file.
 
-    This does not block on a FIFO or the like.
+    This does not block on a FIFO or a device.
     """
     try:
         place = resolve(root, ("etc", name))

@@ -25,7 +25,7 @@ def bit(name: str) -> int:
 
 
 def kept(own: int, added: tuple[str, ...], dropped: tuple[str, ...]) -> int:
-    """Return what remains of `own`: first a dropped `ALL` is applied, then the added ones, then the other dropped ones.
+    """Return the remaining bits of `own`: first a dropped `ALL` is applied, then `added`, then the rest of `dropped`.
 
     The order is containerd's (oci.WithAddedCapabilities after a dropped ALL). The result never exceeds `own`: a runtime
     cannot give a capability that it lacks.

@@ -36,7 +36,7 @@ class Commands:
     """The commands of one container."""
 
     def __init__(self, spec: ProcessSpec, watch: Watch, unwatch: Unwatch) -> None:
-        """Have none; `watch` calls back when a descriptor can be read, until `unwatch`."""
+        """Start without commands; `watch` registers a callback for a readable descriptor, until `unwatch`."""
         self._spec = spec
         self._watch = watch
         self._unwatch = unwatch
@@ -47,8 +47,8 @@ class Commands:
     def execute(self, descriptors: list[int], namespaces: list[tuple[int, int]], answer: Answer) -> Command | None:
         """Run a command; the first descriptor has the request, the others are its streams: one terminal, or three.
 
-        The client gets STARTED or REFUSED, and EXITED with the code when it has ended. None if the machine has no more
-        processes or descriptors, which must not end the container.
+        The client gets STARTED or REFUSED, and EXITED with the code when the command has ended. Returns None if the
+        machine has no more processes or descriptors, which must not end the container.
         """
         try:
             return self._begin(descriptors, namespaces, answer)
@@ -61,7 +61,7 @@ class Commands:
 
     def _begin(self, descriptors: list[int], namespaces: list[tuple[int, int]], answer: Answer) -> Command:
         if len(descriptors) not in (2, 4):
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))  # The kernel drops those that find no room.
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))  # The kernel drops those beyond the limit.
         request, *stdio = descriptors
         with open(request, encoding="utf-8", errors="surrogateescape", closefd=False) as file:
             document = json.load(file)
@@ -86,8 +86,8 @@ class Commands:
     def let_go(self, command: Command) -> None:
         """Kill a command with everything that it started, if it still runs.
 
-        Its descendants become our children when their parents die, and are then killed by their session. One that has
-        left the session is found in the process tree now, or lives until the container ends.
+        Its descendants become our children when their parents die, and are then killed by their session. A descendant
+        that has left the session is found in the process tree now, or lives until the container ends.
         """
         if self._running.get(command.pid) is not command:
             return
@@ -115,7 +115,7 @@ class Commands:
         self._doomed &= {session for _, session in children}
 
     def _read_report(self, command: Command) -> None:
-        """Tell the client whether the program runs."""
+        """Send the client STARTED, or REFUSED with the reason."""
         said = os.read(command.report, select.PIPE_BUF)
         self._unwatch(command.report)
         os.close(command.report)

@@ -58,7 +58,7 @@ class Executed:
     """A command that runs in a container: the server has its streams, and its parent is the supervisor."""
 
     def __init__(self, sock: socket.socket, *, input_end: int, outputs: dict[int, Stream], terminal: bool) -> None:
-        """Take what `execute` made; `input_end` is -1 without input."""
+        """Take the socket and the descriptors that `execute` made; `input_end` is -1 without input."""
         self._sock = sock
         self._input = input_end
         self._outputs = outputs
@@ -146,7 +146,7 @@ async def execute(
 ) -> Executed:
     """Run a command in the container in `directory`. Raises StartFailed, also after a timeout.
 
-    After a cancellation or timeout nothing is left running: a supervisor that continues sees that its client has gone.
+    After a cancellation or timeout nothing is left running: the supervisor kills the command of a client that has gone.
     """
     theirs: list[int] = []
     ours: list[int] = []
@@ -232,7 +232,7 @@ class Attached:
                 return
             if packet[:1] in _STREAMS:
                 yield _STREAMS[packet[:1]], packet[1:]
-                await asyncio.sleep(0)  # a read of what is there already does not wait: others go first
+                await asyncio.sleep(0)  # reading available packets does not suspend, so let other tasks run
 
     def resize(self, columns: int, rows: int) -> None:
         """Resize the container's terminal."""
@@ -322,6 +322,6 @@ async def _readable(descriptors: tuple[int, ...]) -> list[int]:
 
 
 def set_ready(future: asyncio.Future[None]) -> None:
-    """Wake up whoever awaits it."""
+    """Wake up the task that awaits the future."""
     if not future.done():
         future.set_result(None)

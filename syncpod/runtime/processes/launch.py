@@ -87,7 +87,7 @@ def run_main(gate: Gate, spec: ProcessSpec, level: Level, directory: Path, stdio
         )
     _become_user(spec)
     _change_directory(cwd)
-    _die_with(parent)  # Changing the user resets it.
+    _die_with(parent)  # Changing the user resets the request.
     gate()
     if _is_pause(spec):
         _pause()

@@ -1,10 +1,10 @@
 """Mounts without mount namespaces: symbolic links at the paths where containers expect their volumes.
 
-Several containers may share a link (a pod's containers, one volume, one path), and the last one removes it. So each
-claims it in a registry on disk before it is made; a later server finds the claim.
+Several containers may share a link (a pod's containers, one volume, one path), and the last container removes it. So
+each container claims the link in a registry on disk before the link is made; a later server finds the claim.
 
-    REGISTRY/<hash of the path>/link      the path, and where it leads
-    REGISTRY/<hash of the path>/claim-ID  one a container
+    REGISTRY/<hash of the path>/link      the path and the target of the link
+    REGISTRY/<hash of the path>/claim-ID  one for each container
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Links:
             entry.rmdir()
 
     def _link_above(self, path: str) -> str | None:
-        """Return the link of ours that a path leads through, which may vanish when another container ends."""
+        """Return the link of ours on the way of a path; None if there is none. It may vanish with another container."""
         above = path
         while (above := os.path.dirname(above)) not in ("/", ""):  # noqa: PTH120
             if (self._entry(above) / "link").exists():

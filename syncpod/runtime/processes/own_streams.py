@@ -27,7 +27,7 @@ class OwnStreams:
     def __init__(
         self, spec: ProcessSpec, watch: Watch, log: CriLog, *, said: Callable[[bytes], None], moved: Callable[[], None]
     ) -> None:
-        """Start without streams; `said` gets each packet of output, `moved` is called if input was written or waits."""
+        """Start without streams; `said` is called with each packet of output, `moved` if input was written or waits."""
         self._spec = spec
         self._watch = watch
         self._log = log
@@ -49,7 +49,7 @@ class OwnStreams:
 
     @property
     def hung_up(self) -> bool:
-        """Whether no process has the container's terminal open; only trying again can tell that this has changed."""
+        """Whether no process has the container's terminal open. Only `look_at_terminal` notices a change of this."""
         return self._hung_up >= 0
 
     def make(self) -> launch.Stdio:
@@ -116,7 +116,7 @@ class OwnStreams:
             self._pump(descriptor)
 
     def _pump(self, descriptor: int) -> bool:
-        """Read once; False if there is nothing now, or never will be."""
+        """Read once; return False if nothing was read."""
         stream = self._outputs[descriptor]
         try:
             data = os.read(descriptor, CHUNK)

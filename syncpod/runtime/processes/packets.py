@@ -29,9 +29,10 @@ class Word:
 
     # Sent by the supervisor:
     STARTED = b"s"
-    """It runs. The first answer to the server that started the container carries pidfds: supervisor, main process."""
+    """The container or command runs. The first answer to the server that started the container carries two pidfds: the
+    supervisor's and the main process's."""
     REFUSED = b"!"
-    """The reason why it does not run."""
+    """The reason why the container or command does not run, or the error number of REOPEN."""
     DONE = b"k"
     STDOUT = b"1"
     STDERR = b"2"

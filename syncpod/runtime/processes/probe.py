@@ -1,7 +1,7 @@
 """Finding out, by trying, which level of isolation containers can have on this machine.
 
-Run as `python -I -S probe.py DIRECTORY`, with the directory for containers; prints the level, then on a line of its own
-why none better works, if one is missing.
+Run as `python -I -S probe.py DIRECTORY`, with the directory for containers. It prints the level, and on a second line
+why mount namespaces do not work; that line is empty if they do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _TRIES = 3
 
 
 def level(directory: Path) -> tuple[Level, str]:
-    """Return the best level that works, trying each in a child process, and why none has mounts; "" if one has."""
+    """Return the best level that works, and why none with mount namespaces does ("" if one does).
+
+    Each level is tried in a child process.
+    """
     trials = (Level.NAMESPACES, Level.USER_NAMESPACES) if os.geteuid() == 0 else (Level.USER_NAMESPACES,)
     problem = ""
     for trial in trials:
@@ -38,7 +41,7 @@ def level(directory: Path) -> tuple[Level, str]:
 
 
 def _try(trial: Level, directory: Path) -> str:
-    """Have a child process enter a root of its own; return why that fails, "" if it works."""
+    """Let a child process enter a root of its own; return why that fails, "" if it works."""
     place = Path(tempfile.mkdtemp(prefix="probe-", dir=directory))
     reading, writing = os.pipe()
     try:

@@ -1,4 +1,4 @@
-"""Making a process specification from a container's config, and refusing what this runtime cannot do.
+"""Making a process specification from a container's config, and refusing features that this runtime lacks.
 
 An impossible field is refused with a sentence that names an alternative, and never silently ignored. Only settings
 without effect on the pod's function are accepted and ignored: masked and read-only paths, the default seccomp and
@@ -78,7 +78,7 @@ def resolv_conf(config: api_pb2.DNSConfig) -> str:
 
 
 def is_machines_own(config: api_pb2.DNSConfig, machines: str) -> bool:
-    """Say whether a config equals the machine's resolv.conf, truncated as clients do."""
+    """Say whether a config is that of the machine's resolv.conf, of which clients may leave out entries."""
     servers: list[str] = []
     searches: set[str] = set()
     options: set[str] = set()
@@ -179,10 +179,10 @@ def _check_mount(mount: api_pb2.Mount, path: str) -> None:
 
 
 def arguments(config: api_pb2.ContainerConfig, image: Image, host: Host, path: str) -> tuple[str, ...]:
-    """Return the command line: command and args, else the image's with args.
+    """Return the command line: the config's command and args; without a command, the image's entry point and args.
 
-    The name of an image without files is its entry point: a program of the host's, or `pause`, which every runtime of
-    Kubernetes' has. `busybox` has none, as the image itself, and its command is a shell. Raises Refusal.
+    For an image without files, its name is the entry point: a program of the host, or the built-in `pause`. `busybox`
+    has no entry point, like the real image; its default command is a shell. Raises Refusal.
     """
     given = (*config.command, *config.args)
     if image.content is not None and not config.command:
@@ -377,7 +377,7 @@ def process_spec(
 
 
 def _oom_score_adj(linux: api_pb2.LinuxContainerConfig, host: Host) -> int:
-    """Return what a container asks for, 0 if it asks for nothing: never what its supervisor has, which is spared."""
+    """Return the container's score, at least the lowest that we may set. The default is 0, not the supervisor's."""
     return max(linux.resources.oom_score_adj, host.lowest_oom_score_adj)
 
 

@@ -1,10 +1,11 @@
 """The files of one container's process, and how its processes are identified.
 
-    spec.json      what to run, written by the server; the supervisor holds a lock on it for as long as it lives
-    started.json   who runs: the supervisor and the main process, written before the program runs
-    ending.json    space reserved before the program runs; later, how the main process ended
-    exit.json      how it ended, or why it could not start: the same file, renamed when nothing is left of the container
+    spec.json      the specification, written by the server; the supervisor holds a lock on it for as long as it lives
+    started.json   the supervisor and the main process, written before the program runs
+    ending.json    space reserved before the program runs; later, the end of the main process
+    exit.json      the end, or why the start failed: ending.json, renamed when no process of the container is left
     control.sock   the supervisor's socket, from the moment that the program runs
+
 A process is identified by its pid, its start time in clock ticks and the boot's id, because pids are reused.
 """
 
@@ -70,14 +71,14 @@ class Started:
 
 @dataclass(frozen=True)
 class Ended:
-    """How it ended."""
+    """How a container's process ended."""
 
     exit_code: int
     finished_at: int
     error: str = ""
-    """Why it could not start; then it never ran."""
+    """Why it could not start; "" if it ran."""
     unknown: bool = False
-    """Nobody saw the end."""
+    """The end was not observed."""
 
 
 def write_record(directory: Path, name: str, record: Any) -> None:
@@ -106,7 +107,7 @@ def read_started(directory: Path) -> Started | None:
 
 
 def read_ended(directory: Path) -> Ended | None:
-    """Return how it ended; None while it runs."""
+    """Return how the container's process ended; None while it runs."""
     document = _read(directory / EXIT)
     return None if document is None else Ended(**document)
 
@@ -133,7 +134,7 @@ def publish_ending(directory: Path) -> None:
 
 
 def read_ending(directory: Path) -> Ended | None:
-    """Return the main process's end, if its supervisor died before everything that it started had ended."""
+    """Return the main process's end if the supervisor noted it and died before the other processes had ended."""
     with contextlib.suppress(FileNotFoundError):
         noted = (directory / ENDING).read_bytes()
         return parse_ended(noted) if noted.strip() else None

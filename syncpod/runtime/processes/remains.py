@@ -1,4 +1,4 @@
-"""Killing what is left of a container whose supervisor was killed, and nothing else.
+"""Killing the remaining processes of a container whose supervisor was killed, and no others.
 
 Pids are reused, so a process is signalled only through a pidfd that was opened before its identity was confirmed.
 """
@@ -25,8 +25,8 @@ def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]
 
     Takes a few seconds at most. The main process should have died with the supervisor. Its children are in its session,
     unless they left that; a session's number is not reused while a member lives. A process that left the session is
-    still in the container's mount namespace, if it had one. A dying process leaves that before its last files are
-    closed, and a port of the machine is free only then: so this waits until then. Blocks: call it in a thread.
+    still in the container's mount namespace, if it had one. A dying process leaves the namespace before its last files
+    are closed and its ports are free. So this waits until it is a zombie or gone. Blocks: call it in a thread.
     """
     main = started.main
     killed: set[Identity] = set()

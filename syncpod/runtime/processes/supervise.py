@@ -33,8 +33,8 @@ from syncpod.runtime.processes.supervisor import Supervisor, show_role
 def supervise(directory: Path, line: socket.socket) -> NoReturn:
     """Run the container whose specification is in `directory`, and exit with it. Never returns.
 
-    Does nothing unless it gets the lock on the specification and that is still in place: a later server takes the same
-    lock to withdraw a specification that was never started.
+    Does nothing if the specification is locked or is no longer in place: a later server takes the same lock to withdraw
+    a specification that was never started.
     """
     try:
         os.setsid()
@@ -71,7 +71,7 @@ def _claim(directory: Path) -> dict[str, object] | None:
 
 
 def _pause(directory: Path, spec: ProcessSpec, line: socket.socket) -> NoReturn:
-    """Be a sandbox's pause: enter its cgroups, report that, and wait for a signal."""
+    """Act as a sandbox's pause: enter its cgroups, report the start, and wait for a signal."""
     show_role("pause", spec)
     ending = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)

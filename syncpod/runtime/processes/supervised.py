@@ -4,14 +4,14 @@
          │                                       ▲  writes log, started.json, exit.json
          └── a socket, pidfds ───────────────────┘
 
-Nothing here is needed for a container to run on, or for its end to be recorded. A later server finds everything by the
-container's directory (`records.py` says what is in it).
+Without this server a container runs on, and its end is recorded. A later server finds the container by its directory
+(`records.py` describes the files in it).
 
-Supervisors are forked from the spawner, which has everything imported: a start costs a few milliseconds, and the memory
-that they share counts once. They stay in the server's cgroup, so a service manager that ends all of that with the
-server ends the containers too (systemd needs `KillMode=process`). Those that outlive the spawner become children of
-process 1, or of the nearest subreaper, which must reap them. If process 1 does not, as in many images, each supervisor
-leaves a zombie when its container ends.
+Supervisors are forked from the spawner, which has imported all modules: a start costs a few milliseconds, and the
+memory that they share counts once. They stay in the server's cgroup, so a service manager that kills this cgroup with
+the server also kills the containers (systemd needs `KillMode=process`). Supervisors that outlive the spawner become
+children of process 1, or of the nearest subreaper, which must reap them. If process 1 does not, as in many images, each
+supervisor leaves a zombie when its container ends.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from syncpod.runtime.processes.records import Ended, Level, Started
 from syncpod.runtime.processes.remains import end_remains
 
 _STARTING_SECONDS = 0.01
-"""How often to check on a start that an earlier server began."""
+"""Seconds between two checks of a start that an earlier server began."""
 _PATIENCE_SECONDS = 2.0
 """How long to wait for a supervisor's report of a start or an end."""
 _START_SECONDS = 60.0
-"""How long a start may take. The kubelet gives one two minutes."""
+"""Timeout of a start. The kubelet's timeout is two minutes."""
 _SPAWNER_SECONDS = 1.0
 """How long a spawner may take to exit by itself."""
 _PIDFDS = 2
@@ -68,7 +68,7 @@ class Supervised:
         self._spawner: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
         self._asking = asyncio.Lock()
-        """Held by whoever asks the spawner: only one may wait until its socket takes more."""
+        """Held during a request to the spawner: only one request may wait for room in its socket."""
         self._running: dict[Path, ContainerHandle] = {}
         self._concluding: set[asyncio.Task[None]] = set()
 
@@ -154,7 +154,7 @@ class Supervised:
     async def _give_up(self, directory: Path) -> Exited | None:
         """Give up a start that has had no result so far, whichever process is stuck.
 
-        Return how the process ended, if it has begun.
+        Return how the process ended; None if it never began.
         """
         try:
             with _lock(directory):
@@ -167,7 +167,10 @@ class Supervised:
         return None
 
     async def _undo(self, directory: Path, descriptors: list[int]) -> Exited | None:
-        """Kill a started process that cannot be held, by its pidfds, and close these; return how it ended."""
+        """Kill a started process that cannot be held, by its pidfds, and close these.
+
+        Return how it ended; None if no start is recorded.
+        """
         started = None
         with contextlib.suppress(OSError, ValueError):
             started = records.read_started(directory)
@@ -183,8 +186,8 @@ class Supervised:
         An interrupted start either continues (its supervisor has the lock: this waits for the result) or is withdrawn
         for good. A failed one is Exited 128 StartError, with started_at 0.
 
-        Returns within seconds: a supervisor that neither continues nor ends (it was stopped, or waits for a process
-        that cannot die) counts as running what it has started, and its end is awaited like any other.
+        Returns within seconds. A supervisor may neither continue nor end, because it was stopped, or waits for a
+        process that cannot die. Then the process that it has started counts as running, and its end is awaited.
         """
         running = self._running.get(directory)
         if running is not None:
@@ -246,7 +249,7 @@ class Supervised:
             self._links.release(spec.id)
 
     def _withdraw(self, directory: Path) -> None:
-        """Withdraw a specification that nobody runs, so that a late supervisor does not find it."""
+        """Withdraw a specification that no supervisor runs, so that a late one does not find it."""
         known = records.read_spec(directory)
         (directory / records.SPEC).unlink()
         if known is not None:
@@ -271,9 +274,9 @@ class Supervised:
         return True
 
     async def _request(self, directory: Path, line: socket.socket) -> None:
-        """Ask the spawner for a supervisor, starting a spawner if there is none.
+        """Request a supervisor from the spawner, which is started if there is none.
 
-        If a spawner forks more slowly than it is asked, its requests wait, one after the other.
+        If requests arrive faster than the spawner forks, they wait, one after the other.
         """
         request = os.fsencode(directory.absolute())  # noqa: ASYNC240 - it only joins names
         async with self._asking:
@@ -319,7 +322,7 @@ class Supervised:
     def _reconnect(self, directory: Path, *, ending: bool) -> ContainerHandle | None:
         """Return the process with a live supervisor; None while it starts, or if it has just ended.
 
-        With `ending`, also return one whose main process has ended, or whose supervisor does not accept connections.
+        With `ending`, also return a process that has ended, or whose supervisor does not accept connections.
         """
         started = records.read_started(directory)
         known = records.read_spec(directory)
@@ -380,7 +383,7 @@ class Supervised:
     def _exited(
         self, directory: Path, ended: Ended, spec: ProcessSpec | None = None, started: Started | None = None
     ) -> Exited:
-        """Publish how it ended; facts that are not in the packet are read from the directory."""
+        """Return the end of a process, and release its links; facts that are not given are read from the directory."""
         if spec is None:
             known = records.read_spec(directory)
             spec = known[0] if known else None
@@ -396,9 +399,9 @@ class Supervised:
         return Exited(ended.exit_code, reason, "", started_at, ended.finished_at)
 
     async def _lost(self, directory: Path, started: Started, spec: ProcessSpec | None = None) -> Exited:
-        """Record the end of a process that has lost its supervisor, after killing what is left of it.
+        """Kill the rest of a container that has lost its supervisor, and record its end.
 
-        The end is unknown unless the supervisor saw that of the main process.
+        The end is unknown unless the supervisor had noted the end of the main process.
         """
         ended = records.read_ended(directory)
         if ended is None:
@@ -438,7 +441,7 @@ def _end_spawner(spawner: subprocess.Popen[bytes]) -> None:
 
 
 async def _kill_started(descriptors: list[int]) -> None:
-    """Kill what was just started, given pidfds of its supervisor and main process, which are closed."""
+    """Kill a process that was just started, given pidfds of its supervisor and itself, which are closed."""
     try:
         for number in (signal.SIGTERM, signal.SIGKILL) if descriptors else ():
             with contextlib.suppress(ProcessLookupError):

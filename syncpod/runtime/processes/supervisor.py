@@ -1,8 +1,8 @@
 """One container's supervisor: a small process that starts the main process, writes its log, and records its end.
 
-It outlives the server. Its single thread polls everything, so that no client that does not read or answer can block the
-container. It is a subreaper: everything that the main process starts stays its descendant, and so do executed commands
-and what they leave running, as with a container's init process.
+It outlives the server. Its single thread polls all descriptors, so a client that does not read or answer cannot block
+the container. It is a subreaper, like a container's init process: all processes that the main process or an executed
+command starts stay its descendants.
 
 Packets on its sockets begin with a `Word` of one byte; see `packets.py`, and `control.py` for the server's side.
 """
@@ -60,14 +60,14 @@ _REAPED_AT_ONCE = 256
 
 
 class _Connection:
-    """A connected server, or a client that it forwards."""
+    """A connection from a server, for itself or for one of its clients."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self.sock = sock
         self.attached = False
         self.command: Command | None = None
-        """The command that it started."""
+        """The command that this client started."""
         self.unsent: deque[bytes] = deque()
         self.unsent_bytes = 0
 
@@ -299,10 +299,10 @@ class Supervisor:
             os.close(descriptor)
 
     def _take_input(self, connection: _Connection, data: bytes) -> None:
-        """Handle input.
+        """Handle a packet of input; an empty one is the end of the client's input.
 
-        Its end is the container's if its input ends with the first client; else it detaches the sender. On a terminal
-        it always detaches, because a terminal has no end of input (containerd, container_io.go, Attach).
+        With `stdin_once` it also ends the container's input; otherwise it detaches the client. On a terminal it always
+        detaches, because a terminal has no end of input (containerd, container_io.go, Attach).
         """
         if data:
             self._streams.take_input(data)
@@ -322,7 +322,7 @@ class Supervisor:
     # The end.
 
     def _kill_all(self) -> None:
-        """Kill the main process; its end leads to that of all others."""
+        """Kill the main process; after its end the supervisor kills all others."""
         if self._main and self._status is None:
             os.kill(self._main, signal.SIGKILL)
 
@@ -330,7 +330,7 @@ class Supervisor:
         with contextlib.suppress(BlockingIOError):
             while os.read(wake, 512):
                 pass
-        while self._status is None:  # The others, of which there may be ever more, are killed at the end.
+        while self._status is None:  # Once the main process has ended, `_finish` kills and reaps the others.
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
@@ -349,7 +349,7 @@ class Supervisor:
             self._commands.note_end(pid, code)
 
     def _finish(self, code: int) -> NoReturn:
-        """Kill what is left, keep the last output, record the end, and exit."""
+        """Kill the remaining processes, log the last output, record the end, and exit."""
         ended = Ended(code, time.time_ns())
         with contextlib.suppress(OSError):  # This is retried below; until then we tell the clients.
             note_ending(self._ending, ended)
@@ -360,7 +360,7 @@ class Supervisor:
         for connection in list(self._connections):
             self._send(connection, self._last_word)
         self._say_farewell()
-        # Only we can tell a later server. Give up only if the container was removed.
+        # No other process has the exit code for a later server. Give up only if the container was removed.
         while not recorded and self._directory.exists():
             self._watch.handle(_RECORD_AGAIN_SECONDS)
             recorded = self._record(ended)

@@ -2,11 +2,11 @@
 
 Each entry of the host's `/` appears in the new root. Symbolic links are recreated; `/tmp` and `/run` are new and empty;
 files are copied. A directory, and each directory mounted beneath it, gets an overlay whose writes stay in the
-container's own directory. From a directory that holds the runtime's own state, that state is first hidden, because an
-upper layer must not be inside its lower one. If a directory with mounts beneath it cannot be a lower layer, as in a
-user namespace, it is recreated and its entries are shown in the same way. A directory without mounts that cannot be a
-lower layer is shared with the host. A directory that this user may not read, such as another user's FUSE mount, is
-shared too: a container may not read it either. So no single directory of the host keeps a container from starting.
+container's own directory. If a directory holds the runtime's own state, that state is first hidden, because an upper
+layer must not be inside its lower one. If a directory with mounts beneath it cannot be a lower layer, as in a user
+namespace, it is recreated and its entries are shown in the same way. A directory without mounts that cannot be a lower
+layer is shared with the host. A directory that this user may not read, such as another user's FUSE mount, is shared
+too: a container may not read it either. So no single directory of the host keeps a container from starting.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _COPIES = 256
 def compose_from_host(root: RootLayers, directory: Path, hostname: str) -> None:
     """Show the host's top-level entries in the new root, which becomes a mount.
 
-    With `hostname`, `/etc/hostname` is a file in the container's `directory` that says it. Raises OSError.
+    With `hostname`, `/etc/hostname` is a file with that name in it, kept in the container's `directory`. Raises
+    OSError.
     """
     _HostRoot(root).compose()
     if hostname:
@@ -36,7 +37,7 @@ def compose_from_host(root: RootLayers, directory: Path, hostname: str) -> None:
 
 
 class _HostRoot:
-    """The host's entries while they are shown."""
+    """Assembles a root from the host's entries."""
 
     def __init__(self, root: RootLayers) -> None:
         self._root = root
@@ -73,7 +74,7 @@ class _HostRoot:
             self._show_directory(entry.path, target)
 
     def _show_file(self, entry: os.DirEntry[str], target: Path) -> None:
-        """Copy a small file; a larger one, or a socket and the like, is the host's own, mounted read-only."""
+        """Copy a small file; a larger or special file, such as a socket, is the host's own, mounted read-only."""
         with contextlib.suppress(OSError):
             if entry.is_file() and entry.stat().st_size <= _COPY_BYTES and self._copies < _COPIES:
                 shutil.copyfile(entry.path, target)
@@ -139,7 +140,7 @@ class _HostRoot:
 
 
 def _write_hostname(root: RootLayers, directory: Path, hostname: str) -> None:
-    """Make `/etc/hostname` say `hostname`, if `/etc` is private or has the file."""
+    """Make `/etc/hostname` contain `hostname`, if `/etc` is private or has the file."""
     place = root.path / HOSTNAME
     own = directory / "hostname"
     own.write_text(f"{hostname}\n")

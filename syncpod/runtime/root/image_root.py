@@ -40,9 +40,10 @@ def compose_from_image(root: RootLayers, image: str) -> None:
 
 
 def own_files(directory: Path, mounts: tuple[Mount, ...], hostname: str, *, read_only: bool) -> tuple[Mount, ...]:
-    """Write these files into the container's directory, and return their mounts, except where it has its own.
+    """Write the host name and the host's name resolution into the container's directory, and return their mounts.
 
-    These are copies, as containerd's are (sandbox_run_linux.go, setupSandboxFiles).
+    A file for which the container has a mount of its own is left out. The files are copies, as in containerd
+    (sandbox_run_linux.go, setupSandboxFiles).
     """
     taken = {os.path.normpath(mount.container_path) for mount in mounts}
     wanted: dict[str, bytes] = {f"/{HOSTNAME}": f"{hostname}\n".encode()} if hostname else {}

@@ -29,7 +29,7 @@ class RootLayers:
     """The root directory of one container while it is assembled."""
 
     def __init__(self, directory: Path, *, user_namespace: bool) -> None:
-        """Plan it in the container's `directory`; in a `user_namespace` overlays keep marks in user attributes."""
+        """Plan the root in the container's `directory`; a `user_namespace` needs overlays with user attributes."""
         self.path = directory / ROOT
         self.mount_points = tuple(mount.mount_point for mount in read_mounts())
         self.hidden = os.path.realpath(directory.parents[1])
@@ -97,9 +97,9 @@ class RootLayers:
     def show_devices(self, target: Path) -> None:
         """Show the host's devices in our own directory, since a mount point made in `/dev` would appear on the host.
 
-        In a user namespace a device works only through a mount from outside. There the usual ones are bind mounts;
-        others are links into the host's `/dev`, which is mounted read-only beneath, and so is ptmx, which looks for
-        `pts` beside itself.
+        In a user namespace a device works only through a mount from outside. There the usual devices are bind mounts.
+        The others are links into the host's `/dev`, which is mounted read-only in a subdirectory. One of them is ptmx,
+        which looks for `pts` beside itself.
         """
         target.mkdir(mode=0o755, exist_ok=True)
         linked = self._user_namespace or not self.lay("/dev", target, Path("/dev").stat())
@@ -141,7 +141,7 @@ def is_beneath(path: str, directory: str) -> bool:
 
 
 def liken(path: Path, like: os.stat_result) -> None:
-    """Copy the owner and mode of another directory."""
+    """Copy the owner and mode of another file or directory."""
     with contextlib.suppress(OSError):  # Without root everything is ours, and so is every process that sees it.
         os.chown(path, like.st_uid, like.st_gid)
     path.chmod(stat.S_IMODE(like.st_mode))

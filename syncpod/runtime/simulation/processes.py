@@ -1,8 +1,8 @@
 """Simulated processes: timers that obey a script in the sandbox's annotations (:mod:`.script`).
 
-They keep the promises of real processes. The fate of a process is decided when it starts and written to its directory.
-From then on it follows the clock, whether or not a server runs, and the next server finds it running or ended. The
-effect of a signal is on disk before it takes place.
+Like real processes, they outlive the server. The end of a process is decided when it starts, and is written to its
+directory. From then on the process follows the clock, whether or not a server runs, and the next server finds it
+running or ended. The effect of a signal is on disk before it takes place.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Record:
 
     started_at: int
     name: str
-    """The container's; empty for a pause."""
+    """The container's name; empty for a pause."""
     script: str
     """The container's script, as written."""
     log_path: str
@@ -65,7 +65,7 @@ class _Record:
     """None: it runs until it is stopped."""
     restarts_runtime_at: int | None = None
     input_ends: bool = False
-    """Whether the end of input reaches the process, and does not only end the attachment."""
+    """True if the end of input reaches the process; otherwise it only ends the attachment."""
 
     def write(self, directory: str) -> None:
         """Write the record atomically."""
@@ -96,7 +96,7 @@ class Simulated:
         return None
 
     async def start(self, spec: ProcessSpec, directory: Path) -> SimulatedProcess:
-        """Start what the script says: after its delay, or not at all. See Processes."""
+        """Start a process after its script's delay, or fail with its script's error. See Processes."""
         try:
             script = container_script(spec.script, spec.name) if spec.name else pod_script(spec.script)
         except ScriptInvalid as error:
@@ -124,7 +124,7 @@ class Simulated:
         return self._run(record, directory)
 
     async def find(self, directory: Path) -> SimulatedProcess | Exited | None:
-        """Return what became of a process by now. See Processes."""
+        """Return a process that runs by the clock, or its end. See Processes."""
         record = _Record.read(directory)
         if record is None:
             return None
@@ -153,7 +153,7 @@ class SimulatedProcess:
     __slots__ = ("_clock", "_directory", "_exited", "_record", "_timer", "_timers", "_waiting")
 
     def __init__(self, record: _Record, directory: str, timers: Timers, clock: Callable[[], int]) -> None:
-        """Live by what `record` says, which `directory` has too."""
+        """Follow `record`, which is also on disk in `directory`."""
         self._record = record
         self._directory = directory
         self._timers = timers
@@ -190,7 +190,7 @@ class SimulatedProcess:
         return self._exited
 
     def signal(self, number: int) -> None:
-        """End it as its script says, or not. See Process."""
+        """End the process as its script says, unless the script or the signal's default ignores it. See Process."""
         if number == signal.SIGKILL:
             self.kill()
         elif number not in _HARMLESS and not self._script.ignores_signals:
@@ -216,7 +216,7 @@ class SimulatedProcess:
         return SimulatedCommand(self._script.exec, merged=terminal or merge_stderr)
 
     async def attach(self) -> SimulatedStreams:
-        """Return streams on which nothing comes until the process ends. See Process."""
+        """Return streams without output, which end with the process. See Process."""
         if self._exited is not None:
             raise StartFailed("cannot attach to a stopped container")
         return SimulatedAttachment(self, detaches=not self._record.input_ends)
@@ -276,7 +276,7 @@ class SimulatedCommand:
             yield Stream.STDOUT if self._merged else Stream.STDERR, self._answer.stderr.encode()
 
     def resize(self, columns: int, rows: int) -> None:
-        """Nothing is drawn."""
+        """Do nothing: there is no terminal."""
 
     async def wait(self) -> int:
         """Return the answer's exit code."""
@@ -284,7 +284,7 @@ class SimulatedCommand:
         return self._answer.exit_code
 
     async def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no process runs."""
 
     async def _until_answered(self) -> None:
         await asyncio.sleep(max(0.0, self._answers_at - asyncio.get_running_loop().time()))
@@ -316,24 +316,24 @@ class SimulatedAttachment:
             for end in ends:
                 end.cancel()
         return
-        yield Stream.STDOUT, b""  # what makes this an iterator
+        yield Stream.STDOUT, b""  # makes this function an asynchronous generator
 
     def resize(self, columns: int, rows: int) -> None:
-        """Nothing is drawn."""
+        """Do nothing: there is no terminal."""
 
     async def wait(self) -> int:
         """Return the process's exit code."""
         return (await self._process.wait()).exit_code
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources to free."""
 
 
 SimulatedStreams = SimulatedCommand | SimulatedAttachment
 
 
 def _own_end(script: ContainerScript | PodScript, attempt: int, now: int) -> _End | None:
-    """Return how a process that starts now ends by itself."""
+    """Return how a process that starts now ends by itself; None if it runs until it is stopped."""
     if script.run_time is None:
         return None
     if isinstance(script, PodScript):

@@ -71,7 +71,7 @@ class Hang:
     duration: int | None
     """Nanoseconds, after which the call goes on; None: until the client gives up."""
     times: int | None
-    """How many of the first calls; None = all."""
+    """How many of the first calls are delayed; None = all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,12 @@ class FailureRate:
 
 @dataclass(frozen=True, slots=True)
 class CallScript:
-    """What happens to calls, by their CRI names."""
+    """The faults of calls, by the calls' CRI names."""
 
     hang: Mapping[str, Hang]
     failure_rates: Mapping[str, FailureRate]
     restart_runtime: Mapping[str, int]
-    """Calls that crash the runtime, which then starts again; for how many of the first ones."""
+    """For calls that crash the runtime, which then starts again: how many of the first calls do so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,8 @@ class ContainerScript:
     run_time: int | None = None
     """How long it runs before it ends by itself; None = until it is stopped."""
     exit_codes: tuple[int | None, ...] = (0,)
-    """How it ends by itself, by attempt; the last entry is for all later attempts. None = it runs until stopped."""
+    """The exit code of its own end, by attempt; the last entry is for all later attempts. None = it runs until stopped.
+    """
     oom_killed: bool = False
     """Its end by itself is an OOM kill."""
     ignores_signals: bool = False
@@ -128,7 +129,7 @@ class ContainerScript:
     stop_delay: int = 0
     """How long it runs on after a signal that ends it."""
     stop_exit_code: int | None = None
-    """How it ends after a signal that it handles; None = it handles none: 128 + the signal's number."""
+    """Its exit code after a signal; None = it does not handle signals, so the code is 128 + the signal's number."""
     log: tuple[str, ...] = ()
     """Lines that it writes to standard output as it starts."""
     memory: int = 0
@@ -148,13 +149,13 @@ class PodScript:
     run_time: int | None = None
     """How long its pause lives; None = until it is stopped."""
     restart_runtime_after: int | None = None
-    """How long after this sandbox has started the runtime restarts, once; None = it does not."""
+    """The time from this sandbox's start to one restart of the runtime; None = no restart."""
 
 
 def check_scripts(annotations: Mapping[str, str]) -> None:
-    """Read all scripts among a sandbox's annotations. Raises ScriptInvalid for the first that cannot be obeyed.
+    """Read all scripts among a sandbox's annotations. Raises ScriptInvalid for the first invalid one.
 
-    It cannot check that a container of that name exists: a runtime learns of containers one by one.
+    Whether a container of that name exists is not checked: a runtime gets its containers one by one.
     """
     for key, text in sorted(annotations.items()):
         if key.startswith(PREFIX):

@@ -1,6 +1,6 @@
 """Many deadlines with a single timer of the event loop: a heap.
 
-They use the wall clock, because they are also written to disk, for the next server.
+Deadlines use the wall clock, because they are also written to disk, for the next server.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Timers:
         self._armed_for = 0
 
     def at(self, when: int, callback: Callable[[], None]) -> Timer:
-        """Call back once `when` has passed, never before the event loop is free."""
+        """Call `callback` once `when` has passed, from the event loop and never from within this call."""
         timer = Timer(when, next(self._orders), callback)
         heapq.heappush(self._heap, timer)
         self._arm()

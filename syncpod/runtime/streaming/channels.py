@@ -1,7 +1,7 @@
 """Numbered channels in a WebSocket's messages: `channel.k8s.io` and its later versions.
 
 Every message begins with its channel: a byte, or in the base64 variants a digit before text. In version 5 a message
-`255, channel` says that the client sends nothing more on a channel; earlier versions cannot end input.
+`255, channel` means that the client sends nothing more on that channel; earlier versions cannot end input.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ class ChannelClient:
             self.stdin.end()
 
     async def greet(self, command: RemoteCommand) -> None:
-        """Send an empty message on the first channel that the client reads, to tell it that it is connected.
+        """Send an empty message on the first channel that the client reads, as a sign that it is connected.
 
-        Raises ConnectionError if it is gone.
+        Raises ConnectionError if the client is gone.
         """
         first = Channel.STDOUT if command.stdout else Channel.STDERR if command.stderr else Channel.STATUS
         await self._channels.send(first, b"")
@@ -157,7 +157,10 @@ async def serve_over_channels(command: RemoteCommand, websocket: WebSocket, dial
 
 
 async def part(websocket: WebSocket, reading: asyncio.Task[None]) -> None:
-    """Close a WebSocket once its client has read everything; then give it time to close too, which ends `reading`."""
+    """Close a WebSocket once its client has read everything, and wait a little for the client's own close.
+
+    That close ends `reading`.
+    """
     closing = asyncio.create_task(websocket.say_goodbye())
     try:
         await asyncio.wait({closing, reading}, return_when=asyncio.FIRST_COMPLETED)

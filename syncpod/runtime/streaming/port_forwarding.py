@@ -42,23 +42,23 @@ class ForwardedStream(Protocol):
 
     @property
     def reset(self) -> asyncio.Event:
-        """Set once the client has abandoned it."""
+        """Set once the client has abandoned the connection."""
 
     async def write(self, data: bytes) -> None:
         """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
 
     async def finish(self) -> None:
-        """Tell the client that nothing more is sent. Raises ConnectionError once it has gone."""
+        """Signal the end of the port's data to the client. Raises ConnectionError once the client has gone."""
 
     async def abort(self) -> None:
-        """Tell the client that the connection broke. Raises ConnectionError once it has gone."""
+        """Signal a broken connection to the client. Raises ConnectionError once the client has gone."""
 
 
 async def forward(connect: Connect, port: int, stream: ForwardedStream) -> str:
-    """Connect to a port and pass bytes both ways until both sides have ended; return why connecting failed, if it did.
+    """Connect to a port and pass bytes both ways until both sides have ended; return why connecting failed, or "".
 
-    Either side may end first; only the end is passed on. A broken connection is aborted and not reported as a failure,
-    because the client would then give up all its connections.
+    Either side may end first; its end is passed on to the other side, which may still send. A broken connection is
+    aborted and not reported as a failure, because the client would then give up all its connections.
     """
     try:
         reader, writer = await connect(port)
@@ -193,7 +193,7 @@ async def forward_over_spdy(connect: Connect, wire: Wire) -> None:
 class _ChannelStream:
     """One forwarded connection on two channels of a WebSocket (a `ForwardedStream`).
 
-    The protocol cannot tell the end of one side.
+    The protocol has no message for the end of one side.
     """
 
     def __init__(self, channels: Channels, channel: int) -> None:
@@ -207,7 +207,7 @@ class _ChannelStream:
         await self._channels.send(self._channel, data)
 
     async def finish(self) -> None:
-        """Treat the end of the port's data as the end of the connection, since the client cannot signal its own."""
+        """Treat the end of the port's data as the connection's, since the client cannot signal the end of its own."""
         self.end()
 
     async def abort(self) -> None:
@@ -223,7 +223,7 @@ class _ChannelStream:
 async def forward_over_channels(connect: Connect, ports: Sequence[int], websocket: WebSocket, dialect: Dialect) -> None:
     """Forward one connection for each port: data on channel 2 n, errors on 2 n + 1, each beginning with the port.
 
-    Ends once all connections have, or the client has gone. Raises ConnectionError if it has gone at once.
+    Ends once all connections have ended, or the client has gone. Raises ConnectionError if it was gone from the start.
     """
     channels = Channels(websocket, dialect)
     streams = [_ChannelStream(channels, 2 * number) for number in range(len(ports))]

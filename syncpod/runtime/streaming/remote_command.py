@@ -44,7 +44,7 @@ class Outcome:
     """Why it did not start; empty if it did."""
 
     def status(self) -> bytes:
-        """Return it as a v1.Status in JSON, as protocols since version 4 send it."""
+        """Return the outcome as a v1.Status in JSON, which protocols since version 4 send."""
         status: dict[str, Any] = {"metadata": {}, "status": "Success"}
         if self.failure:
             status |= {
@@ -63,7 +63,7 @@ class Outcome:
         return json.dumps(status, separators=(",", ":")).encode()
 
     def text(self) -> bytes:
-        """Return it as older protocols send it: a sentence, or nothing on success."""
+        """Return the outcome as older protocols send it: a sentence, or nothing on success."""
         return (self.failure or (self._nonzero() if self.exit_code else "")).encode()
 
     def _nonzero(self) -> str:
@@ -75,21 +75,21 @@ class Client(Protocol):
 
     @property
     def stdin(self) -> Pipe:
-        """Its input."""
+        """The client's input."""
 
     @property
     def sizes(self) -> TerminalSizes:
-        """Its terminal."""
+        """The sizes of the client's terminal."""
 
     @property
     def gone(self) -> asyncio.Event:
-        """Set once it will neither send nor receive anything more."""
+        """Set once the client will neither send nor receive anything more."""
 
     async def send(self, stream: Stream, data: bytes) -> None:
         """Pass output on, waiting while the client does not read. Raises ConnectionError once it is gone."""
 
     async def finish(self, outcome: Outcome) -> None:
-        """Say how the command ended. Raises ConnectionError once the client is gone."""
+        """Send the command's outcome. Raises ConnectionError once the client is gone."""
 
 
 async def serve(command: RemoteCommand, client: Client) -> None:
@@ -157,7 +157,7 @@ async def _pass_sizes(streams: Streams, sizes: TerminalSizes) -> None:
 
 
 async def _while_there(client: Client, work: Coroutine[Any, Any, T]) -> T | None:
-    """Await something for the client; None if the client goes first."""
+    """Await `work`; if the client goes first, cancel it and return None."""
     doing = asyncio.create_task(work)
     going = asyncio.create_task(client.gone.wait())
     try:

@@ -1,10 +1,10 @@
-"""The HTTP server that exec, attach and port-forward URLs lead to.
+"""The HTTP server behind the URLs of exec, attach and port-forward.
 
 One TCP port serves both protocols of Kubernetes' clients, WebSocket and SPDY/3.1. The server of the `websockets`
 library refuses POST, so connections are accepted here, and requests are read within limits.
 
-A client needs a URL's token, which only the CRI socket gives out. In case a web page guesses one, it is refused by its
-Origin and Host headers.
+A client needs a URL's token, which only the CRI socket gives out. A web page that guessed a token would be refused
+because of its Origin or Host header.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class StreamingServer:
     """Gives out URLs, each valid for one connection within a minute, and serves them."""
 
     def __init__(self, peer_of: PeerOf = find_peer) -> None:
-        """Ask `peer_of` whose each connection is."""
-        # Its owner may have a hundred terminals. A stranger who says nothing must not take the runtime's descriptors.
+        """Identify the user at the other end of a connection by `peer_of`."""
+        # The runtime's own user may have a hundred terminals. Others' idle connections must not use up its descriptors.
         self._callers = Callers(peer_of, bounds_owner=False)
         self._tickets: Tickets[tuple[str, RemoteCommand | PortForward]] = Tickets()
         self._connections: set[asyncio.Task[None]] = set()
@@ -88,7 +88,7 @@ class StreamingServer:
     def attach_url(
         self, open: Callable[[], Awaitable[Streams]], *, tty: bool, stdin: bool, stdout: bool, stderr: bool
     ) -> str:
-        """Return a URL for attaching to a container once, which `open` does.
+        """Return a URL for attaching to a container once; `open` attaches.
 
         `open` may raise StartFailed or OSError, whose text the client gets. Raises TooManyTickets.
         """
@@ -97,8 +97,8 @@ class StreamingServer:
     def port_forward_url(self, connect: Connect, ports: Sequence[int] = ()) -> str:
         """Return a URL for any number of connections to a sandbox's ports, over one connection.
 
-        `connect` opens one, and may raise OSError, whose text the client gets. `ports` are for clients that name none
-        themselves. Raises TooManyTickets.
+        `connect` opens a connection to a port, and may raise OSError, whose text the client gets. `ports` are for
+        clients that name no ports themselves. Raises TooManyTickets.
         """
         return self._url("portforward", PortForward(connect, tuple(ports)))
 

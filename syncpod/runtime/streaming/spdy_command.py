@@ -1,4 +1,4 @@
-"""Exec and attach over SPDY, with a stream each for error, stdin, stdout, stderr and resize."""
+"""Exec and attach over SPDY, with one stream each for error, stdin, stdout, stderr and resize."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class SpdyClient:
         return True
 
     async def opened(self) -> str:
-        """Wait until the client has opened all its streams, or has gone; return what is wrong, if anything."""
+        """Wait until the client has opened all its streams, or has gone; return why it has not in time, else ""."""
         complete, gone = asyncio.create_task(self._complete.wait()), asyncio.create_task(self.gone.wait())
         try:
             await asyncio.wait({complete, gone}, timeout=STREAM_CREATION_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -124,7 +124,7 @@ class SpdyClient:
 
 
 async def serve_over_spdy(command: RemoteCommand, wire: Wire, version: Version) -> None:
-    """Run a command for a client that speaks SPDY. Raises ConnectionError if it goes away early."""
+    """Run a command for a client that uses SPDY. Raises ConnectionError if the client leaves early."""
     client = SpdyClient(command, wire, version)
     reading = asyncio.create_task(client.read())
     sizing = None

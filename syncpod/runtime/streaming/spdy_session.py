@@ -18,7 +18,7 @@ class ServerSession(SpdySession):
     """Accepts the streams that a client opens."""
 
     def __init__(self, wire: Wire, accept: Callable[[SpdyStream], bool]) -> None:
-        """`accept` is asked for each stream that the client opens, and takes it or refuses it."""
+        """`accept` is called with each stream that the client opens, and returns False to refuse the stream."""
         super().__init__(wire)
         self._client = wire
         self._accept = accept
@@ -60,5 +60,5 @@ class ServerSession(SpdySession):
         return False
 
     async def flush(self) -> None:
-        """Wait until the system has all that was sent. Raises ConnectionError once the client is gone."""
+        """Wait until the kernel has all sent data. Raises ConnectionError once the client is gone."""
         await self._client.flush()

@@ -1,4 +1,4 @@
-"""One-time tokens, each for a request that a client may make once, soon."""
+"""One-time tokens, each for one request that a client may make within a minute."""
 
 from __future__ import annotations
 

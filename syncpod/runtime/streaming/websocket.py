@@ -30,7 +30,7 @@ class WebSocket:
 
     @classmethod
     async def accept(cls, socket: Socket, head: bytes, subprotocol: str | None) -> WebSocket | None:
-        """Answer the handshake in `head`; None if it is invalid; then the client has the answer already.
+        """Answer the handshake in `head`. Return None if it is invalid, once the client has been sent that answer.
 
         Raises Refused, and ConnectionError if the client is gone.
         """
@@ -41,7 +41,7 @@ class WebSocket:
                 pass
             case _:
                 raise Refused(HTTPStatus.BAD_REQUEST, "the request is not a WebSocket handshake")
-        # Chosen already, because the library refuses one of the clients' names, which has a slash.
+        # Already chosen: the library refuses a name with a slash, such as SPDY/3.1+portforward.k8s.io.
         with contextlib.suppress(KeyError):
             del request.headers["Sec-WebSocket-Protocol"]
         response = protocol.accept(request)
@@ -109,7 +109,7 @@ class WebSocket:
             await self._socket.write(data)
 
     async def flush(self) -> None:
-        """Wait until the system has all that was sent. Raises ConnectionError once the client is gone."""
+        """Wait until the kernel has all sent data. Raises ConnectionError once the client is gone."""
         await self._socket.flush()
 
     async def say_goodbye(self) -> None:
@@ -147,7 +147,7 @@ class Tunnel:
         self._websocket.send_at_once(data)
 
     async def flush(self) -> None:
-        """Wait until the system has all that was sent. Raises ConnectionError once the client is gone."""
+        """Wait until the kernel has all sent data. Raises ConnectionError once the client is gone."""
         await self._websocket.flush()
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:

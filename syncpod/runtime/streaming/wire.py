@@ -20,8 +20,9 @@ class Waiting(Protocol):
     async def space(self, pipe: Pipe, seconds: float) -> bool:
         """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone.
 
-        While a pipe is full nothing is read, so the client's end would not be noticed: it is queued behind unread data.
-        Sending a few bytes reveals it, so implementations send bytes without meaning in their protocol.
+        While a pipe is full, nothing is read from the connection, so the client's end would not be noticed: it is
+        queued behind unread data. A write reveals it, so implementations send a few bytes without meaning in their
+        protocol.
         """
 
 
@@ -32,7 +33,7 @@ class Wire(Waiting, spdy.Wire, Protocol):
         """Send without waiting: for a few bytes now and then. Raises ConnectionError once the client is gone."""
 
     async def flush(self) -> None:
-        """Wait until the system has all that was sent, however long the client reads nothing.
+        """Wait until the kernel has all sent data, however long the client does not read.
 
         Then the connection can be closed without losing data. Raises ConnectionError once the client has gone.
         """
@@ -71,7 +72,7 @@ class Socket:
         self._writer.write(data)
 
     async def flush(self) -> None:
-        """Wait until the system has all that was sent. Raises ConnectionError once the client is gone."""
+        """Wait until the kernel has all sent data. Raises ConnectionError once the client is gone."""
         self._writer.transport.set_write_buffer_limits(high=0)
         await self._writer.drain()
 
@@ -87,7 +88,7 @@ class Socket:
         return True
 
     async def hear_out(self) -> None:
-        """Send our end, and discard what still comes: a reset would lose data that was sent."""
+        """End our side, and discard data that still arrives: otherwise a reset could lose data that was sent."""
         with contextlib.suppress(TimeoutError, OSError):
             self._writer.write_eof()
             async with asyncio.timeout(CLOSING_SECONDS):
