@@ -1,4 +1,4 @@
-"""Checks of what a runtime, or a container, answers: bytes, ids, texts, paths, numbers.
+"""Checks the answers of a runtime, or of a container: bytes, ids, texts, paths, numbers.
 
 A runtime is trusted to run containers, but not to give valid answers: it may be half upgraded, or broken. An answer
 must pass these checks before it becomes a file name, a line of a log, or a part of a pod's history.
@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 LONGEST_WORD: Final = 1024
 """The most characters of a reason, a name or a version."""
 LONGEST_MESSAGE: Final = 16 * 1024
-"""The most characters of a message about a container; the kubelet's status has room for 12 KiB of all of a pod's."""
+"""The most characters of a message about a container. In a kubelet's status, all messages of a pod have 12 KiB."""
 _PATH_MAX: Final = 4096
 """PATH_MAX of the kernel, with the NUL at the end."""
 _LONGEST_ADDRESS: Final = 64
@@ -78,11 +78,11 @@ class ReadableAnswers:
 
 
 def asked_for(listed: Iterable[_Entry], labels: Mapping[str, str], **fields: str) -> tuple[_Entry, ...]:
-    """Return those entries of a list that were asked for, each once.
+    """Return the entries of a list that have the requested labels and fields, each once. A field of "" is ignored.
 
-    A runtime that ignores a filter would otherwise have one pod's containers ended for another's, or those of somebody
-    else; and one that lists a sandbox twice would have a pod ended, since it may have only one. Two entries are the
-    same if they are one record, as `KnownItems` returns it for equal ones. A field that is "" was not asked for.
+    A runtime may ignore a filter: then containers of another pod, or of somebody else, would be ended. It may list a
+    sandbox twice: then the pod would be ended, since it may have only one. Two entries are the same if they are one
+    object, as `KnownItems` returns it for equal items.
     """
     wanted = [(name, value) for name, value in fields.items() if value]
     return tuple(

@@ -107,7 +107,7 @@ class CriClient(CriRuntime):
         self._content = content_pb2_grpc.ContentStub(answers)
 
     async def close(self) -> None:
-        """Close the connection, cancelling what is still under way."""
+        """Close the connection, and cancel the calls under way."""
         await self._channel.close()
 
     async def __aenter__(self) -> Self:
@@ -228,7 +228,7 @@ class CriClient(CriRuntime):
     async def discard_task(self, container_id: str) -> None:
         about = _container(container_id)
         kill = tasks_pb2.KillRequest(container_id=container_id, signal=signal.SIGKILL, all=True)
-        with contextlib.suppress(NotFound):  # it has ended; or it does not exist, as the next call will tell
+        with contextlib.suppress(NotFound):  # it has ended; or it does not exist, which the next call raises
             await self._call(self._tasks.Kill, kill, about=about, headers=_CONTAINERD)
         wait = tasks_pb2.WaitRequest(container_id=container_id)
         await self._call(self._tasks.Wait, wait, about=about, headers=_CONTAINERD)
@@ -253,7 +253,7 @@ class CriClient(CriRuntime):
         except CriError as error:
             if not verbose or error.code != grpc.StatusCode.RESOURCE_EXHAUSTED.name:
                 raise
-            # containerd has the environment twice in it, as JSON, and one of 1.4 MiB may be more than a message takes.
+            # containerd's answer has the environment twice, as JSON. One of 1.4 MiB may exceed the largest message.
             known = await self.container_status(container_id)
             pid = await self._pid_of_task(container_id) if known.container.state == "running" else 0
             return replace(known, container=known.container.model_copy(update={"pid": pid}))
@@ -262,7 +262,7 @@ class CriClient(CriRuntime):
             return records.container_status(answer)
 
     async def _pid_of_task(self, container_id: str) -> int:
-        """Return the pid of a container's process as containerd's own API has it; 0 if that says none."""
+        """Return the pid of a container's process by containerd's own API; 0 if that has none."""
         request = tasks_pb2.GetRequest(container_id=container_id)
         try:
             found = await self._call(self._tasks.Get, request, about=_container(container_id), headers=_CONTAINERD)
@@ -453,7 +453,7 @@ def _id(operation: str, text: str) -> str:
 
 
 def _is_about(operation: str, answered: str, asked: str) -> None:
-    """Raise Unreadable for an answer about something else than was asked about."""
+    """Raise Unreadable if an answer is about another object than the request."""
     if answered != asked:
         raise Unreadable(operation, "INTERNAL", f"the runtime answered about {answered[:100]!r}, not about {asked}")
 

@@ -1,4 +1,4 @@
-"""Where the container runtime listens."""
+"""Finds the socket of the container runtime."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _PATIENCE_SECONDS = 1.0
 class NoRuntime(Exception):
     """No socket accepts a connection. The text is one sentence that names each and says why not.
 
-    `tried` has each with its reason, in order. `permission_denied` says that one exists but is closed to this user,
-    `refused` that one exists and nothing accepts connections: its runtime may be about to start.
+    `tried` has the path and the reason of each, in order. `permission_denied` is True if a socket exists but is closed
+    to this user; `refused` if one exists and nothing accepts connections, so its runtime may be about to start.
     """
 
     def __init__(self, tried: tuple[tuple[str, str], ...], *, asked_for: bool = False) -> None:
@@ -57,8 +57,8 @@ _BUSY = "accepts no connections"
 def candidates(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Paths of the sockets to try, in order.
 
-    If the variable names a socket, only that one: a user who names a runtime does not want pods on another. Otherwise
-    the well-known ones. Raises ValueError for an endpoint that is not a unix socket.
+    If the variable names a socket, that is the only one: a user who names a runtime does not want pods on another.
+    Otherwise they are the well-known ones. Raises ValueError for an endpoint that is not a unix socket.
     """
     named = environ.get(VARIABLE, "")
     return (socket_path(named),) if named else WELL_KNOWN

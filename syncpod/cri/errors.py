@@ -5,7 +5,7 @@ in different versions. So an error is classified by its call, its code and, wher
 and 2.4 as measured, CRI-O by its sources).
 
     CriError
-    ├── TransportFault          nobody knows what happened: read the state back, then try again
+    ├── TransportFault          the outcome is not known: read the state back, then try again
     │   ├── Unavailable         no connection, or it broke, or the runtime is going down
     │   ├── DeadlineExceeded    no answer in time
     │   └── Unreadable          an invalid answer, or one about something else
@@ -17,6 +17,7 @@ and 2.4 as measured, CRI-O by its sources).
     ├── Unimplemented           this runtime, or this version of it, does not know the call
     └── RuntimeFailure          the runtime tried and failed: a fault of the pod, as a rule
         ├── TaskLeft            RemoveContainer, RemovePodSandbox: containerd has a task that its CRI has lost track of
+        ├── StillStarting       RemoveContainer: the container is being started
         └── InvalidImageName, RegistryUnavailable, SignatureValidationFailed    PullImage
 
 """
@@ -81,7 +82,7 @@ class ImageAbsent(NotFound):
 class NameReserved(CriError):
     """RunPodSandbox or CreateContainer: pod and attempt, or container and restart count, are taken.
 
-    The one that holds the name may still be in creation. Then no list has it yet.
+    The sandbox or container that holds the name may still be in creation. Then no list has it yet.
     """
 
     @property
@@ -99,7 +100,7 @@ class AlreadyStarted(CriError):
 
     @property
     def state(self) -> StartedState:
-        """Its state, by the runtime's text."""
+        """The container's state, by the runtime's text."""
         text = self.message.lower()
         if "already in starting state" in text:
             return "starting"
@@ -127,7 +128,7 @@ class RuntimeFailure(CriError):
 
 
 class TaskLeft(RuntimeFailure):
-    """RemoveContainer or RemovePodSandbox: a task is left of something that CRI believes ended or never started.
+    """RemoveContainer, RemovePodSandbox: containerd has a task of an object that its CRI lists as ended or unstarted.
 
     containerd loses track of a task if a start is cancelled between making the task and recording its process (the
     caller died, or the deadline passed), or if its cleanup fails. The process then waits to be started, runs, or has
@@ -222,7 +223,7 @@ def _pull_failure(message: str) -> type[RuntimeFailure]:
 
 @contextlib.contextmanager
 def believing(operation: str) -> Iterator[None]:
-    """Raise Unreadable for an answer that no pod can have, such as a number that is too large."""
+    """Turn ValidationError into Unreadable: the answer has a value that no pod can have, such as too large a number."""
     try:
         yield
     except ValidationError as error:

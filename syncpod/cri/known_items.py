@@ -1,4 +1,4 @@
-"""Items of earlier lists: most of those that a runtime lists each second are unchanged, and not translated again."""
+"""Caches the records of listed items: most items of a list are the same a second later, and not translated again."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _Item = TypeVar("_Item", api_pb2.PodSandbox, api_pb2.Container)
 _Summary = TypeVar("_Summary")
 
 _TURNS: Final = 8
-"""How many items are read, for each that is kept, before those that no list has had meanwhile are dropped."""
+"""After this many listed items for each cached one, the items that no list has had meanwhile are dropped."""
 TURN_SECONDS: Final = 30.0
-"""After what time they are dropped in any case, even if all lists are empty."""
+"""Seconds after which these are dropped in any case, even if all lists are empty."""
 
 
 class KnownItems(Generic[_Item, _Summary]):
-    """The records of listed items, by id. A record is given again only for an item that is equal in every field."""
+    """The records of listed items, by id. A record is returned again only for an item that is equal in every field."""
 
     def __init__(self, translated: Callable[[_Item], _Summary], clock: Callable[[], float] = time.monotonic) -> None:
-        """Translate what is new or has changed with `translated`. `clock` returns seconds."""
+        """Make the record of a new or changed item by `translated`. `clock` returns seconds."""
         self._translated: Callable[[_Item], _Summary] = translated
-        # Two generations: who asks for a single pod reads a short list, which must not cost the others their records.
+        # Two generations: a short list, such as that of a single pod, must not drop the records of all other items.
         self._recent: dict[str, tuple[_Item, _Summary]] = {}
         self._older: dict[str, tuple[_Item, _Summary]] = {}
         self._read = 0
@@ -31,7 +31,7 @@ class KnownItems(Generic[_Item, _Summary]):
         self._turned = clock()
 
     def records(self, listed: Iterable[_Item]) -> tuple[_Summary, ...]:
-        """Return the records of what is listed, in its order."""
+        """Return the records of listed items, in the list's order."""
         found = tuple(map(self._record, listed))
         self._read += len(found)
         if self._read > _TURNS * len(self._recent) or self._clock() - self._turned > TURN_SECONDS:

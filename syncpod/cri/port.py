@@ -25,7 +25,7 @@ CgroupDriver = Literal["cgroupfs", "systemd"]
 
 @dataclass(frozen=True, slots=True)
 class RuntimeVersion:
-    """Which runtime this is."""
+    """The name and the version of the runtime."""
 
     name: str
     """`containerd`, `cri-o`, ..."""
@@ -119,12 +119,12 @@ class ContainerSummary:
 
 @dataclass(frozen=True, slots=True)
 class ContainerEvent:
-    """Something has happened to a container or a sandbox. Only a listing shows what it is."""
+    """A change of a container or a sandbox. Only a listing shows what has changed."""
 
     id: str
     """The id of the container, or of the sandbox."""
     labels: Mapping[str, str]
-    """The sandbox's; none if the runtime does not say, as of a sandbox that is gone."""
+    """The sandbox's labels; empty if the runtime does not send them, as for a sandbox that is gone."""
     is_end: bool = False
     """Whether the container, or the sandbox, has ended. Nothing else may be concluded from that."""
 
@@ -141,10 +141,10 @@ class ContainerMount:
 
 @dataclass(frozen=True, slots=True)
 class ContainerAnswer:
-    """The runtime's whole answer about one container: the container, and what of it stays on the node."""
+    """The runtime's whole answer about one container."""
 
     container: ObservedContainer
-    """Without its sandbox, which the runtime does not name here, and without what its annotations say.
+    """Without its sandbox, which the runtime does not name here, and without the values of its annotations.
 
     Exit code, reason and `finished_at` are final once `finished_at` is set. The pid is 0 unless verbose."""
     labels: Mapping[str, str]
@@ -325,9 +325,10 @@ class CriRuntime(Protocol):
         ...
 
     async def remove_pod_sandbox(self, sandbox_id: str) -> None:
-        """Remove the sandbox and its containers, killing what still runs. Already gone is success.
+        """Remove the sandbox and its containers, killing what still runs; do nothing if it is gone.
 
-        Raises TaskLeft if containerd cannot; or succeeds and leaves a pause process that was never started.
+        Raises TaskLeft if containerd cannot remove it. It may also succeed and leave a pause process that was never
+        started.
         """
         ...
 
@@ -355,9 +356,9 @@ class CriRuntime(Protocol):
         ...
 
     async def remove_container(self, container_id: str) -> None:
-        """Remove a container, killing it without grace if it runs. Already gone is success. Its log file stays.
+        """Remove a container, killing it without grace if it runs; do nothing if it is gone. Its log file stays.
 
-        Raises TaskLeft if a task of it is left that must first be discarded.
+        Raises TaskLeft if containerd has a task of it that must be discarded first.
         """
         ...
 
@@ -365,7 +366,7 @@ class CriRuntime(Protocol):
         """Kill and delete the task of a container or sandbox that the runtime lists as ended.
 
         For the case of `TaskLeft`. This is not a CRI call but containerd's own API, on the same socket. Returns when
-        nothing of it runs. Raises NotFound if there is no such task, Unimplemented from any other runtime.
+        the task's processes have ended. Raises NotFound if there is no such task, Unimplemented from any other runtime.
         """
         ...
 
@@ -396,7 +397,8 @@ class CriRuntime(Protocol):
     async def port_forward(self, sandbox_id: str, ports: Sequence[int] = ()) -> str:
         """Prepare connections to a sandbox's ports; return the URL to connect to, valid once and for a short time.
 
-        The ports are named on that connection, unless its protocol cannot name them: that of WebSocket's channels.
+        The ports are named on that connection. `ports` is for the one protocol that cannot name them: WebSocket's
+        channels.
         """
         ...
 
@@ -407,7 +409,7 @@ class CriRuntime(Protocol):
         ...
 
     async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
-        """Measure the containers of one sandbox: those that run; from containerd the others too.
+        """Measure the running containers of one sandbox; containerd also returns those that do not run.
 
         Has a timeout of its own, in seconds, because the call hangs as long as one of their shims does. Ask for each
         sandbox separately, or one pod blocks all others.
@@ -419,9 +421,9 @@ class CriRuntime(Protocol):
         ...
 
     def container_events(self) -> AsyncGenerator[ContainerEvent, None]:
-        """Yield what happens to containers and sandboxes from now on, of all owners, until the runtime ends that.
+        """Yield events of all containers and sandboxes, of all owners, from now on until the runtime ends the stream.
 
-        Has no timeout. Unimplemented from runtimes that announce nothing (containerd before 1.7).
+        Has no timeout. Raises Unimplemented from a runtime without events (containerd before 1.7).
         """
         ...
 
@@ -463,7 +465,7 @@ class CriRuntime(Protocol):
         ...
 
     async def remove_image(self, image: str) -> None:
-        """Remove an image. Already gone is success."""
+        """Remove an image; do nothing if it is gone."""
         ...
 
     async def image_fs_info(self) -> ImageFsInfo:

@@ -19,15 +19,15 @@ from syncpod.csi.volume import DriverNode, Growing, Publishing, Staging, Use, Vo
 CALL_SECONDS: Final = 120.0
 """The kubelet's csiTimeout."""
 STAGES: Final = "STAGE_UNSTAGE_VOLUME"
-"""The driver brings a volume to the machine once for all of its pods."""
+"""The driver stages a volume: it mounts it on the machine once for all of its pods."""
 GROWS: Final = "EXPAND_VOLUME"
-"""The driver has something to do on the machine for a volume that has grown."""
+"""The driver has work to do on the machine for a volume that has grown."""
 TELLS_USAGE: Final = "GET_VOLUME_STATS"
-"""The driver says how full a volume is."""
+"""The driver reports how full a volume is."""
 GIVES_TO_GROUP: Final = "VOLUME_MOUNT_GROUP"
-"""The driver gives a volume to the pod's group by itself."""
+"""The driver gives a volume to the pod's fsGroup itself."""
 KNOWS_SINGLE_WRITERS: Final = "SINGLE_NODE_MULTI_WRITER"
-"""The driver tells one writing pod of a machine from several."""
+"""The driver distinguishes one writing pod on a machine from several."""
 _MODES: Final[Mapping[str, str]] = {
     "ReadWriteOnce": "SINGLE_NODE_WRITER",
     "ReadOnlyMany": "MULTI_NODE_READER_ONLY",
@@ -66,14 +66,14 @@ class CsiError(Exception):
     """A driver refused a call, or did not answer; the text is a clause, with the call and the status' name."""
 
     def __init__(self, text: str, status: grpc.StatusCode | None = None) -> None:
-        """`status` is the answer's; None: there was none."""
+        """`status` is that of the driver's answer; None if it has not answered."""
         super().__init__(text)
         self.is_unsure = status in _UNSURE
-        """The driver may still be at it (csi_client.go, isFinalError)."""
+        """The driver may still be carrying out the call (csi_client.go, isFinalError)."""
         self.is_infeasible = status in _INFEASIBLE
-        """The driver will never do it (expander.go, isInfeasibleError)."""
+        """No retry of the call will succeed (expander.go, isInfeasibleError)."""
         self.is_of_use = status is grpc.StatusCode.FAILED_PRECONDITION
-        """The driver does not do it to a volume that is used (expander.go, inUseError)."""
+        """The driver refuses the call because the volume is in use (expander.go, inUseError)."""
 
 
 class CsiDriver:
@@ -99,7 +99,7 @@ class CsiDriver:
         return frozenset(kinds.Name(each.rpc.type) for each in said.capabilities if each.rpc.type in kinds.values())
 
     async def usage(self, handle: str, path: Path) -> VolumeStats:
-        """Return how full a volume is that is published at `path` (NodeGetVolumeStats). Raises CsiError."""
+        """Return how full the volume is that is published at `path` (NodeGetVolumeStats). Raises CsiError."""
         asked = csi_pb2.NodeGetVolumeStatsRequest(volume_id=handle, volume_path=str(path))
         async with self._stub("NodeGetVolumeStats") as stub:
             said = await stub.NodeGetVolumeStats(asked, timeout=CALL_SECONDS)
@@ -111,7 +111,7 @@ class CsiDriver:
         return VolumeStats(*(max(0, each) for each in amounts))
 
     async def stage(self, volume: Staging, capabilities: frozenset[str]) -> None:
-        """Bring a volume to the machine. Repeatable. Raises CsiError."""
+        """Mount a volume on the machine, for all of its pods (NodeStageVolume). Safe to repeat. Raises CsiError."""
         asked = csi_pb2.NodeStageVolumeRequest(
             volume_id=volume.handle,
             publish_context=volume.publish_context,
@@ -124,7 +124,7 @@ class CsiDriver:
             await stub.NodeStageVolume(asked, timeout=CALL_SECONDS)
 
     async def publish(self, volume: Publishing, capabilities: frozenset[str]) -> None:
-        """Make a volume visible for a pod. Repeatable. Raises CsiError."""
+        """Mount a volume for one pod (NodePublishVolume). Safe to repeat. Raises CsiError."""
         asked = csi_pb2.NodePublishVolumeRequest(
             volume_id=volume.handle,
             publish_context=volume.publish_context,
@@ -139,7 +139,7 @@ class CsiDriver:
             await stub.NodePublishVolume(asked, timeout=CALL_SECONDS)
 
     async def grow(self, volume: Growing, capabilities: frozenset[str]) -> None:
-        """Grow a volume on the machine. Repeatable. Raises CsiError."""
+        """Grow a volume on the machine (NodeExpandVolume). Safe to repeat. Raises CsiError."""
         asked = csi_pb2.NodeExpandVolumeRequest(
             volume_id=volume.handle,
             volume_path=str(volume.path),
@@ -152,13 +152,13 @@ class CsiDriver:
             await stub.NodeExpandVolume(asked, timeout=CALL_SECONDS)
 
     async def unpublish(self, handle: str, path: Path) -> None:
-        """Undo a publishing. NotFound is success. Repeatable. Raises CsiError."""
+        """Undo `publish`. NotFound is success. Safe to repeat. Raises CsiError."""
         asked = csi_pb2.NodeUnpublishVolumeRequest(volume_id=handle, target_path=str(path))
         async with self._stub("NodeUnpublishVolume", absent_is_fine=True) as stub:
             await stub.NodeUnpublishVolume(asked, timeout=CALL_SECONDS)
 
     async def unstage(self, handle: str, path: Path) -> None:
-        """Undo a staging. NotFound is success. Repeatable. Raises CsiError."""
+        """Undo `stage`. NotFound is success. Safe to repeat. Raises CsiError."""
         asked = csi_pb2.NodeUnstageVolumeRequest(volume_id=handle, staging_target_path=str(path))
         async with self._stub("NodeUnstageVolume", absent_is_fine=True) as stub:
             await stub.NodeUnstageVolume(asked, timeout=CALL_SECONDS)

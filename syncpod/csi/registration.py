@@ -1,4 +1,4 @@
-"""What a plugin says of itself at the socket that it puts into the node's directory (pluginregistration v1)."""
+"""Calls a plugin at the registration socket that it has put into the node's directory (pluginregistration v1)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Plugin:
     """A plugin that registers."""
 
     kind: str
-    """`CSIPlugin`, or a kind that this node does not take."""
+    """`CSIPlugin`, or a kind that this node does not support."""
     name: str
     socket: Path
-    """Where it serves."""
+    """The socket at which it serves its own API."""
     versions: tuple[str, ...]
 
 
 async def plugin_at(socket: Path) -> Plugin:
-    """Ask for the plugin at a registration socket. Raises CsiError."""
+    """Request the plugin's description at a registration socket. Raises CsiError."""
     try:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS) as channel:
             said = await api_pb2_grpc.RegistrationStub(channel).GetInfo(api_pb2.InfoRequest(), timeout=_CALL_SECONDS)
@@ -41,7 +41,10 @@ async def plugin_at(socket: Path) -> Plugin:
 
 
 async def tell_plugin(socket: Path, refusal: str = "") -> None:
-    """Tell the plugin at a registration socket that it is taken, or why it is not. Raises CsiError."""
+    """Notify the plugin at a registration socket that it is registered, or of the reason of its `refusal`.
+
+    Raises CsiError.
+    """
     status = api_pb2.RegistrationStatus(plugin_registered=not refusal, error=refusal)
     try:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS) as channel:

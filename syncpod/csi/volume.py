@@ -1,4 +1,4 @@
-"""A volume of a storage driver, as its pod's node brings it there. Values."""
+"""The parameters of calls to a storage driver, and its answers. Values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ NOTHING: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True)
 class DriverNode:
-    """What a driver says of the machine."""
+    """A driver's answer about the machine."""
 
     node_id: str
     most_volumes: int = 0
-    """How many of its volumes the machine takes; 0 = it sets no limit."""
+    """The most volumes of the driver that the machine may have; 0 = no limit."""
     topology: Mapping[str, str] = field(default_factory=dict)
-    """The machine's place, by labels."""
+    """The machine's place, as labels."""
 
 
 @dataclass(frozen=True)
 class VolumeStats:
-    """How full a volume is, as its driver says; 0 = it does not say."""
+    """How full a volume is, as its driver reports it; 0 = not reported."""
 
     capacity_bytes: int = 0
     available_bytes: int = 0
@@ -38,7 +38,7 @@ class Use:
     """The use that a pod makes of a volume."""
 
     access_mode: str
-    """As Kubernetes has it: `ReadWriteOnce`, `ReadOnlyMany`, `ReadWriteMany`, `ReadWriteOncePod`."""
+    """Kubernetes' access mode: `ReadWriteOnce`, `ReadOnlyMany`, `ReadWriteMany`, `ReadWriteOncePod`."""
     fs_type: str = ""
     mount_flags: tuple[str, ...] = ()
     group: int | None = None
@@ -49,14 +49,14 @@ class Use:
 
 @dataclass(frozen=True)
 class Staging:
-    """A volume to bring to the machine."""
+    """A volume to stage: to mount on the machine for all of its pods."""
 
     handle: str
-    """The driver's name for it."""
+    """The driver's id of the volume."""
     path: Path
     use: Use
     publish_context: Mapping[str, str] = field(default_factory=dict)
-    """What the driver's controller said when it attached the volume."""
+    """The metadata that the driver's controller returned when it attached the volume."""
     context: Mapping[str, str] = field(default_factory=dict)
     """The volume's attributes."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -64,17 +64,17 @@ class Staging:
 
 @dataclass(frozen=True)
 class Publishing:
-    """A volume to make visible for one pod."""
+    """A volume to publish: to mount for one pod."""
 
     handle: str
     staging: Path | None
-    """Where it is staged; None: its driver does not stage."""
+    """Where it is staged; None if its driver does not stage."""
     path: Path
     use: Use
     is_read_only: bool = False
     publish_context: Mapping[str, str] = field(default_factory=dict)
     context: Mapping[str, str] = field(default_factory=dict)
-    """The volume's attributes, and what the driver wants to know of the pod."""
+    """The volume's attributes, and the pod's identity if the driver wants it."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -88,5 +88,5 @@ class Growing:
     staging: Path | None
     use: Use
     size: int
-    """In bytes: at least so large is it to be."""
+    """The least size that it must have afterwards, in bytes."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -7,7 +7,7 @@ Everything is kept in files of a directory that only its owner may enter::
     authorities/<n>.crl     its revocation list, in the format of TLS servers
     authorities/<n>.crt     its certificate; written last, so an authority that has one is complete
     certificates/<serial>   each certificate that a node was given, without its key
-    dismissed/<serial>      empty; the certificate's node was removed while it could not be told so
+    dismissed/<serial>      empty; the certificate's node was removed from the fleet while it was away
 
 The gate uses a new authority for itself only when the older one is gone. So a node whose invitation has both trusts the
 gate before and after.
@@ -70,11 +70,11 @@ class IssuedToNode:
     authority: int
     """The number of the authority that issued it."""
     revoked: bool
-    """It is worth nothing any more."""
+    """The gate does not accept it any more, or only as a dismissed one."""
     issued: datetime
     """When it was issued, in whole seconds."""
     dismissed: bool = False
-    """It is worth nothing, but its node was removed while it was away: the gate tells it so when it is back."""
+    """Its node was removed while it was away. When the node is back, the gate answers only that it was removed."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,9 @@ class Fleet:
         return self.authorities_pem() + "".join(self._path(number, "crl").read_text() for number in self.authorities())
 
     def issue(self, node: str, life: timedelta, now: datetime) -> Pair:
-        """Return a certificate for a node from the newest authority, and its key. The record is on disk by then."""
+        """Return a certificate for a node from the newest authority, and its key. Its record is on disk before that."""
         with locked(self.directory):
-            # It is welcome again, also if it comes back with its earlier certificate before it has this one.
+            # The node is a member again. If it comes back with its earlier certificate, it must not be dismissed.
             self._revoke([each for each in self.issued() if each.node == node and each.dismissed], now)
             serial, pair = self._make(
                 self.authorities()[-1],
@@ -139,7 +139,7 @@ class Fleet:
     def issue_gate(self, names: Sequence[str], now: datetime) -> Pair:
         """Return a certificate for the gate, for `server_name` and `names`, from the oldest authority, and its key.
 
-        It is good for each name below `server_name` too: nodes ask for one (:mod:`syncpod.gate.hello`).
+        It is valid for each name below `server_name` too: nodes name one in their hello (:mod:`syncpod.gate.hello`).
         """
         hosts = [_host(name) for name in dict.fromkeys((self.server_name, f"*.{self.server_name}", *names))]
         usages = (ExtendedKeyUsageOID.SERVER_AUTH,)
@@ -148,7 +148,7 @@ class Fleet:
     def issue_commander(self, now: datetime) -> Pair:
         """Return a certificate with which a command reaches a node's own endpoint, by the oldest authority.
 
-        It lasts minutes and has no record: the gate knows no such name, and lets it in nowhere.
+        It is valid for minutes and has no record. The gate does not accept it, since it names no node.
         """
         names, usages = [x509.UniformResourceIdentifier(_commander(self.id))], (ExtendedKeyUsageOID.CLIENT_AUTH,)
         return self._make(self.authorities()[0], _common_name("syncpod commander"), names, usages, now, COMMANDER_LIFE)[
@@ -164,7 +164,7 @@ class Fleet:
         now: datetime,
         life: timedelta,
     ) -> tuple[int, Pair]:
-        """Return the serial of a new certificate by an authority, which it does not outlive, and it with its key."""
+        """Return the serial of a new certificate, and the certificate with its key. It never outlives its authority."""
         authority, key = self._read(number).certificate, ec.generate_private_key(ec.SECP256R1())
         made = _signed(
             self._key(number),
@@ -218,9 +218,9 @@ class Fleet:
             self._write_list(number, known.certificate, [*known.revoked, *(_revoked(s, now) for s in serials)])
 
     def dismiss(self, node: str) -> list[str]:
-        """Have the gate tell a node that is away, once it is back, that it was removed; return the serials.
+        """Mark the certificates of a node that is removed while it is away; return their serials.
 
-        With its certificates the node can do nothing else from now on. `issue` and `revoke` end that.
+        When the node is back, the gate answers that it was removed, and nothing else. `issue` and `revoke` end that.
         """
         with locked(self.directory):
             ours = [each.serial for each in self.issued() if each.node == node and not each.revoked]
@@ -245,7 +245,7 @@ class Fleet:
             return numbers[0]
 
     def changed(self) -> frozenset[tuple[str, int, int]]:
-        """Return a value that changes with each authority that is made or removed, and each certificate that ends."""
+        """Return a value that changes with each new or removed authority, and each revoked or dismissed certificate."""
         paths = [*(self.directory / _AUTHORITIES).glob("[1-9]*.*"), *(self.directory / _DISMISSED).glob("[0-9a-f]*")]
         found = ((path.name, path.stat()) for path in paths)
         # Each file is replaced whole. If two changes have the same time, their inodes differ.
@@ -359,7 +359,7 @@ def _commander(fleet: str) -> str:
 
 
 def is_commander(certificate: x509.Certificate, fleet: str) -> bool:
-    """Say whether a certificate is that of who commands a fleet, and of nobody else."""
+    """Return whether a certificate is one of :meth:`Fleet.issue_commander` for this fleet."""
     return _uris(certificate) == [_commander(fleet)]
 
 
@@ -371,7 +371,7 @@ def node_of(certificate: x509.Certificate, fleet: str) -> str | None:
 
 
 def _uris(certificate: x509.Certificate) -> list[str]:
-    """Return the URIs that a certificate names; none of one whose names cannot be read."""
+    """Return the URIs that a certificate names; [] if its names cannot be read."""
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):

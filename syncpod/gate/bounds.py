@@ -19,7 +19,7 @@ BURST: Final = 500
 
 
 REFUSED_PER_SECOND: Final = 10
-"""Calls of one node that may be refused on average. An honest node's are not, but for a moment."""
+"""Refused calls of one node on average. An honest node has refused calls only for a moment."""
 REFUSED_BURST: Final = 500
 """Calls of one node that may be refused in one burst. With one more, its connection is closed."""
 FRAMES_PER_SECOND: Final = 500
@@ -31,7 +31,7 @@ CONNECTIONS_BURST: Final = 128
 
 
 class NodeBounds:
-    """The present use and the spending of each node, which a new connection does not change."""
+    """The open connections and calls of each node, and its rate limits. A new connection does not reset the limits."""
 
     def __init__(self) -> None:
         self._connections: Counter[str] = Counter()
@@ -42,7 +42,7 @@ class NodeBounds:
         self._connects = Budget(CONNECTIONS_PER_SECOND, CONNECTIONS_BURST)
 
     def connected(self, node: str, now: float) -> str:
-        """Count a connection and return "". At a limit, count nothing and return why it is closed."""
+        """Count a connection and return "". At a limit, count nothing and return why the connection is closed."""
         if self._connections[node] >= CONNECTIONS:
             return f"a node may have at most {CONNECTIONS} connections at once"
         if not self._connects.spend(node, now):
@@ -57,9 +57,9 @@ class NodeBounds:
             del self._connections[node]
 
     def sent(self, node: str, counted: Counted, now: float) -> str:
-        """Count the bytes that came over a connection; return "", or why it is closed.
+        """Count the calls and frames that came over a connection; return "", or why the connection is closed.
 
-        A call counts as refused until `begun` accepts it: gRPC itself refuses some, and tells nobody.
+        A call counts as refused until `begun` accepts it, since gRPC refuses some calls itself without a report.
         """
         if not self._refused.spend(node, now, counted.calls):
             return f"more than {REFUSED_BURST} of the node's calls were refused"
@@ -68,7 +68,7 @@ class NodeBounds:
         return ""
 
     def begun(self, node: str, now: float) -> str:
-        """Count a call at `now`, in seconds of any steady clock; return "". At a limit, return why it is refused."""
+        """Count a call at `now`, in seconds of any steady clock, and return ""; at a limit, why the call is refused."""
         if self._calls[node] >= CALLS:
             return f"a node may have at most {CALLS} calls at once"
         if not self._begun.spend(node, now):

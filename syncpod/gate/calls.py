@@ -38,7 +38,7 @@ SERVICE: Final = "temporal.api.workflowservice.v1.WorkflowService"
 POLL: Final = f"/{SERVICE}/PollActivityTaskQueue"
 HEALTH: Final = "/grpc.health.v1.Health/Check"
 GREETING: Final = (f"/{SERVICE}/GetSystemInfo",)
-"""The call with which a client makes a connection. A removed node must get further, to learn of its removal."""
+"""The first call of a client's connection. A removed node may make it: it learns of its removal by its next call."""
 QUEUE_PREFIX: Final = "fleet-node/"
 """The prefix of a node's name, in the only task queue that it may poll and in its identity to the server."""
 _WORKERS: Final = 8
@@ -49,7 +49,7 @@ _POLL_SECONDS: Final = 75.0
 _CALL_SECONDS: Final = 15.0
 
 _CAPABILITIES: Final = ("worker_heartbeats", "worker_poll_complete_on_shutdown", "poller_autoscaling")
-"""The server's capabilities in answers to a node's worker: none that would make it try a call that is refused."""
+"""The server's capabilities in answers to a node's worker: none that would make the worker try a refused call."""
 _HEARTBEAT: Final = (
     "host_info", "sdk_name", "sdk_version", "status", "start_time", "heartbeat_time", "elapsed_since_last_heartbeat",
     "activity_task_slots_info", "activity_poller_info",

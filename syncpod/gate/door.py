@@ -1,4 +1,4 @@
-"""The door of the gate: it terminates TLS, and knows which node each connection belongs to.
+"""The door of the gate: it terminates TLS, and records which node each connection belongs to.
 
 It listens for nodes, checks the certificate of each, and passes bytes to a gRPC server on a unix socket in a directory
 that only the gate's user may enter. gRPC identifies a call's connection by the name of the socket that the call comes
@@ -47,8 +47,8 @@ FIRST_SECONDS = 10.0
 LOOK_SECONDS: Final = 0.5
 """How long a revocation may take to have an effect."""
 _RENEW: Final = timedelta(hours=12)
-"""After this time the gate makes itself a new certificate: by the clock that nodes compare it with, which also goes on
-while the machine is suspended."""
+"""The gate makes itself a new certificate after this time. It is measured by the wall clock, by which nodes check the
+certificate, and which also runs while the machine is suspended."""
 _BLOCK: Final = 64 * 1024
 
 
@@ -60,13 +60,13 @@ class NodeConnection:
     serial: str
     not_after: datetime
     address: str
-    """Its machine's."""
+    """The address of the node's machine."""
     is_dismissed: bool = False
-    """The node was removed from the fleet while it was away: it gets this answer, and nothing else."""
+    """The node was removed from the fleet while it was away: the gate answers that it was removed, and nothing else."""
 
 
 class Door:
-    """Listens for nodes of the fleet, and passes on what they send."""
+    """Listens for nodes of the fleet, and forwards their bytes to gRPC."""
 
     def __init__(
         self, fleet: Fleet, names: list[str], bounds: NodeBounds, refusals: Refusals, directory: Path, behind: str
@@ -111,7 +111,7 @@ class Door:
         return found[0] if found is not None and self._counts(found[0]) else None
 
     def _read(self) -> tuple[ssl.SSLContext, frozenset[str], frozenset[str]]:
-        """Return a TLS context from the fleet's files as they are now, the serials that are revoked, and the dismissed.
+        """Return a TLS context from the fleet's present files, the serials that are revoked, and those dismissed.
 
         Blocks. Raises SettingsInvalid, OSError (an ssl.SSLError is one).
         """
@@ -135,9 +135,9 @@ class Door:
         return context, frozenset(each.serial for each in issued if each.revoked) - dismissed, dismissed
 
     def _read_hellos(self) -> dict[str, str]:
-        """Return the names that nodes with valid certificates ask for, with these nodes. Blocks, and raises as above.
+        """Return the node by the name in its hello, for each valid certificate. Blocks, and raises as `_read`.
 
-        A dismissed node counts: it is to be told so.
+        Dismissed certificates are included: their nodes must connect to learn of their removal.
         """
         valid = (each for each in self._fleet.issued() if each.dismissed or not each.revoked)
         return {hello_name(int(each.serial, 16), self._fleet.server_name): each.node for each in valid}
@@ -171,7 +171,7 @@ class Door:
     def _counts(self, connection: NodeConnection) -> bool:
         if connection.serial in self._revoked or connection.not_after <= datetime.now(UTC):
             return False
-        # The polls of a node that is dismissed now must end. It connects again, and is told.
+        # When a node is dismissed, its polls must end: it connects again, and learns of its removal.
         return connection.is_dismissed == (connection.serial in self._dismissed)
 
     def _refused(self, address: str, why: str) -> None:
@@ -221,7 +221,7 @@ class Door:
     async def _connect(self, connection: NodeConnection, reader: StreamReader, writer: StreamWriter) -> None:
         """Pass bytes both ways until one side closes, or the certificate expires or is revoked."""
         name = f"{self._name}-{next(self._numbers)}"
-        # A name in the abstract namespace: gRPC learns it, and nobody can connect to it.
+        # A name in the abstract namespace: gRPC reports it as the peer, and nobody can connect to it.
         near = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         ways: list[asyncio.Task[None]] = []
         behind: StreamWriter | None = None
@@ -251,7 +251,7 @@ class Door:
                 behind.transport.abort()
 
     async def _pass_in(self, node: str, reader: StreamReader, writer: StreamWriter) -> None:
-        """Pass on what a node sends, as long as it keeps to its bounds."""
+        """Forward a node's bytes for as long as the node keeps to its limits."""
         try:
             async with asyncio.timeout(FIRST_SECONDS) as until_its_first_call:
                 sentence = await self._pass_rightful(node, reader, writer, until_its_first_call)
@@ -263,7 +263,7 @@ class Door:
     async def _pass_rightful(
         self, node: str, reader: StreamReader, writer: StreamWriter, until_its_first_call: asyncio.Timeout
     ) -> str:
-        """Pass on what a node sends; return "" once it ends, or why its connection is closed."""
+        """Forward a node's bytes; return "" when they end, or why the connection is closed."""
         frames, clock = Frames(), asyncio.get_running_loop().time
         with contextlib.suppress(OSError):
             while block := await reader.read(_BLOCK):

@@ -1,7 +1,7 @@
-"""The gate: a gRPC server in front of the fleet's Temporal server. It knows which node makes each call, and checks it.
+"""The gate: a gRPC server in front of the fleet's Temporal server. It identifies and checks each node's calls.
 
-A restart loses nothing: the gate keeps nothing of value in memory. When a node gives up a poll, the gate gives up its
-poll at the server too. Otherwise the server would hand a task to a worker that is gone, and the task would wait for its
+A restart loses nothing: the gate keeps nothing of value in memory. When a node cancels a poll, the gate cancels its own
+poll at the server too. Otherwise the server would give a task to a worker that is gone, and the task would wait for its
 timeout.
 """
 
@@ -105,15 +105,15 @@ class Gate:
     """The gate of one fleet, in front of one Temporal frontend."""
 
     def __init__(self, fleet: Fleet, keys: Keys, behind: TemporalFrontend, names: list[str]) -> None:
-        """Pass calls on to the frontend `behind`; `names` are hosts for the gate's certificate.
+        """Forward calls to the frontend `behind`; `names` are hosts for the gate's certificate.
 
-        With `keys`, the fleet's, it commands the fleet to take in nodes.
+        `keys` are the fleet's: with these the gate signs the starts of nodes' workflows.
 
-        Blocks. Raises SettingsInvalid, OSError; SettingsInvalid also if another gate has this directory.
+        Blocks. Raises SettingsInvalid, also if another gate uses this directory, and OSError.
         """
         directory = fleet.directory / DIRECTORY
         directory.mkdir(mode=0o700, exist_ok=True)
-        # A path of its own may be too long for a socket; this one is not.
+        # The full path may be too long for a unix socket; a path by the open directory is not.
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -201,7 +201,7 @@ class Gate:
             self._bounds.ended(node)
 
     async def _is_its_machine(self, connection: NodeConnection, context: Any) -> bool:
-        """Say whether a call comes from the machine that was the first to use its certificate, and note if not."""
+        """Return whether a call comes from the first machine that used its certificate; record it if not."""
         shown = next((str(value) for name, value in context.invocation_metadata() or () if name == MACHINE_HEADER), "")
         if self._machines.knows(connection.serial, shown):
             return True
@@ -250,7 +250,7 @@ class Gate:
         remaining = context.time_remaining()
         seconds = forwarded.seconds if remaining is None else min(forwarded.seconds, remaining)
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
-        # It may have been away when the gate began to serve.
+        # The server may have been away when the gate began to serve: whose fleet it holds is checked here too.
         if method == POLL and (why := await self._ownership.why_not()):
             self._refusals.refused(of.node, method, why)
             await context.abort(grpc.StatusCode.UNAVAILABLE, _OTHERS)
@@ -264,7 +264,7 @@ class Gate:
                 self._ownership.forget()
             details = tuple((k, v) for k, v in error.trailing_metadata() or () if k == _DETAILS)
             said = _AWAY if away else error.details() or ""
-            # Whoever has the server must not end a node's pods: the gate says that itself, or nobody does.
+            # A dismissal ends a node's pods. Only the gate itself may send it, and never the server.
             await context.abort(error.code(), "" if said == dismissal(of.node) else said, details)
         except OSError as error:
             log.warning("node %s cannot be introduced to the fleet: %s", of.node, error)

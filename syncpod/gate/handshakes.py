@@ -1,9 +1,10 @@
-"""Who may begin a TLS handshake: whoever connects and says nothing, or fails again and again, must not keep others out.
+"""Limits TLS handshakes, so that clients that send nothing, or fail again and again, do not keep others out.
 
-A connection has two steps until it has shown a certificate. First it says hello (:mod:`syncpod.gate.hello`), which
-costs the server nothing: of those that say nothing, the oldest ends whenever a new one comes. Then the server computes
-its part of the handshake: for whom the client's hello names, out of a budget of its own, so that it is let in while
-others at its address fail without end; for all others, out of one budget for each address.
+A connection takes two steps until its client has shown a certificate. First the client sends its hello
+(:mod:`syncpod.gate.hello`), for which the server computes nothing. If too many connections have sent nothing, the
+oldest is ended for each new one. Then the server computes its part of the handshake. A node that the hello names has a
+budget of its own, so it gets in even while others at its address fail without end. All other clients of an address
+share one budget.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from syncpod.kernel.listening import BACKLOG
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
-"""A handshake that is older than this may be ended in favor of a new one. Without such a one the new one is closed."""
+"""A handshake that is older than this may be ended in favor of a new one. If there is none, the new one is closed."""
 HANDSHAKE_SECONDS: Final = 10.0
 """The longest that a handshake may take."""
 FAILURES_PER_SECOND: Final = 16
@@ -39,25 +40,26 @@ HANDSHAKES_OF_ONE: Final = 16
 """Handshakes at once with the hello of one certificate."""
 SILENT: Final = "it said nothing"
 _DESCRIPTORS_OF_ONE_ADDRESS: Final = 8
-"""One address may have connections for an eighth of the process's descriptors: each takes three, two more behind it."""
+"""One address may have one connection for every eight descriptors of the process. A connection takes three descriptors:
+one for the client, and two for the socket behind the door."""
 
 
 @dataclass(frozen=True)
 class ConnectionRoom:
-    """For how many connections a server has room."""
+    """The most connections of a server, by their state."""
 
     silent: int
-    """Connections that have not said hello."""
+    """Connections that have not sent their hello."""
     silent_of_one_address: int
     handshakes: int
-    """Handshakes of clients whom their hello does not name."""
+    """Handshakes of clients whose hello names no node."""
     handshakes_of_one_address: int
     """A whole site may share an address, and come back at once."""
     of_one_address: int
     """Connections of one address, whatever their state."""
 
     def within_descriptors(self) -> ConnectionRoom:
-        """Return as much of this room as the process has descriptors for, now."""
+        """Return this room, reduced to the present number of descriptors that the process may have."""
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         most = most if most != resource.RLIM_INFINITY else 2**20
         part = max(16, most // _DESCRIPTORS_OF_ONE_ADDRESS)
@@ -72,16 +74,16 @@ class ConnectionRoom:
 
 @dataclass(frozen=True)
 class Client:
-    """Who has said hello."""
+    """A client that has sent its hello."""
 
     address: str
     """Its machine's address."""
     who: str
-    """Out of whose budget its handshake is: the address, unless its hello names somebody."""
+    """The owner of its handshake's budget: the node that its hello names, or else its address."""
 
 
 Serve = Callable[[socket.socket, Client], Coroutine[Any, Any, None]]
-"""Serves a connection that has said hello, as far as its end. It owns the socket."""
+"""Serves a connection after its hello, until its end. It owns the socket."""
 
 
 class Handshakes:
@@ -90,28 +92,29 @@ class Handshakes:
     def __init__(self, room: ConnectionRoom, refused: Callable[[str, str], None], known: Callable[[str], str]) -> None:
         """`refused` is called with the address of a connection that is closed before its handshake, and the reason.
 
-        `known` returns who is meant by the name in a hello; "" = nobody.
+        `known` returns the node that the name in a hello stands for; "" = none.
         """
         self.refused = refused
         self._room, self._known = room, known
         self._silent: defaultdict[str, dict[asyncio.Task[Any], None]] = defaultdict(dict)
-        """Connections that have said nothing, the oldest first, by address."""
+        """Connections that have sent nothing, by address, the oldest first."""
         self._silences = 0
         self._waiting: dict[asyncio.Task[Any], tuple[Client, float]] = {}
-        """Handshakes, the oldest first, and since when."""
+        """Handshakes, the oldest first, with the time at which each began."""
         self._open: Counter[str] = Counter()
         """Connections by address."""
         self._failed = Budget(FAILURES_PER_SECOND, FAILURES_BURST)
         self._failed_of_known = Budget(FAILURES_OF_ONE_PER_SECOND, FAILURES_OF_ONE_BURST)
 
     def __len__(self) -> int:
-        """Return how many have not shown a certificate."""
+        """Return the number of connections that have not shown a certificate."""
         return self._silences + len(self._waiting)
 
     def arrive(self, task: asyncio.Task[Any], address: str) -> bool:
-        """Count a connection that has said nothing yet, and say whether there is room for it. `left` ends the count.
+        """Count a connection that has sent nothing yet, and return whether there is room for it. `left` ends the count.
 
-        If too many say nothing, the oldest of this address ends, or the oldest of the address that has most of them.
+        If too many have sent nothing, the oldest one of this address is ended, or the oldest one of the address that
+        has most of them.
         """
         self._open[address] += 1
         if self._open[address] > self._room.of_one_address:
@@ -126,9 +129,10 @@ class Handshakes:
         return True
 
     def begin(self, task: asyncio.Task[Any], address: str, name: str, now: float) -> Client | None:
-        """Count a handshake of a client that has said hello; return the client, or None if it must not begin.
+        """Count the handshake of a client that has sent its hello; return the client, or None if it must not begin.
 
-        If need be, end the oldest handshake that has waited too long. Until `let_in`, it counts as failed.
+        If there are too many handshakes, the oldest is ended if it has waited too long. The new one counts as failed
+        until `let_in`.
         """
         self._has_spoken(task, address)
         known = self._known(name) if name else ""
@@ -192,8 +196,8 @@ async def accept(
 ) -> None:
     """Accept connections forever, as far as there is room for their handshakes, and serve each in a task of its own.
 
-    `serve` gets a connection that has said hello, which it owns, and ends its handshake. Its tasks are in `served`
-    until they end.
+    `serve` gets a connection that has sent its hello, owns its socket, and ends its handshake. The tasks are in
+    `served` until they end.
     """
     loop = asyncio.get_running_loop()
     while True:
@@ -221,7 +225,8 @@ class _Arrived:
         self.address = address
         self._taken, self._handshakes, self._serve = taken, handshakes, serve
         self._is_ours = True
-        """Nobody else closes the socket. Whoever closes that of a transport has asyncio mistake the next one for it."""
+        """Whether this object closes the socket. It must not close a transport's: asyncio would mistake the next socket
+        with the same descriptor for it."""
 
     async def hear(self) -> None:
         """Wait for the client's hello, and serve it."""

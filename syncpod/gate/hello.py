@@ -1,10 +1,10 @@
-"""The first message of a TLS client, which says before any work is done whom the client may be.
+"""Reads the first message of a TLS client, which names the client's node before the server computes anything.
 
-A server has to compute a key and a signature before a client shows its certificate. So whoever shares an address with
-honest nodes could use up all that the server does for that address. Therefore a client that knows the serial number of
-a certificate asks for a name that only those who know that number can tell. The certificate itself is shown encrypted,
-and the name does not reveal the number. Somebody who reads the network can copy the name, which is worth a handshake of
-that node's share, and nothing else.
+A server has to compute a key and a signature before a client shows its certificate. So a client that shares an address
+with honest nodes could use up all that the server does for that address. Therefore a node requests a server name that
+is a hash of its certificate's serial number: only the fleet and the node know that number. The certificate itself is
+sent encrypted, and the name does not reveal the number. Somebody who reads the network can copy the name, and then use
+up that node's own share of handshakes, but nothing else.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Final
 HELLO_SECONDS: Final = 5.0
 """How long the first message may take to arrive."""
 _AGAIN_SECONDS: Final = 0.05
-"""Between two looks at a message that has not arrived whole."""
+"""Seconds between two reads of a message that has not arrived whole."""
 _LABEL_LENGTH: Final = 40
 _LARGEST: Final = 16 * 2**10
-"""The most bytes of the first message, that are looked at."""
+"""The most bytes of the first message that are read."""
 _HANDSHAKE_RECORD, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 22, 1, 0, 0
 """Numbers of RFC 8446, sections 4.1.2 and 5.1, and RFC 6066, section 3."""
 
@@ -30,14 +30,14 @@ class NotWhole(Exception):
 
 
 def hello_name(serial: int, gate: str) -> str:
-    """Return the name that who knows a certificate's serial number asks for; `gate` is that of the fleet's gate."""
+    """Return the server name that a node requests by its certificate's serial; `gate` is the name of the gate."""
     return f"{sha256(f'syncpod hello {serial:x}'.encode()).hexdigest()[:_LABEL_LENGTH]}.{gate}"
 
 
 async def asked_name(taken: socket.socket) -> str:
-    """Return the name that a client asks for, and leave its bytes for TLS; "" if there is none.
+    """Return the server name that a client requests; "" if there is none. The bytes stay unread for TLS.
 
-    Raises TimeoutError if the client says too little, OSError if it is gone.
+    Raises TimeoutError if the message does not arrive in time, OSError if the client is gone.
     """
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(HELLO_SECONDS):
@@ -57,7 +57,7 @@ async def asked_name(taken: socket.socket) -> str:
 def server_name(said: bytes) -> str:
     """Return the name in a client's first message; "" if there is none, or this is no such message.
 
-    A message in several records counts as one without a name: no client of ours sends it so. Raises NotWhole.
+    A message in several records counts as one without a name: no client of ours splits it. Raises NotWhole.
     """
     if said[:1] != bytes([_HANDSHAKE_RECORD]):
         return ""
@@ -74,7 +74,7 @@ def server_name(said: bytes) -> str:
 
 
 def _name_in(hello: _Bytes) -> str:
-    """Return the name. Raises ValueError for what is no whole message, UnicodeDecodeError."""
+    """Return the name; "" if there is none. Raises ValueError for an invalid message, UnicodeDecodeError."""
     if hello.take(1)[0] != _CLIENT_HELLO:
         return ""
     hello = _Bytes(hello.sized(3))
@@ -92,7 +92,7 @@ def _name_in(hello: _Bytes) -> str:
 
 
 class _Bytes:
-    """What is still to be read of a message."""
+    """Reads the parts of a message in order."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -109,7 +109,7 @@ class _Bytes:
         return self._data[self._at - size : self._at]
 
     def sized(self, width: int) -> bytes:
-        """Return the next bytes, before which their number stands. Raises ValueError as above."""
+        """Return the next bytes, which follow their number in `width` bytes. Raises ValueError as `take`."""
         return self.take(int.from_bytes(self.take(width)))
 
 

@@ -1,7 +1,7 @@
 """Introduces a node to its fleet when it first polls: its workflow there is started, unless it is already running.
 
-The start is signed and encrypted with the fleet's keys, as all that commands the fleet is. So every node with a
-certificate belongs to the fleet, and a fleet whose database was lost knows its nodes again as soon as they poll.
+The start is signed and encrypted with the fleet's keys, as all commands to the fleet are. So every node with a
+certificate belongs to the fleet. After a loss of the fleet's database, a node is in the fleet again when it polls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from syncpod.messages.signed import START
 
 METHOD: Final = f"/{SERVICE}/StartWorkflowExecution"
 AGAIN_SECONDS: Final = 300.0
-"""How often a node is introduced again, in case somebody has ended its workflow."""
+"""Seconds after which a node is introduced again, in case somebody has ended its workflow."""
 
 
 class Introductions:
@@ -37,7 +37,7 @@ class Introductions:
         """Begin with no nodes. `keys` are the fleet's; `call` makes a call to the server, and raises AioRpcError."""
         self._fleet, self._namespace, self._keys, self._call = fleet, namespace, keys, call
         self._introduced: dict[str, float] = {}
-        """When each certificate's node was introduced. One that was removed comes back with another certificate."""
+        """By certificate: when its node was introduced. A node that was removed comes back with another certificate."""
 
     async def introduce(self, node: str, serial: str, method: str, now: float) -> None:
         """Introduce a node before its first poll with a certificate. `now` is in seconds.

@@ -1,4 +1,4 @@
-"""Whether the parts of an invitation fit together: a damaged one must not take the place of one that works."""
+"""Checks that the parts of an invitation fit together: a damaged invitation must not replace one that works."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _DAMAGED = "take the file that `syncpod fleet invite` has written again, unchang
 def require_fitting(invitation: Invitation) -> int:
     """Check that certificate, key, authorities, keys and names of an invitation belong together.
 
-    Return the serial number of the certificate. The clock does not count. Raises SettingsInvalid with one sentence,
-    which begins with the field that is wrong.
+    Return the serial number of the certificate. Whether it has expired is not checked. Raises SettingsInvalid with one
+    sentence, which begins with the field that is wrong.
     """
     authorities = _authorities(invitation.authorities)
     certificate = _certificate(invitation.certificate)
@@ -98,7 +98,7 @@ def _require_fleet_key(pem: str) -> None:
 
 
 def _require_same(field: str, pem: str, read: str) -> None:
-    """Check that a field is what was read from it: readers of PEM skip different parts of what they cannot read."""
+    """Check that a field is exactly the PEM of the object read from it: parsers of PEM skip damage differently."""
     if not read or pem.strip() != read.strip():
         raise SettingsInvalid(f"{field}: is damaged: {_DAMAGED}")
 

@@ -1,10 +1,10 @@
-"""Which machine uses each certificate: the first that has called with it, and no other.
+"""Binds each certificate to the first machine that has called with it.
 
-An invitation is a file, and a file can be copied. So each node makes itself a secret, in its state directory, and shows
-a proof of it with each call. The gate keeps what the first caller with a certificate has shown, and refuses the others:
-as k3s refuses a second node of a name that has another node password. A node that leaves and joins again is the same
-one as long as it has its state directory. An older version shows nothing, and is let in until another has shown a
-proof.
+An invitation is a file, and a file can be copied. So each node makes itself a secret, in its state directory, and sends
+a proof of it with each call. The gate records the first proof for a certificate, and refuses callers with any other, as
+k3s refuses a second node of the same name with another node password. A node that leaves and joins again counts as the
+same machine as long as it has its state directory. A node of an older version sends no proof: it is let in until
+another caller has sent one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from syncpod.kernel.atomic_file import replace_file
 
 DIRECTORY: Final = "machines"
 REFUSED: Final = ".refused"
-"""The suffix of the file that names who was refused last."""
+"""The suffix of the file with the address of the caller that was refused last."""
 _PROOF: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -30,17 +30,17 @@ class Machines:
     """The proofs, by the serial numbers of certificates. Each method blocks, and raises OSError."""
 
     def __init__(self, directory: Path) -> None:
-        """`directory` is the gate's own; what is kept there has no secret."""
+        """`directory` is the gate's own; only digests of the proofs are kept there."""
         self._directory = directory / DIRECTORY
         self._directory.mkdir(mode=0o700, exist_ok=True)
         self._known: dict[str, str] = {}
 
     def knows(self, serial: str, proof: str) -> bool:
-        """Say whether this proof was shown with this certificate before, without a look at the disk."""
+        """Return whether this proof is the recorded one of this certificate, without reading the disk."""
         return serial in self._known and hmac.compare_digest(self._known[serial].encode(), _digest(proof).encode())
 
     def lets_in(self, serial: str, proof: str) -> bool:
-        """Say whether who shows this proof with this certificate, "" = none, may use it. The first to show one may."""
+        """Return whether a caller with this proof, "" = none, may use this certificate. The first proof is recorded."""
         path = self._directory / serial
         if serial not in self._known:
             if _PROOF.fullmatch(proof) is not None:
@@ -52,7 +52,7 @@ class Machines:
         return self.knows(serial, proof)
 
     def note_refused(self, serial: str, address: str) -> None:
-        """Keep where the last call came from that was refused."""
+        """Record the address of the caller that was refused last."""
         replace_file(self._directory / f"{serial}{REFUSED}", f"{address}\n", durable=False)
 
 

@@ -43,7 +43,7 @@ class ObjectSealing:
         return self._seal(self._keys.receiving(node), PayloadPlace(node, key, "", GIVEN), content)
 
     def keep_anew(self, key: str, metadata: Mapping[str, str], kept: bytes) -> tuple[str, dict[str, str], bytes] | None:
-        """Seal an object of the fleet for the key in use; return its version, metadata and data.
+        """Seal an object of the fleet again, for the key in use; return its version, metadata and data.
 
         None if it is sealed for that key already. Raises Unsealable.
         """
@@ -58,9 +58,9 @@ class ObjectSealing:
         return self._keys.current
 
     def tell_key(self, node: str) -> tuple[dict[str, str], bytes]:
-        """Seal for a node which key the fleet uses, with each of the fleet's keys: the node trusts one of them.
+        """Seal a message for a node with the fleet's key in use. All of the fleet's keys seal it: the node trusts one.
 
-        The later of two has the higher number, so that nobody can take a node back to an earlier key. Raises OSError.
+        A later message has a higher number, so that nobody can take a node back to an earlier key. Raises OSError.
         """
         document = json.dumps({"number": self._keys.files.number(), "key": self._keys.public_pem()})
         return self._seal(self._keys.receiving(node), PayloadPlace(node, "", "", FLEET_KEY), document.encode())

@@ -15,7 +15,7 @@ METHOD: Final = f"/{SERVICE}/ListWorkflowExecutions"
 
 
 class Ownership:
-    """Asks the server whose fleet it holds, and remembers that it is the gate's own."""
+    """Checks which fleet the server holds, until it is known to be the gate's own."""
 
     def __init__(self, fleet: str, namespace: str, call: Callable[[str, bytes], Awaitable[bytes]]) -> None:
         """`call` makes a call to the server, and raises AioRpcError."""
@@ -25,7 +25,7 @@ class Ownership:
     async def why_not(self) -> str:
         """Return the sentence that refuses a server with another fleet; "" if it holds the gate's own, or none.
 
-        A server that cannot list now is asked again the next time, and taken for the gate's own until then.
+        A server that cannot list now counts as the gate's own until the next check.
         """
         if self._is_known:
             return ""
@@ -40,5 +40,5 @@ class Ownership:
         return "" if self._is_known or not held else holds_another(self._namespace, held, self._fleet)
 
     def forget(self) -> None:
-        """Ask again: the server was away, and another one may be in its place."""
+        """Check again the next time: the server was away, and another one may be in its place."""
         self._is_known = False

@@ -18,9 +18,9 @@ QUIET_SECONDS: Final = 10.0
 
 
 class GoneCalls(logging.Filter):
-    """Drops gRPC's tracebacks about answers that it cannot send, since it has refused the call itself, or it is gone.
+    """Drops gRPC's tracebacks about answers that it cannot send: it has refused the call itself, or the call is gone.
 
-    A message that is too large when it is unpacked is such a call. The gate has noted it as one that cannot be read.
+    gRPC refuses a call whose message is too large when it is unpacked. The gate has logged such a call as unreadable.
     """
 
     @override
@@ -31,7 +31,7 @@ class GoneCalls(logging.Filter):
 
 
 class Refusals:
-    """Writes the log."""
+    """Writes the log of refused calls."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` is steady, in seconds."""

@@ -1,8 +1,8 @@
-"""The files of a fleet's own sealing keys. Whoever can read them reads all that its nodes say, and all its objects.
+"""The files of a fleet's own sealing keys. These keys open all messages of its nodes, and all its objects.
 
-One file for each key, ``sealing/<id>.key``, PEM, readable by its owner only. The file ``sealing/current`` names the key
-that is in use: objects are sealed for it, and it is the one that nodes come to trust. The others still open what was
-sealed for them. ``sealing/number`` has the highest number that a node was told a key with.
+Each key has a file, ``sealing/<id>.key``, PEM, readable by its owner only. The file ``sealing/current`` names the key
+in use: objects are sealed for it, and nodes come to trust it. The other keys still open what was sealed for them.
+``sealing/number`` has the highest number of a message that has named a key to a node.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SealingKeyFiles:
                     self._use(self._make())
         paths = self._paths()
         current = self._named_current()
-        if current not in paths:  # it was killed before it had named its first key
+        if current not in paths:  # a process was killed before it had named the first key
             current = _by_age(paths)[-1]
         others = [named for named in reversed(_by_age(paths)) if named != current]
         return {named: _read(paths[named]) for named in (current, *others)}
@@ -57,7 +57,7 @@ class SealingKeyFiles:
         """Make another key, which is not in use yet; return its id."""
         before = next(iter(self.read()))
         with locked(self._fleet.directory):
-            if self._named_current() != before:  # or the newest one would be in use
+            if self._named_current() != before:  # without a name, the new key would be the one in use
                 self._use(before)
             return self._make()
 

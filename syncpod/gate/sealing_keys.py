@@ -20,19 +20,19 @@ from syncpod.settings.values import SettingsInvalid
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""How long it may take until a process uses another key. One that something is sealed for is found at once."""
+"""How long a process may go on with a key that is no longer in use. A new key that opens an object is read at once."""
 SETTLED_NANOSECONDS: Final = 100_000_000
-"""A directory that has changed since is read again the next time: a file system's clock has ticks of milliseconds, and
-one more certificate in the same tick would not be seen."""
+"""A directory whose last change is not older than this is read again the next time: a file system's clock has ticks of
+milliseconds, and one more certificate in the same tick would be missed."""
 
 
 class FleetSealingKeys:
-    """The keys of one fleet, including those that are made, and of nodes that are invited, while this process runs."""
+    """The keys of one fleet, and of its nodes; also those that are made while this process runs."""
 
     def __init__(self, fleet: Fleet, clock: Callable[[], datetime]) -> None:
         """Read the fleet's own keys; the first one is made at the first use. Blocks. Raises SettingsInvalid, OSError.
 
-        Keys that can no longer be read change nothing: what is known goes on to seal and to open.
+        If the keys cannot be read later, those read before stay in use.
         """
         self._fleet, self._clock = fleet, clock
         self.files = SealingKeyFiles(fleet)
@@ -59,7 +59,7 @@ class FleetSealingKeys:
         return public_key_id(self.own[0].public_key())
 
     def opening(self, ids: Sequence[str]) -> Sequence[EllipticCurvePrivateKey]:
-        """Return the fleet's own keys, reading them again if they have none of these ids. Blocks briefly."""
+        """Return the fleet's own keys; read them again first if none of them has one of these ids. Blocks briefly."""
         if not self._own.keys() & set(ids):
             self._look()
         return self.own

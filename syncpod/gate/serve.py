@@ -54,6 +54,6 @@ async def serve(
 
 
 def _allow_connections() -> None:
-    """Raise the limit of open files to this user's maximum: a node needs three, and many systems begin with 1,024."""
+    """Raise the limit of open files to this user's maximum: a node's connection needs three, and 1,024 is common."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -34,14 +34,14 @@ class ProbeAnswer:
 
 
 def shortened(data: bytes, limit: int, *, encoding: str = "utf-8", errors: str = "replace") -> str:
-    """Return the text of the first `limit` bytes, without a part of a Secret's value that the cut would leave."""
+    """Return the text of the first `limit` bytes. Secrets' values are hidden, also one that the cut divides."""
     seen = data[: limit + 4 * OVERLAP]
     stop = len(seen[:limit].decode(encoding, errors=errors))
     return of_process.part(seen.decode(encoding, errors=errors), 0, stop)
 
 
 def written(*streams: bytes) -> str:
-    """Return the beginning of a command's output, which may be many megabytes."""
+    """Return the first `BODY_LIMIT` bytes of a command's output as text, with Secrets' values hidden."""
     return shortened(b"".join(each[: BODY_LIMIT + 4 * OVERLAP] for each in streams), BODY_LIMIT)
 
 

@@ -148,7 +148,7 @@ async def _response(read: _Read, close: _Close) -> Response:
 
 
 async def _head(read: _Read, data: bytearray, room: int) -> bytes:
-    """Read a status line and its headers, of `room` bytes at most, and take them from `data`, which has what was read.
+    """Read a status line and its headers, of at most `room` bytes, and remove them from `data`, the bytes read so far.
 
     Each byte is read once, even if few come at a time. Raises NotHttp.
     """

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 class Start(Protocol):
-    """Has work done by a thread."""
+    """Runs work in a thread."""
 
     def __call__(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
         """Return a future for the result."""
@@ -22,13 +22,13 @@ class PodShares:
     """The shares of all pods of a node in some threads. All methods belong to one event loop."""
 
     def __init__(self, of_a_pod: int, start: Start) -> None:
-        """Have `start` begin at most so many pieces of work of one pod at the same time."""
+        """Run at most `of_a_pod` pieces of work of one pod at the same time, by `start`."""
         self._of_a_pod, self._start = of_a_pod, start
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         """By pod UID. A call that waits or runs keeps a pod's entry."""
 
     async def run(self, uid: str, work: Callable[[], _T]) -> _T:
-        """Have `work` done by a thread when it is the pod's turn, and return its result, or raise what it raises.
+        """Run `work` in a thread once the pod has a free place; return its result, or raise what it raises.
 
         Cancelling does not stop the thread, which keeps the pod's place until it ends.
         """
@@ -46,4 +46,4 @@ class PodShares:
 def _ended(turn: asyncio.Semaphore, running: asyncio.Future[Any]) -> None:
     turn.release()
     if not running.cancelled():
-        running.exception()  # those that wait for it get it; if nobody does any more, it concerns nobody
+        running.exception()  # so that asyncio does not log it if its caller was cancelled

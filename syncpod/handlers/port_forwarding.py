@@ -1,7 +1,7 @@
-"""Passing connections on to ports of a pod, through its runtime.
+"""Forwards connections to ports of a pod, through its runtime.
 
-Each connection has its own URL and SPDY session. kubectl puts all on one session (portforward.go, v1.36), where one
-connection whose other end does not read holds up all others, and one that is refused can end them.
+Each connection has its own URL and SPDY session. kubectl puts all connections on one session (portforward.go, v1.36):
+there, a connection whose other end does not read blocks all others, and a refused connection can end them.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class PodPorts:
     """The ports of one pod of this node."""
 
     def __init__(self, runtime: Runtime, name: str, labels: Mapping[str, str]) -> None:
-        """`labels` find the pod's sandboxes; `name` is what it is called."""
+        """`labels` select the pod's sandboxes; `name` is the pod's name in errors."""
         self._runtime, self._name, self._labels = runtime, name, labels
 
     async def carry(self, near: Near, port: int) -> None:
-        """Pass one connection on to a port of the pod until it ends.
+        """Forward one connection to a port of the pod until it ends.
 
         Raises NotForwarded, TransportFault, and OSError if our end breaks.
         """
@@ -100,7 +100,7 @@ class PodPorts:
 async def _pass(near: Near, data: SpdyStream, errors: SpdyStream) -> None:
     """Copy bytes both ways until the runtime reports the end of the connection, and how it ended.
 
-    Either end may close its direction first; containerd then gives the pod a second (socat's rule). Raises
+    Either end may close its direction first; containerd then gives the pod one more second (socat's rule). Raises
     NotForwarded, and OSError if our end broke.
     """
     sending = asyncio.create_task(_to_pod(near, data))

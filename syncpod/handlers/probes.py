@@ -15,11 +15,11 @@ from syncpod.pod import ExecAction, TCPSocketAction
 from syncpod.pod.go_text import go_quote
 
 RUNTIMES_SECONDS: Final = 120.0
-"""How long after a command's timeout the runtime may take to say so (runtimeRequestTimeout)."""
+"""How long after a command's timeout the runtime may take to report it (runtimeRequestTimeout)."""
 
 
 async def run_command(action: ExecAction, target: Target, timeout_seconds: int, cri: CriRuntime) -> ProbeAnswer:
-    """Run the command once: exit code 0 is success; a timeout is a failure, also that of a runtime without an answer.
+    """Run the command once: exit code 0 is success; a timeout is a failure, even if the runtime did not answer.
 
     Raises :class:`NoAnswer` if the runtime cannot run it.
     """

@@ -33,9 +33,9 @@ _CIPHERS: Final = ":".join(
     for cipher in ("AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305", "AES128-SHA", "AES256-SHA")
     for key in ("ECDSA", "RSA")
 )
-"""Those of Go 1.24 for TLS 1.2 (crypto/tls/cipher_suites.go): ECDHE only, without RSA key exchange."""
+"""The ciphers of Go 1.24 for TLS 1.2 (crypto/tls/cipher_suites.go): ECDHE only, without RSA key exchange."""
 _GROUPS: Final = frozenset((23, 24, 25, 29, 4588))
-"""Those of Go 1.24 (crypto/tls/defaults.go): P-256, P-384, P-521, X25519, X25519MLKEM768."""
+"""The groups of Go 1.24 (crypto/tls/defaults.go): P-256, P-384, P-521, X25519, X25519MLKEM768."""
 
 _CHANGE_CIPHER_SPEC, _ALERT, _HANDSHAKE = 20, 21, 22
 _LARGEST_RECORD: Final = 16 * 1024 + 256
@@ -47,7 +47,7 @@ _RETRY: Final = hashlib.sha256(b"HelloRetryRequest").digest()
 
 
 class TlsConnection:
-    """The client's side of one TLS connection; certificates are not checked. The caller closes what is below it."""
+    """The client's side of one TLS connection; certificates are not checked. The caller closes the socket."""
 
     def __init__(
         self, host: str, uid: str, send: Callable[[bytes], Awaitable[None]], receive: Callable[[], Awaitable[bytes]]
@@ -68,12 +68,12 @@ class TlsConnection:
         return await self._through(self._read)
 
     async def _through(self, call: Callable[[], _T]) -> _T:
-        """Make a call of OpenSSL's, again and again until it has what it needs from the server."""
+        """Repeat a call of OpenSSL's until it has received what it needs from the server."""
         data: bytes | None = None
         while True:
             outcome, sent = await _in_a_thread(self._uid, partial(self._try, call, data))
             if sent:
-                await self._send(sent)  # also the alert that tells the server of a failure
+                await self._send(sent)  # after a failure, an alert for the server
             if not isinstance(outcome, Exception):
                 return outcome
             if not isinstance(outcome, ssl.SSLWantReadError):
@@ -84,7 +84,7 @@ class TlsConnection:
                 raise ConnectionError(f"tls: the server sent more than {_RECEIVED_LIMIT} bytes")
 
     def _try(self, call: Callable[[], _T], data: bytes | None) -> tuple[_T | Exception, bytes]:
-        """Take arrived bytes, and make the call, in a thread; return its outcome, and the bytes to send."""
+        """Pass received bytes to OpenSSL and make the call; return its outcome, and the bytes to send. For a thread."""
         outcome: _T | Exception
         try:
             if data:
@@ -115,10 +115,10 @@ class TlsConnection:
 
 
 class RetryGate:
-    """Lets a server's first records pass, unless they ask for a group that Go does not offer.
+    """Passes on a server's first records, and refuses a key exchange by a group that Go does not offer.
 
-    OpenSSL offers finite fields of up to 8,192 bits, and Python's interface cannot say otherwise. A server that wants
-    one must ask for it in a HelloRetryRequest, because only an elliptic curve comes with the first key.
+    OpenSSL offers finite fields of up to 8,192 bits, and Python's interface cannot disable them. A server that wants
+    one must request it in a HelloRetryRequest, because the client's first key is for an elliptic curve.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class RetryGate:
         while not self._open and len(self._record) >= 5:
             kind, size = self._record[0], int.from_bytes(self._record[3:5], "big")
             if kind not in (_CHANGE_CIPHER_SPEC, _ALERT, _HANDSHAKE) or size > _LARGEST_RECORD:
-                self._open = True  # OpenSSL says what is wrong with it
+                self._open = True  # OpenSSL reports the error
             elif len(self._record) < 5 + size:
                 break
             else:
@@ -165,7 +165,7 @@ class RetryGate:
 
 
 def _retry_group(hello: bytes) -> int | None:
-    """Return the group that a HelloRetryRequest asks for; None for any other ServerHello, and a broken one."""
+    """Return the group that a HelloRetryRequest requests; None for any other ServerHello, and for a broken one."""
     if hello[2:34] != _RETRY:
         return None
     at = 35 + int.from_bytes(hello[34:35], "big") + 3 + 2  # past the session, cipher and compression, and the length
@@ -190,7 +190,7 @@ def _context() -> ssl.SSLContext:
 
 
 _POOL: Final = ThreadPoolExecutor(2, "tls")
-"""Has no thread before the first step. None of them can hang, since they only compute."""
+"""Its threads start with the first steps. None of them can hang, since they only compute."""
 
 
 def _started(work: Callable[[], _T]) -> asyncio.Future[_T]:

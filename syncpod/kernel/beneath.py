@@ -47,10 +47,10 @@ def open_beneath(root: int, relative: str) -> int:
 
 
 def open_without_links(root: int, relative: str, flags: int, mode: int = 0) -> int:
-    """Open what `relative` names beneath the open directory `root`, following no symlink at all; the caller closes it.
+    """Open the entry `relative` beneath the open directory `root`, following no symlink at all; the caller closes it.
 
-    `flags` and `mode` are those of open(2); a FIFO or a device does not block. For files of ours in directories that
-    somebody else may write to. Raises OSError: ELOOP or ENOTDIR where a symlink is in the way, :class:`LeadsOut`.
+    `flags` and `mode` are those of open(2); opening a FIFO or a device does not block. For files of ours in directories
+    that others may write to. Raises OSError: ELOOP or ENOTDIR where a symlink is in the way, :class:`LeadsOut`.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     *above, name = [part for part in relative.split("/") if part not in ("", ".")] or ["."]

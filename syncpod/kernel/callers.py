@@ -49,7 +49,7 @@ class Callers:
         try:
             yield self._has_room(caller)
         finally:
-            self._open -= Counter([caller])  # which also forgets who has none left
+            self._open -= Counter([caller])  # this also drops a count of zero
 
     def is_owners(self, writer: StreamWriter) -> bool:
         """Say whether a connection is known to be the owner's, or root's."""
@@ -100,9 +100,9 @@ class Budget:
 
 
 def _machine(client: Address | None, server: Address | None) -> int | str:
-    """Return the address of another machine or network namespace, of IPv6 its /64, in which one machine has many.
+    """Return by what a client without a known user is counted: its address, or its /64 for IPv6.
 
-    Otherwise one silent address of the many would keep the others out.
+    One machine may have many IPv6 addresses. A client of this machine, or one that has gone, is counted as _UNKNOWN.
     """
     if not client or not server or client[0] == server[0]:
         return _UNKNOWN

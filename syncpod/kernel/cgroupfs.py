@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"/|(/\.\.)+")
 _REMOVAL_TRIES = 7
 _FIRST_WAIT_SECONDS = 0.01
 KEPT_SECONDS: Final = 10.0
-"""How long a hierarchy that is mounted or unmounted meanwhile may go unnoticed."""
+"""How long the list of hierarchies is cached; a mount or unmount may go unnoticed meanwhile."""
 _HELD = 256
 """How many pidfds are open at once: a process may have 1024 descriptors, and fewer may be free."""
 
@@ -65,9 +65,9 @@ def whole_hierarchies(mounts: Iterable[Mount]) -> tuple[Hierarchy, ...]:
 def mounted_hierarchies(mountinfo: Path = MOUNTINFO) -> tuple[Hierarchy, ...]:
     """Return every hierarchy that a mountinfo file lists as mounted from its root. Blocks. Raises OSError.
 
-    One below a directory that this process may not enter is left out: it is in another's tree, such as a container's.
-    The content of this process's own file is kept for `KEPT_SECONDS`: the start and the end of a pod need it seven
-    times, and it has a few mounts more for every pod that runs.
+    A hierarchy below a directory that this process may not enter is left out: it is in another file tree, such as a
+    container's. The result for this process's own file is cached for `KEPT_SECONDS`: the start and the end of a pod
+    need it seven times, and the file has a few more mounts for every pod that runs.
     """
     if mountinfo != MOUNTINFO:
         return _listed(mountinfo)
@@ -90,7 +90,7 @@ def _may_enter(directory: Path) -> bool:
     except PermissionError:
         return False
     except OSError:
-        pass  # whoever uses it gets the error, which names the file
+        pass  # using the directory will raise the error, with the file's name
     return True
 
 
@@ -142,7 +142,7 @@ def make(directory: Path, *, mark: str = "") -> bool:
 def remove_marked(directory: Path, top: Path, mark: str) -> None:
     """Remove a cgroup and those above it, below `top`, that carry the mark and are empty.
 
-    Stops at the first without the mark or in use; one that is gone is skipped. Raises OSError.
+    Stops at the first cgroup that lacks the mark or is in use; a cgroup that is gone is skipped. Raises OSError.
     """
     for place in (directory, *directory.parents):
         if place == top:
@@ -160,7 +160,7 @@ def remove_marked(directory: Path, top: Path, mark: str) -> None:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a cgroup and all below it, from the bottom up. Already gone is success. Blocks up to 0.7 s for each.
+    """Remove a cgroup and all below it, from the bottom up; do nothing if it is gone. Blocks up to 0.7 s for each.
 
     The kernel refuses to remove a cgroup with processes in it. Raises :class:`CgroupBusy`, OSError.
     """

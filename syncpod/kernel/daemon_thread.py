@@ -1,4 +1,4 @@
-"""Runs blocking work in threads: of its own if it may hang for ever, or of a pool whose threads have all begun."""
+"""Runs blocking work in threads: in daemon threads if it may hang for ever, or in a pool that is started as a whole."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from typing import Any, Final, TypeVar
 _T = TypeVar("_T")
 
 AGAIN_SECONDS: Final = 1.0
-"""How long after a thread could not be started it is tried again."""
+"""Seconds until the next try after a thread could not be started."""
 IDLE_SECONDS: Final = 10.0
 """How long a thread that has done its work waits for more."""
 
 
 class DaemonThreads:
-    """Daemon threads that are begun when none is free. All methods belong to one event loop.
+    """Daemon threads that are started when none is free. All methods belong to one event loop.
 
-    A hung thread of a pool is lost to everybody who uses the pool. Here it blocks nobody, not even the end of the
-    process. A thread that has done its work takes more for a while: to start one blocks the event loop until it runs,
-    which on a busy machine takes longer than the work.
+    A hung thread of a pool is lost to all users of the pool. Here it blocks nobody, not even the end of the process. A
+    thread that has done its work waits for more for a while: starting a thread blocks the event loop until that thread
+    runs, which on a busy machine takes longer than the work.
     """
 
     def __init__(self) -> None:
-        """Have no thread yet."""
+        """Begin without threads."""
         self._free: list[SimpleQueue[Callable[[], None]]] = []
-        """Where the threads wait that have nothing to do. The last one to come is the first to go."""
+        """The queues of the idle threads. The thread that became idle last gets the next work."""
 
     def run(self, work: Callable[[], _T], *, name: str) -> asyncio.Future[_T]:
-        """Have `work` done by a thread, which has that name meanwhile; return a future for its result.
+        """Run `work` in a thread, which has that name meanwhile; return a future for its result.
 
-        Cancelling the future does not stop the work. Where no thread can be started, because the machine or this user
-        has no process id left, the work begins as soon as one can: until then it is like one that hangs, which its
-        callers are prepared for.
+        Cancelling the future does not stop the work. If no thread can be started, because the machine or this user has
+        no process id left, the work begins once one can. Until then it looks like work that hangs, for which callers
+        are prepared.
         """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[_T] = loop.create_future()
@@ -47,7 +47,7 @@ class DaemonThreads:
             tell: Callable[[], Any]
             try:
                 tell = partial(outcome.set_result, work())
-            except BaseException as error:  # noqa: BLE001  # whatever it is, the future gets it
+            except BaseException as error:  # noqa: BLE001  # the future receives any error
                 tell = partial(outcome.set_exception, error)
             with contextlib.suppress(RuntimeError):  # the loop may be closed already
                 loop.call_soon_threadsafe(_unless_cancelled, outcome, tell)
@@ -58,8 +58,8 @@ class DaemonThreads:
     def _begin(self, run: Callable[[], None], outcome: asyncio.Future[Any], name: str) -> None:
         """Give the work to a free thread, or to a new one.
 
-        A method: a function in `run` that names itself would keep the work and its result until the next collection of
-        garbage.
+        This is a method because a function in `run` that refers to itself would keep the work and its result until the
+        next garbage collection.
         """
         if outcome.done():
             return
@@ -72,7 +72,7 @@ class DaemonThreads:
             asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._begin, run, outcome, name)
 
     def _serve(self, work: Callable[[], None]) -> None:
-        """Do this work, and then all later work, as a thread."""
+        """Run this work, and then later work, in the current thread."""
         mine: SimpleQueue[Callable[[], None]] = SimpleQueue()
         while True:
             work()
@@ -91,12 +91,12 @@ class DaemonThreads:
 
 
 def in_daemon_thread(work: Callable[[], _T], *, name: str) -> asyncio.Future[_T]:
-    """Have `work` done by a new thread of its own, as `DaemonThreads.run` does."""
+    """Run `work` in a new thread, as `DaemonThreads.run` does."""
     return DaemonThreads().run(work, name=name)
 
 
 def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
-    """Return a pool all of whose threads run already: when one is needed, there may be no process id for it."""
+    """Return a pool all of whose threads run already: later, there may be no process id left for one."""
     pool, together = ThreadPoolExecutor(threads, name), threading.Barrier(threads)
     for _ in range(threads):
         pool.submit(together.wait)

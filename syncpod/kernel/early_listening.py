@@ -1,8 +1,8 @@
-"""Sockets that listen before their process can answer: then a client's connection waits, and is not refused.
+"""Sockets that listen before their process can answer, so that early connections wait and are not refused.
 
 A node's ports are bound by the process that starts first, and are inherited by the program that replaces it. The
-kernel keeps what connects meanwhile; nobody is answered before the answer is true. Everything here belongs to the
-process: it has one set of such sockets.
+kernel queues connections meanwhile; nothing is answered before the answer is true. The process has one set of such
+sockets, which is kept in this module.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ Place = tuple[str, int]
 """An IP address and a port."""
 
 VARIABLE: Final = "_SYNCPOD_LISTENING"
-"""The descriptors of the sockets, by which a program hands them to the one that replaces it."""
+"""The environment variable with the sockets' descriptors, for the program that replaces this one."""
 
 _waiting: Final[dict[Place, socket.socket]] = {}
 
 
 def listen_first(places: Iterable[Place]) -> None:
-    """Listen at these places. One that cannot be had, or has port 0, is left to the server that is to have it.
+    """Listen at these places. A place that cannot be bound, or has port 0, is left to its server.
 
-    So is one whose address is none: a name would be looked up first, and mistyped values are refused later, by name.
+    So is a place without an IP address: a name would need a lookup, and the server refuses a mistyped value.
     """
     for address, port in places:
         if port and (address, port) not in _waiting:
@@ -36,26 +36,26 @@ def listen_first(places: Iterable[Place]) -> None:
 
 
 def taken(address: str, port: int) -> socket.socket | None:
-    """Return the socket that listens there already, which is the caller's from now on; None = there is none."""
+    """Return the socket that listens there already, which then belongs to the caller; None if there is none."""
     return _waiting.pop((address, port), None)
 
 
 def keep(places: Iterable[Place]) -> None:
-    """Close the sockets at other places: nobody will answer there, so nobody is to wait."""
+    """Close the sockets at all other places: no server will answer there."""
     kept = set(places)
     for place in [each for each in _waiting if each not in kept]:
         _waiting.pop(place).close()
 
 
 def hand_over() -> Mapping[str, str]:
-    """Have the program that replaces this process inherit the sockets; return the variables that tell it of them."""
+    """Make the sockets inheritable for the program that replaces this one; return its additional variables."""
     for each in _waiting.values():
         each.set_inheritable(True)
     return {VARIABLE: ",".join(str(each.fileno()) for each in _waiting.values())} if _waiting else {}
 
 
 def receive(environ: MutableMapping[str, str]) -> None:
-    """Take over the sockets that the program before this one has handed over; no child of ours inherits them."""
+    """Take over the sockets of the program before this one. Child processes do not inherit them."""
     for text in environ.pop(VARIABLE, "").split(","):
         try:
             received = socket.socket(fileno=int(text))

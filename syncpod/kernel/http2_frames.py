@@ -1,9 +1,9 @@
 """Measures what a client sends over HTTP/2 before a server reads it, for the limits that gRPC lacks.
 
 gRPC has limits for a call's headers, but holds a client to them only once the client has acknowledged the server's
-settings. One that never does has 8 KB of headers unpacked to 700 KB, again and again. Nor does gRPC close a connection
-whose calls it refuses. So the bytes of clients that may be hostile go through here first: :class:`Frames` for each
-connection, and a :class:`~syncpod.kernel.callers.Budget` for what it counts.
+settings. A client that never does can have 8 KB of headers unpacked to 700 KB, again and again. Nor does gRPC close a
+connection whose calls it refuses. So the bytes of clients that may be hostile are measured first: by :class:`Frames`
+for each connection, and a :class:`~syncpod.kernel.callers.Budget` of calls and frames.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class HeadersTooLarge(Exception):
 
 
 class Counted(NamedTuple):
-    """What some bytes of a connection contain."""
+    """The number of calls and frames that begin in some bytes of a connection."""
 
     calls: int
     """Calls that begin."""
     frames: int
-    """Frames that carry little: less than one KiB. Others are bounded by their size."""
+    """Frames of less than one KiB. Larger frames are limited by their size."""
 
 
 class Frames:
-    """One connection, from the first byte of its client."""
+    """Parses one connection, from the first byte that its client sends."""
 
     def __init__(self) -> None:
         self._skip = _PREFACE
@@ -51,7 +51,7 @@ class Frames:
         """Bytes of all headers so far; None = the settings are acknowledged."""
 
     def read(self, data: bytes) -> Counted:
-        """Return what the next bytes contain. Raises HeadersTooLarge."""
+        """Count the calls and frames in the next bytes. Raises HeadersTooLarge."""
         calls = frames = at = 0
         while at < len(data):
             if self._skip:

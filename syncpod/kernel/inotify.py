@@ -1,7 +1,7 @@
-"""Being told by the kernel, at once, that something in a directory may have changed (inotify(7)).
+"""Watches a directory for changes, by inotify(7).
 
-The notices are not interpreted beyond four questions: whether a change is complete, whether files have only gone, which
-ones have, and whether the watch is over. A queue that has overflowed is only one more change.
+The kernel's notices are reduced to four facts: whether a change is complete, whether files have only gone, the names of
+these, and whether the watch is over. An overflow of the kernel's queue is only one more change.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class DirectoryWatch:
             raise
 
     async def noticed(self, seconds: float) -> DirectoryChange:
-        """Return what has changed since the last call; wait for it, but no longer than `seconds`."""
+        """Return the change since the last call; wait for one for at most `seconds`."""
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._descriptor, readable.set)
         try:
@@ -102,9 +102,9 @@ class DirectoryWatch:
 
 
 def said(notices: bytes) -> tuple[DirectoryChange, tuple[bytes, ...]]:
-    """Return what a buffer of `struct inotify_event` says, and the names of the files that have gone.
+    """Return the change that a buffer of `struct inotify_event` reports, and the names of the files that have gone.
 
-    A queue that has overflowed is a change that has begun.
+    An overflow of the kernel's queue is a change that has begun.
     """
     found, at, gone = DirectoryChange.NONE, 0, []
     while at < len(notices):

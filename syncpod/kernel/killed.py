@@ -18,7 +18,8 @@ _EXITING: Final = 0x4
 """The kernel's PF_EXITING: a thread that has taken its SIGKILL, and will not return to its program."""
 
 _ENDING_SECONDS: Final = 1.0
-"""For how long other threads of a killed process are awaited: each is seen neither killed nor ending for a moment."""
+"""How long the other threads of a killed process may take: for a moment, a thread shows neither the signal nor its
+end."""
 
 _PAUSE_SECONDS: Final = 0.005
 
@@ -26,9 +27,9 @@ _PAUSE_SECONDS: Final = 0.005
 def is_killed_with(pid: int, opened: int) -> bool:
     """Say whether a process was killed, is still there, and has the file behind `opened`, a descriptor, open.
 
-    Each of its threads has ended, or has a SIGKILL that ends it before it goes on; that cannot be taken back, and such
-    threads start no others. Where only some of them have, the others get a second to follow. False for a process that
-    is gone, or of which this user may not see that. Raises OSError.
+    A process was killed if each of its threads has ended, or has a SIGKILL that ends it before it runs on. This cannot
+    be revoked, and such threads start no others. If only some threads have a SIGKILL, the others get a second to
+    follow. False for a process that is gone, or that this user may not inspect. Raises OSError.
     """
     until = time.monotonic() + _ENDING_SECONDS
     try:
@@ -76,7 +77,7 @@ def _status(thread: Path) -> dict[str, str]:
 
 
 def _flags(thread: Path) -> int:
-    """Return the kernel's flags of a thread, those of one that ends where it is gone (proc_pid_stat(5), field 9)."""
+    """Return the kernel's flags of a thread (proc_pid_stat(5), field 9); PF_EXITING if it is gone."""
     try:
         after_name = (thread / "stat").read_text().rpartition(")")[2]
     except (FileNotFoundError, ProcessLookupError):
@@ -89,5 +90,5 @@ def _has_open(thread: Path, opened: int) -> bool:
     wanted = Path(f"/proc/self/fd/{opened}").readlink()
     try:
         return any(each.readlink() == wanted for each in (thread / "fd").iterdir())
-    except (FileNotFoundError, ProcessLookupError):  # it ends just now: another thread tells
+    except (FileNotFoundError, ProcessLookupError):  # it is just ending: another thread shows the files
         return False

@@ -41,7 +41,7 @@ _LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
-"""The parameter of mallopt(3)."""
+"""Parameters of mallopt(3)."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -170,7 +170,7 @@ def malloc_trim() -> None:
 
 
 def map_large_blocks(least_bytes: int) -> None:
-    """Have libc give back to the kernel each block of at least so many bytes as soon as it is free.
+    """Have libc return each block of at least `least_bytes` bytes to the kernel as soon as it is free.
 
     By itself glibc keeps up to 32 MiB of such blocks once a few have been freed. Does nothing where libc cannot.
     """
@@ -179,10 +179,10 @@ def map_large_blocks(least_bytes: int) -> None:
 
 
 def share_arenas(number: int) -> None:
-    """Have all threads take memory from at most so many of libc's arenas; to be called before threads begin.
+    """Have all threads take memory from at most `number` of libc's arenas. Call this before any thread starts.
 
-    By itself glibc makes up to eight for each core. Each keeps what is free between its blocks, and a block that a
-    thread frees goes back to the arena of the thread that made it. Does nothing where libc cannot.
+    By itself glibc makes up to eight arenas for each core. Each keeps the free memory between its blocks, and a freed
+    block goes back to the arena of the thread that allocated it. Does nothing where libc cannot.
     """
     if (mallopt := getattr(_libc, "mallopt", None)) is not None:
         mallopt(ctypes.c_int(_M_ARENA_MAX), ctypes.c_int(number))

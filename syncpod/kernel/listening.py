@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 4096
-"""Connections that wait until they are accepted. The kernel lowers it to net.core.somaxconn, whose default it is."""
+"""The most connections that wait to be accepted. The kernel lowers it to net.core.somaxconn, 4096 by default."""
 
 SOCKET_PATH_BYTES: Final = 107
-"""The longest path of a unix socket that Linux takes."""
+"""The longest path of a unix socket that Linux takes, in bytes."""
 ACCEPT_WARNING_SECONDS: Final = 60.0
 """Seconds between two warnings while connections cannot be accepted."""
 _ASYNCIO_SAYS: Final = "socket.accept() out of system resource"
 
 
 def take_crowds(server: asyncio.Server) -> asyncio.Server:
-    """Have a server that listens already do so with this backlog, and return it.
+    """Set the backlog of a server that listens already, and return the server.
 
-    asyncio has one number for the backlog and for how many connections it accepts before others have their turn, and a
-    hundred is right for the latter alone.
+    asyncio has one number for the backlog and for the connections that it accepts in one turn of the loop. Its default
+    of a hundred is right for the latter alone.
     """
     for listening in server.sockets:
         with socket.socket(fileno=os.dup(listening.fileno())) as same:

@@ -1,4 +1,4 @@
-"""A file in memory alone, for data that a library takes from a path only, such as a private key."""
+"""A file in memory, for data that a library reads only from a path, such as a private key."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ def read_mounts(file: Path = MOUNTINFO, *, file_system: str = "") -> tuple[Mount
 def parse_mounts(text: bytes, *, file_system: str = "") -> tuple[Mount, ...]:
     """Return the mounts of a mountinfo text. A later one hides an earlier one at the same mount point.
 
-    `file_system`: only those whose type begins so. The others are not parsed: each pod adds a few, and a full node has
-    a thousand of them.
+    Only mounts whose type begins with `file_system` are returned. The others are not parsed: each pod adds a few, and a
+    full node has a thousand of them.
 
     Fields are separated by exactly one space and lines by exactly one newline: a source may be empty, and a path may
     hold any other white space. Raises ValueError for a text that is not mountinfo.

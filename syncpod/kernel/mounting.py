@@ -66,10 +66,10 @@ def bind(source: int | Path, target: Path) -> None:
 
 
 def share(directory: Path) -> None:
-    """Have mounts below a directory reach its peers and slaves from now on (MS_SHARED).
+    """Make a directory a shared mount (MS_SHARED): later mounts below it propagate to its peers and slaves.
 
-    A directory that lies on a mount which does not share is first bound to itself, so that nothing outside of it
-    changes. Does nothing where the mount shares already. The directory must be absolute and without symlinks. Raises
+    If the directory lies on a mount that is not shared, it is first bound to itself, so that nothing outside of it
+    changes. Does nothing if the mount is shared already. The directory must be absolute and without symlinks. Raises
     OSError.
     """
     if any(tag.startswith("shared:") for tag in _holding(directory).propagation):

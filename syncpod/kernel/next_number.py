@@ -15,7 +15,7 @@ _LOCK_PAUSE_SECONDS: Final = 0.001
 
 
 def next_number(path: Path) -> int:
-    """Return a number higher than all before that this file was asked for: the time in microseconds, or the next one.
+    """Return a number higher than all earlier ones of this file: the time in microseconds, or the highest plus one.
 
     Blocks briefly. Raises OSError.
     """
@@ -32,9 +32,9 @@ def next_number(path: Path) -> int:
 
 @contextlib.contextmanager
 def _locked(opened: int) -> Iterator[None]:
-    """Hold the file's lock, if it can be had soon: a holder that was stopped must not stop the node.
+    """Hold the file's lock during the block, if it is free within 50 ms: a stopped holder must not stop the node.
 
-    Without it, two processes could give the same microsecond to two commands, one of which a workflow then refuses.
+    Without the lock, two processes could give the same number to two commands, and a workflow would refuse one.
     """
     for _ in range(_LOCK_TRIES):
         try:

@@ -1,4 +1,4 @@
-"""The system's error of a failed call as a sentence for people: without Python's ``[Errno 28]`` and quotes."""
+"""Turns errors of system calls into sentences for people, without Python's ``[Errno 28]`` and quotes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 _ASYNCIO_SAYS: Final = ("error while attempting to bind on address", "Connect call failed", "Multiple exceptions")
-"""The beginnings of texts that say again where, in Python's form."""
+"""The beginnings of asyncio's texts, which repeat the address in Python's form."""
 _IN_RUST: Final = re.compile(r"\(os error ([0-9]{1,4})\)|\bOs \{ code: ([0-9]{1,4}),")
 _REMEDIES: Final = {
     errno.ENOSPC: "make room on its disk",
@@ -38,7 +38,7 @@ _REMEDIES: Final = {
     errno.EADDRINUSE: "end what listens there, or name another address",
     errno.EADDRNOTAVAIL: "name an address of this machine",
 }
-"""What somebody can do about an error of the machine. Any other error is a mistake of the program."""
+"""How to mend an error of the machine, by errno. Any other error is a mistake of the program."""
 
 
 def why_of(error: OSError) -> str:
@@ -53,7 +53,7 @@ def why_of(error: OSError) -> str:
 
 
 def where_and_why(error: BaseException) -> str:
-    """Return the file of a system's error, if it names one, and why; of any other error its text."""
+    """Return the file of an OSError, if it names one, and the cause; of any other error its text."""
     if not isinstance(error, OSError):
         return str(error)
     if not isinstance(error.filename, str | bytes):
@@ -67,14 +67,14 @@ def is_of_the_machine(error: OSError) -> bool:
 
 
 def sentence_of(error: BaseException) -> str:
-    """Return where and why a call to the system failed, and what can be done about it; of any other error its text."""
+    """Return the file of an OSError, the cause, and the remedy if there is one; of any other error its text."""
     if isinstance(error, OSError) and is_of_the_machine(error):
         return f"{where_and_why(error)}: {_REMEDIES[error.errno or 0]}"
     return where_and_why(error)
 
 
 def error_within(text: str) -> OSError | None:
-    """Return the system's error that a library in Rust tells of in a text, if somebody can mend it on this machine."""
+    """Return the OSError that a library in Rust names in a text; None if nobody can mend it on this machine."""
     found = _IN_RUST.search(text)
     error = OSError(number := int(found[1] or found[2]), os.strerror(number)) if found else None
     return error if error is not None and is_of_the_machine(error) else None

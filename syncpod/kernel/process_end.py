@@ -1,4 +1,4 @@
-"""Notice of the end of any process, also of one with another parent: its pidfd is readable from then on."""
+"""Watches for the end of a process, also of one with another parent, by its pidfd; and compares pid namespaces."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def is_first_of_a_namespace(pid: int) -> bool:
 
 @contextlib.contextmanager
 def listening(pid: int, ended: Callable[[], None]) -> Iterator[None]:
-    """Call `ended` once during the block, when the process has ended that has this pid; at once if there is none.
+    """Call `ended` once during the block, when the process with this pid has ended; at once if there is none.
 
-    If somebody has said of this pid that its process runs, that process has ended by then in any case: another one has
-    its pid only after its end. Needs a running event loop. Raises OSError if the process cannot be watched.
+    A pid is reused only after its process has ended. So a process that was known to run with this pid has ended in any
+    case when `ended` is called. Needs a running event loop. Raises OSError if the process cannot be watched.
     """
     try:
         pidfd = os.pidfd_open(pid)

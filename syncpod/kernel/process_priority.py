@@ -1,8 +1,9 @@
-"""The place of a process among the machine's others: for processor time, and where memory runs out.
+"""The priority of a process over others: for processor time, and when memory runs out.
 
-Where it does, the kernel first kills the process with the highest oom_score_adj. A Guaranteed pod's containers have
--997, so what serves pods has less: as the kubelet (pkg/kubelet/qos/policy.go, v1.36) and containerd's shims. To lower
-the value needs CAP_SYS_RESOURCE, which root lacks in many containers and virtual machines; then it stays.
+When memory runs out, the kernel first kills the process with the highest oom_score_adj. A Guaranteed pod's containers
+have -997, so processes that serve pods have less, as the kubelet (pkg/kubelet/qos/policy.go, v1.36) and containerd's
+shims do. Lowering the value needs CAP_SYS_RESOURCE, which root lacks in many containers and virtual machines; then the
+value stays.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ SUPERVISOR: Final = -998
 
 
 def read_oom_score_adj(pid: int | str = "self") -> int:
-    """Return the value of a process. Raises OSError."""
+    """Return the oom_score_adj of a process. Raises OSError."""
     return int(_file(pid).read_text())
 
 
 def lower_oom_score_adj(value: int, pid: int | str = "self") -> bool:
-    """Have the kernel spare a process; return whether its value is now `value` at most.
+    """Lower the oom_score_adj of a process to `value`, if it is higher; return whether it is at most `value` now.
 
-    Children inherit it: whoever starts others than its own kind gives them their own value. Raises nothing.
+    Children inherit it: a process that starts children of another kind must give them their own value. Raises nothing.
     """
     try:
         if read_oom_score_adj(pid) > value:
@@ -38,15 +39,15 @@ def lower_oom_score_adj(value: int, pid: int | str = "self") -> bool:
 
 
 def raise_oom_score_adj(value: int) -> None:
-    """Give up a value below `value` that this process has from its parent; no permission is needed. Raises OSError."""
+    """Raise this process's oom_score_adj to `value`, if its parent's was lower. Needs no permission. Raises OSError."""
     if read_oom_score_adj() < value:
         _file("self").write_text(str(value))
 
 
 def unspared(processes: Mapping[str, int | None], wished: int = NODE) -> list[str]:
-    """Return a clause for each named process that the kernel does not spare as wished: its value could not be set.
+    """Return the name and oom_score_adj of each process whose value is above `wished`: it could not be lowered.
 
-    None stands for a process that does not run. One that ends meanwhile is left out.
+    A pid of None stands for a process that does not run. A process that ends meanwhile is left out.
     """
     found = []
     for name, pid in processes.items():
@@ -61,12 +62,12 @@ def _file(pid: int | str) -> Path:
 
 
 NICE: Final = -10
-"""The scheduler offers such a process nine times the share of an ordinary one; others get the time that it does not
-use."""
+"""The nice value of a preferred process. The scheduler offers it nine times the share of an ordinary one; others get
+the time that it does not use."""
 
 
 def prefer_this_process() -> None:
-    """Have this process run before busy ones, if it may: root may.
+    """Let this process run before busy ones; do nothing without the permission, which root has.
 
     On a machine with many more busy processes than cores, an ordinary process gets a few hundredths of a core, and the
     node would not answer just when its operator looks. Call this before any thread starts: threads take the priority
@@ -77,7 +78,7 @@ def prefer_this_process() -> None:
 
 
 def be_ordinary() -> None:
-    """Give up a priority above others that this process has from its parent, also where memory runs short.
+    """Give up the priority over others that this process has from its parent, also that for when memory runs out.
 
     Call this before any thread starts.
     """

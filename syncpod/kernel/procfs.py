@@ -67,7 +67,7 @@ class Processors:
     """How long the machine's processors were busy since its boot."""
 
     busy_ns: int
-    """The sum of all: neither idle, nor waiting for disks, nor taken away by the hypervisor."""
+    """The sum over all processors, without times of idling, of waiting for disks, and of the hypervisor."""
     count: int
     booted_at: int
     """When the machine was booted, in seconds since 1970; 0 = not known."""
@@ -87,9 +87,9 @@ def _table(text: str) -> Mapping[str, str]:
 
 
 def read_task_limit(proc: Path = PROC) -> int:
-    """Return how many tasks the kernel can have: the lesser of both limits, of those that can be read.
+    """Return how many tasks the kernel can have: the lesser of pid_max and threads-max, or the one that exists.
 
-    Mirrors stats/pidlimit, v1.36, Stats. Raises FileNotFoundError if there is neither, OSError, ValueError.
+    Mirrors stats/pidlimit, v1.36, Stats. Raises FileNotFoundError if neither exists, OSError, ValueError.
     """
     files = [proc / "sys/kernel" / name for name in ("pid_max", "threads-max")]
     found = [int(file.read_text()) for file in files if file.exists()]
@@ -125,9 +125,9 @@ class ProcessStat:
     own_ticks: int
     """User and system time of its threads."""
     waited_ticks: int
-    """That of children that it waited for, and of those that they waited for."""
+    """User and system time of the children that it has waited for, and of those that they have waited for."""
     start_ticks: int
-    """When it started, since boot."""
+    """Its start, counted from the machine's boot."""
     resident_bytes: int
 
 

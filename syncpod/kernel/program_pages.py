@@ -20,7 +20,7 @@ _MAPPING: Final = re.compile(r"([0-9a-f]+)-([0-9a-f]+) r(.)\S* \S+ \S+ \d+\s+(/.
 
 
 def free_program_pages(pid: int) -> int:
-    """Have the kernel free the pages of a process's own program, and return of how many bytes.
+    """Have the kernel free the pages of a process's own program; return the number of bytes.
 
     Its data stays, as do the pages that another process of the same program uses. Blocks for some milliseconds. Raises
     OSError: EPERM for anybody but root, ENOSYS before Linux 5.10, and another one if the process has ended.
@@ -38,7 +38,7 @@ def free_program_pages(pid: int) -> int:
 
 
 def free_own_pages() -> int:
-    """Have the kernel free the pages of this process's program and of its libraries; return of how many bytes.
+    """Have the kernel free the pages of this process's program and of its libraries; return the number of bytes.
 
     Its data stays, as do the pages that another process uses, and those of files that belong to another user: the
     kernel then takes the advice and does nothing. Blocks for some milliseconds. Raises OSError before Linux 5.4.
@@ -56,7 +56,7 @@ def free_own_pages() -> int:
 
 
 def _mappings(pid: int) -> list[tuple[int, int, str]]:
-    """Return the address, the length and the file of each part of a process's memory that is a file's, not changed."""
+    """Return the address, the length and the file of each read-only mapping of a file in a process's memory."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     found = [match for line in lines if (match := _MAPPING.fullmatch(line)) and match[3] == "-"]
     return [(begin, int(match[2], 16) - begin, match[4]) for match in found if (begin := int(match[1], 16))]

@@ -1,4 +1,4 @@
-"""A notice to the service manager that has started the process: the process serves (systemd's ``Type=notify``)."""
+"""Notifies the service manager that has started this process that it serves now (systemd's ``Type=notify``)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import socket
 from typing import Final
 
 SOCKET: Final = "NOTIFY_SOCKET"
-"""The variable with the manager's socket; a path, or behind an ``@`` a name of the kernel's abstract namespace."""
+"""The variable with the manager's socket: a path, or after an ``@`` a name in the kernel's abstract namespace."""
 
 
 def notify_ready() -> None:
-    """Tell the service manager that this process serves; without one, do nothing. See sd_notify(3).
+    """Notify the service manager that this process serves; do nothing without a manager. See sd_notify(3).
 
-    A manager that does not listen is none of the process's business: it goes on. Its children are not told of the
-    socket, since the manager takes the word of its own service alone.
+    A failure to send is ignored. The variable is removed, so children do not inherit it: the manager accepts a notice
+    from its own service's process alone.
     """
     address = os.environ.pop(SOCKET, "")
     if not address.startswith(("/", "@")):

@@ -13,7 +13,7 @@ class StillMounted(OSError):
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file, symlink or directory tree. Already gone is success; safe to repeat after a crash halfway.
+    """Remove a file, symlink or directory tree; do nothing if it is gone. Safe to repeat after a crash halfway.
 
     Symlinks are removed, never followed. Each directory is opened without following symlinks, and its mount is
     compared, before anything in it is touched; so a container cannot redirect the removal. A directory of ours without

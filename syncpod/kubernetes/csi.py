@@ -72,7 +72,7 @@ class WantedToken:
     audience: str
     """"" = the API server itself."""
     seconds: int | None
-    """How long it is to be valid; None = as long as the API server likes."""
+    """The requested lifetime; None = the API server's default."""
 
 
 @dataclass(frozen=True)

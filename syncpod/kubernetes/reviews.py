@@ -1,8 +1,8 @@
 """The reviews that ask an API server who a client is and what it may do at a node: TokenReview and SubjectAccessReview.
 
 Values in, values out. Mirrors pkg/kubelet/server/auth.go, v1.36, with the node's fine-grained resources
-(KubeletFineGrainedAuthz). Difference: to run a command in a container, to attach to one and to forward a port takes the
-verb `create`, also where a WebSocket asks for it with GET. With a kubelet, who may read `nodes/proxy` may do so too.
+(KubeletFineGrainedAuthz). Difference: exec, attach and port-forward need the verb `create`, also for the GET of a
+WebSocket. A kubelet permits them to anybody with `get` on `nodes/proxy` too.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, Final
 from syncpod.kubernetes.json_documents import mapping
 
 AUTHENTICATED: Final = "system:authenticated"
-"""The group of everybody who is known."""
+"""The group of all authenticated users."""
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 _PROXY: Final = "proxy"
 _COMMANDS: Final = ("/exec", "/attach", "/portForward", "/run")
-"""Paths whose use is no reading, by whichever method."""
+"""Paths that need the verb `create`, whatever the method."""
 _SUBRESOURCES: Final = (
     ("/stats", ("stats",)),
     ("/metrics", ("metrics",)),
@@ -38,7 +38,7 @@ _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update",
 
 @dataclass(frozen=True)
 class User:
-    """Somebody who is known."""
+    """An authenticated user."""
 
     name: str
     uid: str = ""
@@ -48,14 +48,14 @@ class User:
 
 @dataclass(frozen=True)
 class Access:
-    """An access to a node that a client asks for: permission for one of its subresources is enough."""
+    """The permission that a request needs: its verb on any one of these subresources of the node."""
 
     verb: str
     subresources: tuple[str, ...]
 
 
 def access_of(method: str, path: str) -> Access:
-    """Return what a request wants."""
+    """Return the permission that a request needs."""
     if any(_is_beneath(path, command) for command in _COMMANDS):
         return Access("create", (_PROXY,))
     found = next((names for above, names in _SUBRESOURCES if _is_beneath(path, above)), (_PROXY,))
@@ -67,12 +67,12 @@ def _is_beneath(path: str, above: str) -> bool:
 
 
 def token_review(token: str) -> dict[str, Any]:
-    """Return the question whose a token is."""
+    """Return the review that asks for a token's user."""
     return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
 
 
 def reviewed_user(review: Mapping[str, Any]) -> User | None:
-    """Return whose the token is; None = nobody's."""
+    """Return the token's user by the answered review; None if the token is not valid."""
     status = mapping(review.get("status"))
     user = mapping(status.get("user"))
     name = user.get("username")
@@ -90,12 +90,12 @@ def reviewed_user(review: Mapping[str, Any]) -> User | None:
 def known_user(
     name: str, *, uid: str = "", groups: tuple[str, ...] = (), extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 ) -> User:
-    """Return a user, in the group of everybody who is known."""
+    """Return a user, who is also in the group of all authenticated users."""
     return User(name, uid, groups if AUTHENTICATED in groups else (*groups, AUTHENTICATED), extra)
 
 
 def access_review(user: User, node: str, verb: str, subresource: str) -> dict[str, Any]:
-    """Return the question whether somebody may use a subresource of a node."""
+    """Return the review that asks whether a user may use a subresource of a node."""
     attributes = {
         **{"verb": verb, "group": "", "version": "v1"},
         **{"resource": "nodes", "subresource": subresource, "name": node},
@@ -109,7 +109,7 @@ def access_review(user: User, node: str, verb: str, subresource: str) -> dict[st
 
 
 def is_allowed(review: Mapping[str, Any]) -> bool:
-    """Say whether the answer to an access review is yes."""
+    """Return whether an answered access review permits the access."""
     status = mapping(review.get("status"))
     return status.get("allowed") is True and status.get("denied") is not True
 

@@ -12,14 +12,14 @@ from typing import Any, Final
 from syncpod.kubernetes.json_documents import mapping, mappings
 
 _MASTER: Final = ("default", "kubernetes")
-"""The Service of the API server, whose variables each container is given."""
+"""The Service of the API server, whose variables each container gets."""
 
 
 def service_variables(services: Iterable[Mapping[str, Any]], namespace: str, *, links: bool) -> dict[str, str]:
     """Return the variables of a namespace's containers.
 
-    Without `links` (enableServiceLinks) they are those of the API server's Service alone. Services without an address
-    of the cluster have none. Of two that give the same variable the later wins.
+    Without `links` (enableServiceLinks) they are those of the API server's Service alone. A Service without a cluster
+    IP has none. If two Services give the same variable, the one with the later name wins.
     """
     by_name: dict[str, Mapping[str, Any]] = {}
     for service in services:

@@ -16,7 +16,7 @@ class NoToken(Exception):
 
 @dataclass(frozen=True)
 class TokenWish:
-    """A token that is wanted. It is valid only as long as the pod exists."""
+    """A request for a token, which is valid only as long as the pod exists."""
 
     namespace: str
     service_account: str
@@ -26,7 +26,7 @@ class TokenWish:
     audience: str
     """"" = the API server itself."""
     seconds: int | None
-    """How long it is to be valid; None = as long as the API server likes."""
+    """The requested lifetime; None = the API server's default."""
 
 
 @dataclass(frozen=True)

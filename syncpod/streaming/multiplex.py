@@ -1,8 +1,9 @@
 """Several streams and messages on one connection, for a command that runs on another machine.
 
-A frame is its kind, one byte, the length of what follows, four, and that. Kinds below :data:`MESSAGE` are streams, and
-an empty frame ends one. Each end reads all that comes at once, whether or not anybody takes it, and so notices at once
-that the other is gone. The window bounds that: nobody sends more than the other end has passed on.
+A frame has one byte for its kind, four bytes for the length of its content, and the content. Kinds below
+:data:`MESSAGE` are streams; an empty frame ends a stream. Each end reads all frames as they arrive, even if nobody
+reads the streams, and so notices at once that the other end is gone. A window limits the bytes that are held: an end
+sends at most :data:`WINDOW_BYTES` that the other end has not passed on yet.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Final
 from syncpod.streaming.pipe import Pipe
 
 MESSAGE: Final = 8
+"""The kind of a message."""
 _PASSED: Final = 9
-"""So many bytes of streams have been passed on: the other end may send as many more."""
+"""The kind of a frame that reports a number of bytes as passed on: the other end may send as many more."""
 _PING: Final = 10
 _HEAD_BYTES: Final = 5
 _BLOCK: Final = 32 * 1024
@@ -24,14 +26,14 @@ _BLOCK: Final = 32 * 1024
 FRAME_BYTES: Final = 256 * 1024
 WINDOW_BYTES: Final = 512 * 1024
 _MESSAGES: Final = 256
-"""Messages that wait to be taken; a peer that sends more is not one of ours."""
+"""The most messages that wait to be read; a peer that sends more is not one of ours."""
 PING_SECONDS: Final = 15.0
 SILENCE_SECONDS: Final = 60.0
-"""A peer that has sent nothing for so long, not even a ping, is gone."""
+"""A peer that has sent nothing for this long, not even a ping, is gone."""
 
 
 class PeerGone(ConnectionError):
-    """The other end of the connection is gone, or does not make sense."""
+    """The other end of the connection is gone, or has sent an invalid frame."""
 
 
 class Multiplex:
@@ -43,15 +45,15 @@ class Multiplex:
         self._pipes = {number: Pipe() for number in incoming}
         self._room = Window(WINDOW_BYTES)
         self._held = 0
-        """Bytes of streams that have come, and nobody has passed on yet."""
+        """Bytes of streams that have arrived, and were not passed on yet."""
         self._taken = dict.fromkeys(self._pipes, 0)
-        """The result of the last read of a stream; the next read means that it was passed on."""
+        """By stream: the number of bytes that the last read returned. The next read reports them as passed on."""
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.is_over = False
         """Whether the other end is gone."""
 
     async def run(self) -> None:
-        """Take the other end's frames until it is gone, or sends nonsense; then all streams have ended."""
+        """Handle frames until the other end is gone, or sends an invalid one; then all streams have ended."""
         pinging = asyncio.create_task(self._ping())
         try:
             while True:
@@ -89,7 +91,7 @@ class Multiplex:
         return data
 
     async def write(self, stream: int, data: bytes) -> None:
-        """Send bytes of a stream, as the other end passes earlier ones on. Raises PeerGone once it is gone."""
+        """Send bytes of a stream, waiting for room in the window. Raises PeerGone once the other end is gone."""
         rest = memoryview(data)
         while rest:
             taken = await self._room.take(min(len(rest), _BLOCK))
@@ -115,11 +117,11 @@ class Multiplex:
         await self._send(MESSAGE, text.encode())
 
     def close(self) -> None:
-        """End the connection, once all is sent that waits to be."""
+        """Close the connection, after all buffered bytes are sent."""
         self._writer.close()
 
     def _take(self, kind: int, data: bytes) -> bool:
-        """Take one frame; return whether it made sense."""
+        """Handle one frame; return whether it was valid."""
         if kind == _PASSED and len(data) == 4:
             self._room.give(int.from_bytes(data))
         elif kind == MESSAGE:
@@ -175,6 +177,6 @@ class Window:
         self._is_open.set()
 
     def close(self) -> None:
-        """Let nobody use it any more."""
+        """Make each call of `take` return 0 from now on."""
         self._is_closed = True
         self._is_open.set()

@@ -1,6 +1,6 @@
-"""Waits until a file descriptor can be read or written: one of any kind, and even if others share it.
+"""Waits until a file descriptor of any kind can be read or written, even if other processes share it.
 
-Nothing is set to non-blocking for this: a terminal or a pipe is often shared with the shell, which would break.
+The descriptor is not set to non-blocking: a terminal or a pipe is often shared with the shell, which would break.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class SpdySession:
             self._streams.pop(stream.id, None)
 
     async def go_away(self, status: GoAwayStatus = GoAwayStatus.OK) -> None:
-        """Tell the peer that the connection ends; the peer may be gone already."""
+        """Announce the end of the connection to the peer, which may be gone already."""
         try:
             await self._wire.write(self._encoder.go_away(self._last_stream_id, status))
         except ConnectionError:

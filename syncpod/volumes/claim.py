@@ -1,7 +1,7 @@
-"""The place behind a claim: checked, given to the pod's group, and shown to the runtime by a symlink.
+"""Makes the volume behind a claim usable: checks its place, gives it to the pod's group, and makes a symlink to it.
 
-Containers are given the place itself: a runtime follows the symlink. So nothing is mounted on the node, and what
-removes a pod's directory removes the symlink alone.
+A runtime follows the symlink, so containers get the place itself. Nothing is mounted on the node, and the removal of a
+pod's directory removes only the symlink.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OURS: Final = 0o750
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A volume behind a claim: where its symlink is, what names its place, and the group it is given to."""
+    """A volume behind a claim: the path of its symlink, the object that names its place, and its group."""
 
     link: Path
     ref: ObjectRef
@@ -87,7 +87,7 @@ def _check_device(path: Path) -> None:
 
 
 def _link(link: Path, path: Path) -> None:
-    # Without parents: a pod that has been removed meanwhile stays so.
+    # Without `parents`: the directory of a pod that was removed meanwhile must not be made again.
     for directory in (link.parents[1], link.parents[0]):
         directory.mkdir(mode=_OURS, exist_ok=True)
     if link.is_symlink() and link.readlink() == path:

@@ -161,7 +161,7 @@ def _containers(pod: Pod) -> tuple[Container, ...]:
 
 
 def take_away_mounts(plugin: Path) -> None:
-    """Unmount what was mounted for the volumes in a plugin's directory, and nothing else. Blocks; safe to repeat.
+    """Unmount the memory file systems of the volumes in a plugin's directory. Blocks; safe to repeat.
 
     Only a whole tmpfs or hugetlbfs that is mounted directly at the volume's path, with nothing over it, can be ours.
     Any other mount stays, and so does its directory. Raises OSError.

@@ -21,7 +21,7 @@ IN_MEMORY = 0o1777
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """A volume of files to make: where, from what, and the group it is given to."""
+    """A volume of files to make: its path, its sources, and its group."""
 
     path: Path
     mode: int
@@ -29,7 +29,7 @@ class Files:
     file_mode: int
     group: int | None = None
     mount: Tmpfs | None = None
-    """The mount at `path` before anything is written there."""
+    """The file system to mount at `path` before any file is written there; None = none."""
     mount_points: tuple[str, ...] = ()
     """Directories in it at which containers mount other volumes, relative to `path`."""
 
@@ -58,7 +58,7 @@ def make_files(volume: Files, objects: Objects) -> bool:
 def _make_root(volume: Files) -> None:
     """Make the volume's directory, or complete one that was left unfinished by a crash."""
     volume.path.mkdir(exist_ok=True)
-    # Files that lie there already, unmounted, are on disk for good: containers may have them mounted.
+    # A volume that has files on disk already gets no mount: containers may have these files mounted.
     if volume.mount is not None and not os.path.lexists(volume.path / DATA):
         mounting.mount_tmpfs(volume.path, volume.mount.size_bytes, volume.mode)
     found, mode = volume.path.lstat(), volume.mode
@@ -72,7 +72,7 @@ def _make_root(volume: Files) -> None:
 
 
 def objects_of(volumes: Iterable[Files], store: ObjectStore) -> Objects:
-    """Return the objects that volumes show, as far as they exist now. Blocks. Raises OSError, PayloadError."""
+    """Return those of the volumes' objects that exist now. Blocks. Raises OSError, PayloadError."""
     wanted = sorted({ref for volume in volumes for ref in volume.objects})
     found = {}
     for ref in wanted:

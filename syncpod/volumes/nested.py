@@ -33,9 +33,9 @@ def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
 def make_nested_mount_points(volume: Path, relative: Collection[str]) -> None:
     """Make these directories in a volume, and those on the way to them. Blocks; safe to repeat.
 
-    In a new volume they come before its files, so a link to a file or directory of the same name is left out: the mount
-    there would hide it anyway. In one that is written already, such a link is followed, but never out of the volume.
-    Raises OSError (nested_volumes.go, v1.36, MakeNestedMountpoints).
+    In a new volume they are made before its files, so a link to a file or directory of the same name is left out: the
+    mount would hide it anyway. In a volume that has files already, such a link is followed, but never out of the
+    volume. Raises OSError (nested_volumes.go, v1.36, MakeNestedMountpoints).
     """
     if not relative:
         return
@@ -52,7 +52,7 @@ def make_nested_mount_points(volume: Path, relative: Collection[str]) -> None:
 
 
 def _outermost(places: Collection[str], above: str) -> list[str]:
-    """Return the places below one, relative to it, without those below another of them; `places` is sorted."""
+    """Return the places below `above`, relative to it, without those below another of these; `places` is sorted."""
     found: list[str] = []
     for place in places:
         relative = place.removeprefix(above)

@@ -1,8 +1,8 @@
 """Parts of volumes (subPath) that are mounted into a container in place of the whole volume.
 
 A container that already has the volume can replace a path in it between the node's check and the runtime's mount. So
-the node opens the part once, beneath the volume, and bind-mounts exactly that file or directory at a path of its own,
-which it gives to the runtime. Everything blocks, and is safe to repeat.
+the node opens the part once, beneath the volume, and bind-mounts exactly that file or directory at a path outside of
+the volume. The runtime gets that path. Everything blocks, and is safe to repeat.
 """
 
 import errno
@@ -60,7 +60,7 @@ def prepare_sub_path(sub_path: SubPath, *, may_mount: bool) -> Path:
 
 
 def clear_sub_paths(directory: Path, container: str | None = None) -> None:
-    """Unmount what was bound for a container, or for all containers of a pod, below ``volume-subpaths``.
+    """Unmount the parts that were bound for a container, or for all containers of a pod, below ``volume-subpaths``.
 
     Call it for a container before its next instance, and for a pod when it has no containers left. Nothing in a volume
     is touched: only empty directories and the files that served as mount points are removed. Raises OSError.

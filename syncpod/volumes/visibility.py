@@ -28,9 +28,9 @@ def shares_mounts(other: int) -> bool:
 
 
 def mounts_reach(other: int, place: Path) -> bool:
-    """Say whether the process with this pid sees what is mounted below `place` from now on.
+    """Return whether later mounts below `place` will be visible to the process with this pid. Blocks.
 
-    If that process's mounts cannot be read, the answer is yes if `place` is on a shared mount. Blocks.
+    If that process's mounts cannot be read, this is True if `place` is on a shared mount.
     """
     if shares_mounts(other):
         return True

@@ -7,7 +7,7 @@
             key
             directory/key
         ..data -> ..2026_11_21_15_04_05.123456789      replaced by rename: this is the change
-        key -> ..data/key                              what people open
+        key -> ..data/key                              a path that readers open
         directory -> ..data/directory
 
 Readers of the links see either the old set or the new one, also after a crash at any point. The next write clears away
@@ -105,8 +105,8 @@ def _make_set(volume: Path, payload: Payload) -> str:
 def _mode(opened: int, file: PayloadFile) -> int:
     """Give a file to its user, if it has one, and return its mode.
 
-    A worker that may not give files to others leaves it for all to read, as that of a pod that names no user. (The
-    kubelet, which is root, only logs such a failure.)
+    A worker that may not change owners lets all users read the file, as for a pod that names no user. (The kubelet,
+    which is root, only logs such a failure.)
     """
     if file.owner is not None:
         try:
@@ -137,7 +137,7 @@ def _show(volume: Path, fresh: str) -> None:
 
 
 def _link(volume: Path, name: str) -> None:
-    """Make a link that leads into whichever set is shown.
+    """Make a link that leads into the shown set, through ``..data``.
 
     A directory of that name stays, since another volume is mounted in it. Raises FileExistsError if something else has
     the name.
