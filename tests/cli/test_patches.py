@@ -49,6 +49,7 @@ def test_directives_delete_and_replace() -> None:
     ("patch", "sentence"),
     [
         ({"spec": {"containers": [{"image": "a"}]}}, r"spec.containers\[0\].name: required"),
+        ({"spec": {"containers": [{"$patch": "delete"}]}}, r"spec.containers\[0\].name: required"),
         ({"spec": {"$setElementOrder/containers": []}}, "is not supported here: use --type json"),
         ({"spec": {"$patch": "frob"}}, r"spec.\$patch: must be merge, replace"),
     ],

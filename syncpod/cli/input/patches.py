@@ -72,7 +72,7 @@ def _merged_list(known: Sequence[Any], patches: Sequence[Any], key: str, path: s
     found = list(known)
     for index, patch in enumerate(patches):
         here = f"{path}[{index}]"
-        if not isinstance(patch, Mapping) or (key not in patch and "$patch" not in patch):
+        if not isinstance(patch, Mapping) or (key not in patch and patch.get("$patch") != "replace"):
             raise ValueError(f"{here}.{key}: required, to tell which one is meant")
         if patch.get("$patch") == "replace" and key not in patch:
             return [each for each in patches if "$patch" not in each]
