@@ -17,8 +17,6 @@ from syncpod.settings import variables as v
 Form = Literal["bool", "int", "number", "text", "duration", "words", "map", "object", "objects"]
 """`words` are a list of strings, `map` goes from strings to strings, `object` is read no further."""
 
-UNSET: Final = object()
-
 
 @dataclass(frozen=True)
 class Field:
