@@ -12,7 +12,6 @@ from syncpod.translation.names import CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_
 
 if TYPE_CHECKING:
     from syncpod.cli.orphans.found_orphans import FoundOrphan
-    from syncpod.cri.port import ContainerSummary
 
 
 def record_from(manifest: Pod, orphan: FoundOrphan, node: str) -> PodRecord:
@@ -58,7 +57,8 @@ def _differences(manifest: Pod, orphan: FoundOrphan) -> Iterator[str]:
         ("ephemeralContainers", spec.ephemeral_containers),
     )
     known = {each.name: (f"spec.{kind}[{at}]", each) for kind, some in kinds for at, each in enumerate(some)}
-    for running in sorted(_running(orphan), key=lambda each: each.labels.get(CONTAINER_NAME_LABEL, "")):
+    there = [each for each in orphan.pod.containers if each.state == "running"]
+    for running in sorted(there, key=lambda each: each.labels.get(CONTAINER_NAME_LABEL, "")):
         name = running.labels.get(CONTAINER_NAME_LABEL, "")
         if name not in known:
             yield f"spec.containers: has no {name}, which runs"
@@ -67,7 +67,3 @@ def _differences(manifest: Pod, orphan: FoundOrphan) -> Iterator[str]:
         made_from = running.annotations.get(CONTAINER_HASH_ANNOTATION, "")
         if made_from != container_hash(container.name, container.image or ""):
             yield f"{path}.image: {name} runs with another image than {container.image}"
-
-
-def _running(orphan: FoundOrphan) -> Iterator[ContainerSummary]:
-    return (each for each in orphan.pod.containers if each.state == "running")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from temporalio.client import Client, WorkflowExecution
+from temporalio.client import Client
 
 from syncpod.cli.console import remark
 from syncpod.messages.encryption import Undecipherable
@@ -38,7 +38,7 @@ async def running(
     undecipherable: Undecipherable | None = None
     async for each in client.list_workflows(query, rpc_timeout=_RPC):
         try:
-            found.append((each.id, await _read(each, memo, of)))
+            found.append((each.id, of.model_validate(await each.memo_value(memo, {}))))
         except Undecipherable as why:
             undecipherable = why
             found.append((each.id, UnreadableMemo(each.id, str(why))))
@@ -55,7 +55,3 @@ def readable(found: Sequence[tuple[str, _Memo | UnreadableMemo]]) -> list[_Memo]
         if isinstance(each, UnreadableMemo):
             remark(f"Note: without {each.workflow_id}, whose memo cannot be read: {each.why}")
     return [each for _, each in found if not isinstance(each, UnreadableMemo)]
-
-
-async def _read(execution: WorkflowExecution, memo: str, of: type[_Memo]) -> _Memo:
-    return of.model_validate(await execution.memo_value(memo, {}))
