@@ -1,4 +1,4 @@
-"""Reading a command line: flags with a value, as kubectl takes them (``--wait=false``), and texts without pydantic."""
+"""Reads a command line: flags with a value, as kubectl takes them (``--wait=false``), and texts without pydantic."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _KIND: Final = re.compile(
 
 
 def fleet_names(words: Sequence[str], kinds: Mapping[str, str], known: str, bare: str = "") -> dict[str, list[str]]:
-    """Return names by kind, each once: ``deployment a b``, or ``deployment/a pod/b``; a kind without names has none.
+    """Return names by kind, each once: ``deployment a b``, or ``deployment/a pod/b``; without names, the list is empty.
 
     `kinds` has the kinds by word, and `known` lists them for the error about another word. `bare` is the kind of names
     without a kind; "" = a kind must be named. Raises BadInput if any word is wrong.

@@ -1,4 +1,4 @@
-"""Building ConfigMaps and Secrets from literals, files and env files, by kubectl's rules.
+"""Builds ConfigMaps and Secrets from literals, files and env files, by kubectl's rules.
 
 Mirrors kubectl's pkg/cmd/create and pkg/util, v1.36: configmap.go, secret.go, env_file.go.
 """

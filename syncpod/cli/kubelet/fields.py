@@ -2,7 +2,7 @@
 
 Names, types and defaults are those of kubelet.config.k8s.io/v1beta1 and of cmd/kubelet/app/options, v1.36.2. A row with
 a `variable` becomes that setting. Any other row lists the values for which a node of ours behaves as a kubelet does.
-Another value is refused if pods would be treated otherwise than it requests; if not, a warning names it.
+Another value is refused if pods would be treated differently; otherwise a warning names the value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from syncpod.go_durations import parse_go_duration
 from syncpod.settings import variables as v
 
 Form = Literal["bool", "int", "number", "text", "duration", "words", "map", "object", "objects"]
-"""`words` are a list of strings, `map` goes from strings to strings, `object` is read no further."""
+"""The type of a value. `words` is a list of strings, `map` has strings by string, `object` is not checked further."""
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,19 @@ class Field:
     """The field's path, such as ``authentication.anonymous.enabled``; "" = there is only the flag."""
     form: Form
     flag: str = ""
-    """Without its dashes."""
+    """The flag's name, without its dashes; "" = there is none."""
     variable: str = ""
     """The setting that it becomes; "" = none."""
     true_for: tuple[object, ...] = ()
     """The values for which a node of ours behaves as a kubelet does, besides unset ones (`is_unset`)."""
     refused: str = ""
-    """Why any other value is refused, and what to use instead; "" = it is not."""
+    """Why any other value is refused, and what to use instead; "" = none is refused."""
     warned: str = ""
     """What the node does instead of any other value: the text of a warning; "" = there is none."""
     opens: str = ""
     """What strangers may do with any value that is not in `true_for`: the text of a warning; "" = nothing."""
     derived: bool = False
-    """Whether a setting is derived from it and others, by `syncpod.cli.kubelet.node_start`."""
+    """Whether `syncpod.cli.kubelet.node_start` derives settings from this field and others."""
 
 
 def _set(path: str, form: Form, variable: str, flag: str = "") -> Field:
@@ -367,5 +367,5 @@ def is_unset(field: Field, value: Any) -> bool:
 
 
 def is_true_for(field: Field, value: Any) -> bool:
-    """Return whether a node of ours behaves as a kubelet with this value does."""
+    """Return whether a node of ours behaves like a kubelet that was given this value."""
     return is_unset(field, value) or any(value == each and type(value) is type(each) for each in field.true_for)

@@ -29,7 +29,7 @@ _ROOT_DIRECTORY: Final = "/var/lib/kubelet"
 _CGROUP: Final = "kubepods"
 _MOST_PODS: Final = 110
 _PARALLEL_PULLS: Final = 5
-"""With serializeImagePulls false, a kubelet has no limit; a node of ours always has one."""
+"""The most images pulled at once if serializeImagePulls is false; a kubelet has no limit then."""
 _DEBUG_LEVEL: Final = 6
 _PODS_API: Final = "PodsAPI"
 """A feature gate, off in a kubelet 1.36, and on from 1.37."""
@@ -57,7 +57,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class NodeStart:
-    """The start of a node of ours in a kubelet's place."""
+    """How a node of ours is started in place of a kubelet."""
 
     variables: Mapping[str, str]
     """The settings, by environment variable; "" = not set."""
@@ -77,13 +77,13 @@ class KubeletMachine:
 
     @classmethod
     def read(cls, root: Path = Path("/")) -> KubeletMachine:
-        """Read this machine's. Raises OSError."""
+        """Return the features of this machine. Raises OSError."""
         swaps = (root / "proc/swaps").read_text().splitlines()[1:]
         return cls(bool(swaps), not (root / "sys/fs/cgroup/cgroup.controllers").exists())
 
 
 def node_start(given: Given, machine: KubeletMachine) -> NodeStart:
-    """Return how the node is to be started. Raises KubeletInputInvalid with a line for each refusal."""
+    """Return how the node is to be started. Raises KubeletInputInvalid with a line for each refused value."""
     problems = list(_machines(given, machine))
     warnings: list[str] = []
     variables = dict(_DEFAULTS)

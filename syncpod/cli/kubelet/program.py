@@ -24,14 +24,14 @@ A kubelet's flags, and a KubeletConfiguration in FILE: docs/kubernetes.md says w
 
 
 def main() -> NoReturn:
-    """Become the node's worker, or end this process with a sentence for each thing that is wrong."""
+    """Become the node's worker, or print each thing that is wrong and end this process."""
     code = run(sys.argv[1:])
     sys.stdout.flush()
     os._exit(code)
 
 
 def run(arguments: list[str]) -> int:
-    """Return the exit code, if this process did not become the worker."""
+    """Become the node's worker; if that fails, print the reasons and return the exit code."""
     from syncpod.cli.kubelet.doors import early_ports
     from syncpod.cli.kubelet.reading import KubeletInputInvalid, read
     from syncpod.kernel.early_listening import listen_first
@@ -48,7 +48,7 @@ def run(arguments: list[str]) -> int:
         return 0
     try:
         given = read(arguments)
-        listen_first(early_ports(given))  # before the imports that take their time
+        listen_first(early_ports(given))  # before the slow imports
         from syncpod.cli.kubelet.node_start import KubeletMachine, node_start
 
         start = node_start(given, KubeletMachine.read())
@@ -97,7 +97,7 @@ def _become_the_worker(variables: Mapping[str, str], log_level: str, bootstrap: 
     arguments = as_arguments(variables, otherwise)
     command = [sys.executable, str(worker_program()), "--state-dir", state_dir, *arguments]
     if server.own is not None:
-        command.append("--adopt-cluster")  # its database may be a new one, and the node is the same
+        command.append("--adopt-cluster")  # the server's database may be new, but the node is the same
     command += ["--log-level", log_level]
     address = {"TEMPORAL_ADDRESS": server.config["target_host"]}
     run_in_place(command, {**os.environ, **address, **hand_over()})

@@ -53,7 +53,7 @@ class Given:
 
 
 def read(arguments: Sequence[str]) -> Given:
-    """Return what the command line gives, with the files that it names. Raises KubeletInputInvalid, OSError."""
+    """Return the values of a command line and of the files that it names. Raises KubeletInputInvalid, OSError."""
     flags = _flags(arguments)
     found: dict[str, Any] = {}
     names: dict[str, str] = {}
@@ -149,7 +149,7 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def _take(document: Mapping[str, Any], above: str, found: dict[str, Any]) -> Iterable[str]:
-    """Put the fields below a path into `found`; return the mistakes."""
+    """Put the fields below a path into `found`; yield a line for each mistake."""
     for name, value in document.items():
         path = f"{above}{name}"
         row = BY_PATH.get(path)

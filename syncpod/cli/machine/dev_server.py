@@ -80,9 +80,10 @@ _GARBAGE: Final = {"GOGC": "50"}
 overrides it."""
 
 _VISIBILITY_TABLE: Final = "executions_visibility"
-"""It has an index for each search attribute that a workflow may have, 58 in all. Each write of a row updates them all:
-some sixty pages of 4 KiB, three times for a pod's start. A node has thousands of rows at most, which are read as fast
-without an index. Without them the server writes a third as many bytes (docs/engineering/performance-log.md)."""
+"""This table has an index for each search attribute that a workflow may have, 58 in all. Each write of a row updates
+all indexes: some sixty pages of 4 KiB, three times for a pod's start. A node has thousands of rows at most, which are
+read as fast without an index. Without the indexes, the server writes a third as many bytes
+(docs/engineering/performance-log.md)."""
 _KEPT_INDEXES: Final = frozenset({"default_idx", "by_workflow_id", "by_status"})
 """The indexes for the order of lists, for the runs of one workflow, and for open workflows."""
 _DROP_SECONDS: Final = 5.0

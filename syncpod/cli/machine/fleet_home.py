@@ -18,7 +18,7 @@ from syncpod.signing.keys import DIRECTORY, read_signing_keys
 
 
 def home_of_a_fleet(state_dir: str = "") -> Path:
-    """Return the state directory. Raises BadInput if it has no fleet, or not its keys. Creates nothing. Blocks."""
+    """Return the state directory. Raises BadInput if it lacks a fleet or the keys. Creates nothing. Blocks."""
     here = settings(state_dir=state_dir).state_dir
     directory = fleet_directory(here)
     try:

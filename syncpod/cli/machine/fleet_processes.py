@@ -1,4 +1,4 @@
-"""The worker and the gate that ``fleet up`` starts, one of each per state directory: finding, starting, ending them."""
+"""Finds, starts and ends the worker and the gate of ``fleet up``, one of each per state directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a process listens at a port of the loopback, or another process does."""
+"""Finds out which process listens at a port of the loopback."""
 
 from __future__ import annotations
 

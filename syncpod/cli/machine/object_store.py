@@ -1,4 +1,4 @@
-"""The ConfigMaps and Secrets of this machine's node: opening their store, finding and deleting them."""
+"""Opens the store of ConfigMaps and Secrets of this machine's node, and finds objects in it."""
 
 from __future__ import annotations
 

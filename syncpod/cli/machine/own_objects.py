@@ -15,7 +15,7 @@ class OwnObjects:
     """The objects of this machine's node. Each is gone at once."""
 
     async def selected(self, selection: Selection) -> list[Thing]:
-        """Return the objects that are selected. Raises Failure."""
+        """Return the selected objects. Raises Failure."""
         found = [
             one
             for kind in selection.kinds
@@ -34,11 +34,11 @@ class OwnObjects:
             return _required(thing, is_there=store_to_read().delete(_ref_of(thing)))
 
     async def begun(self, going: Sequence[Going]) -> Sequence[Going]:
-        """Return these unchanged. An object is gone at once, so none of them is an object."""
+        """Return these unchanged: an object is gone at once, so there is nothing to note."""
         return going
 
     async def until_in_vain(self, left: Callable[[], Sequence[Going]]) -> None:
-        """Never return, since no object's deletion goes on."""
+        """Never return: the deletion of an object waits for no worker."""
         await asyncio.get_running_loop().create_future()
 
 

@@ -1,4 +1,4 @@
-"""Processes that outlive the command that starts them: started in their own session, ended by verified identity."""
+"""Starts processes that outlive the command, each in its own session, and ends them by verified identity."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def require_not_stopped(what: str, pid: int) -> None:
 
 
 def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
-    """Send SIGTERM to a process, and SIGKILL after the patience; return whether it was still there.
+    """Send SIGTERM to a process, and SIGKILL after `patience_seconds`; return whether the process was still there.
 
     A pidfd is opened before its identity is verified, so that no other process is signalled. A process of another user
     cannot be one that we started, even if a record has it, and is left alone.
@@ -141,9 +141,10 @@ def start_recorded(
 
 
 def end_unrecorded(log: Path, word: str) -> list[int]:
-    """End each process that was started with this log, and return their pids. No process may be recorded for the log.
+    """End each process that was started with this log, and return their pids.
 
-    A process has no record if its command was killed just after the start, or if the record was lost. It is ours if
+    Called if no live process is recorded for the log. A process has no record if its command was killed just after the
+    start, or if the record was lost. It is ours if
     this user runs it, it leads its session, its output is the log, and `word` is in its command line. Its children,
     such as a runtime's supervisors, lack that word.
     """

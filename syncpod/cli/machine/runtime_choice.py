@@ -1,4 +1,4 @@
-"""Which runtime ``up`` uses, and why."""
+"""Chooses the runtime that ``up`` uses."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ def _require_no_pods(here: NodeSettings, kept: KeptSettings, wanted: str) -> Non
 def _used(here: NodeSettings, workers: str) -> Choice | None:
     """Return the runtime that the state directory's node uses; None if it has used none.
 
-    `workers` is the socket of its worker's runtime; "" = not known, and then the embedded runtime is meant if it has
-    the node's pods.
+    `workers` is the socket of its worker's runtime; "" = not known. Then the embedded runtime is returned if it has the
+    node's pods.
     """
     record = recorded_runtime(here.state_dir)
     if workers and (record is None or workers != record.endpoint):

@@ -134,7 +134,7 @@ def fleet_log(state_dir: Path, part: FleetPart) -> Path:
 
 
 def log_directory(state_dir: Path) -> Path:
-    """Return the directory of those logs."""
+    """Return the directory of these logs."""
     return state_dir / "log"
 
 
@@ -247,7 +247,7 @@ def other_server(state_dir: Path) -> str:
 
 
 def forget_server(state_dir: Path) -> None:
-    """Remove the record."""
+    """Remove the record of the server."""
     (state_dir / _SERVER).unlink(missing_ok=True)
 
 
@@ -268,7 +268,7 @@ def running_worker(state_dir: Path) -> ProcessIdentity | None:
 
 
 def forget_worker(state_dir: Path) -> None:
-    """Remove the record."""
+    """Remove the record of the worker."""
     (state_dir / _WORKER).unlink(missing_ok=True)
 
 

@@ -19,7 +19,7 @@ _BOOTED: Final = Path("/run/systemd/system")
 _LINGERING: Final = Path("/var/lib/systemd/linger")
 """Where logind has a file for each user whose units start at boot."""
 _PATIENCE_SECONDS: Final = 400.0
-"""More than the start of one unit may take."""
+"""The timeout of one call: more than the start of a unit may take."""
 
 
 def is_system() -> bool:

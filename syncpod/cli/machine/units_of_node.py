@@ -46,7 +46,7 @@ def unit_settings(state_dir: Path) -> UnitSettings:
 
 
 def given_to_units(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that units get: configuration that neither they nor the node keep, and PATH and the like."""
+    """Return the variables that units get: our own that nothing else keeps, and PATH, HOME, proxies, certificates."""
     return {
         name: text
         for name, text in environ.items()

@@ -144,7 +144,7 @@ def between(first: ContainerStats | None, last: ContainerStats | None) -> TopUsa
 
 
 def total(usages: Iterable[TopUsage]) -> TopUsage:
-    """Return the sum."""
+    """Return the sum of these usages."""
     listed = tuple(usages)
     return TopUsage(sum(each.cpu_nano_cores for each in listed), sum(each.memory_bytes for each in listed))
 

@@ -222,7 +222,7 @@ def is_leaving(place: Here, orphan: FoundOrphan) -> bool:
 
 
 def refusal_of_open(place: Here, name: str) -> str:
-    """Return the sentence that a pod with an open workflow is left alone, and whether it needs a worker. Blocks."""
+    """Return why a pod with an open workflow is left alone, with a hint if the node has no worker. Blocks."""
     if serving(place.node.state_dir) is not None:
         return printable(f'pod "{name}" has an open workflow, which looks after it')
     return printable(
@@ -242,17 +242,17 @@ def taken(orphan: FoundOrphan) -> str:
 
 
 def named_only(output: str) -> bool:
-    """Return whether ``-o name`` is given, the only output that there is. Raises BadInput."""
+    """Return whether ``-o name`` is given. Raises BadInput for another format."""
     if output not in ("", "name"):
         raise BadInput(f"--output: is {output!r}, must be name")
     return output == "name"
 
 
 async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
-    """Return whether the workflow with a pod's name is this pod's, by a query.
+    """Return a pod's standing, by a query to the workflow with its name.
 
-    It counts as this pod's unless it answers with another UID. If it does not answer, its recorded UID proves nothing:
-    that may be the UID of an earlier pod of the name.
+    The workflow counts as this pod's unless it answers with another UID. If it does not answer, its recorded UID proves
+    nothing: that may be the UID of an earlier pod of the name.
     """
     from syncpod.cli.temporal.pods import Squatted, read_pod
 

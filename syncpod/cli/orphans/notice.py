@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 5.0
 _AT_ONCE: Final = 50
-"""Workflows that are queried at the same time."""
+"""The most workflows that are queried at the same time."""
 _NAMED: Final = 5
 
 
@@ -67,7 +67,7 @@ async def _find(client: Client, worker: WorkerRecord) -> list[str]:
     # Visibility may lag, and may lack UIDs: query the workflow of each pod that it does not list with its UID.
     suspects = [pod for pod in inventory.pods.values() if known.get((pod.namespace, pod.name)) != pod.uid]
     if worker.manifest_dir:
-        suspects = [pod for pod in suspects if not _is_static(pod)]  # the node will apply those by itself
+        suspects = [pod for pod in suspects if not _is_static(pod)]  # the node applies them by itself
     some = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(pod: PodInRuntime) -> Standing:

@@ -1,4 +1,4 @@
-"""Removes the pods that are left in the embedded runtime when no workflow is, and their files."""
+"""Removes pods that are left in the embedded runtime after the end of their workflows, and their files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> None:
     """Remove this node's sandboxes from the embedded runtime, with their containers; with `everything`, all sandboxes.
 
-    Their workflows have ended. Starts the runtime if it has ended. Raises Failure.
+    Called when the pods' workflows have ended. Starts the runtime if it has ended. Raises Failure.
     """
     from syncpod.cri.errors import CriError
 

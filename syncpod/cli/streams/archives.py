@@ -1,4 +1,4 @@
-"""Files as a tar stream, as ``cp`` sends them into a container and takes them out of one.
+"""Packs and unpacks files as a tar stream, which ``cp`` sends into a container or reads from one.
 
 An archive from a container may be malicious. Nothing is written by path: every entry is placed relative to an open
 directory beneath the destination, so that no `..`, no absolute path and no symlink, whoever made it, leads out.
@@ -29,7 +29,7 @@ _NOWHERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """Errors of a path that leads nowhere, or into a loop."""
 
 _LONGEST_HEADER: Final = 1 << 20
-"""Bytes of a header that extends another, such as a long name; Go's archive/tar has the same limit."""
+"""The most bytes of a header that extends another, such as a long name. Go's archive/tar has the same limit."""
 
 _EXTENDING: Final = (
     tarfile.GNUTYPE_LONGNAME,
@@ -51,7 +51,7 @@ class NotWhatWasAsked(Exception):
 
 
 def pack(source: Path, name: str, stream: IO[bytes], tell: Tell) -> None:
-    """Write an archive of a file or a directory, which has the name `name` in it. Raises OSError.
+    """Write an archive of a file or a directory to `stream`, under the name `name`. Raises OSError.
 
     If `source` is a symlink, its target is archived; symlinks below it are archived as symlinks. Sockets, pipes and
     devices are left out. The format is GNU's, which busybox reads too.
@@ -130,7 +130,7 @@ def _refuse_sparse() -> None:
 
 
 def _opened(stream: IO[bytes]) -> tarfile.TarFile:
-    """Open an archive, which reads its first header. Raises as `_next`."""
+    """Open an archive, and read its first header. Raises the errors of `_next`."""
     with _readable_headers():
         return tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK, tarinfo=_Header)
 
@@ -173,7 +173,7 @@ def _mode(entry: tarfile.TarInfo) -> int:
 
 
 def _beneath(name: str, root: str) -> str | None:
-    """Return an entry's name relative to `root`: "" for the root itself, None if it is not beneath it."""
+    """Return an entry's name relative to `root`: "" for the root itself, None if the entry is not beneath it."""
     clean = posixpath.normpath(name)
     root = posixpath.normpath(root)
     if clean.startswith(("/", "../")) or clean == "..":

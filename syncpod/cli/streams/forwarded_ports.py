@@ -44,7 +44,7 @@ class Connected:
         return await self._reader.read(CHUNK)
 
     async def write(self, data: bytes) -> None:
-        """Send, waiting while the other end does not read."""
+        """Send data; waits while the client does not read."""
         self._writer.write(data)
         await self._writer.drain()
 

@@ -48,10 +48,10 @@ class LogPrinter:
         self._manner = manner
 
     async def print_all(self, chosen: Sequence[tuple[Pod, str, NodeContext | None]]) -> None:
-        """Print the logs of containers, one after the other, or all at once to follow them.
+        """Print the logs of containers: one after the other, or all at once if they are followed.
 
-        Raises Failure for unreadable ones. With a node, the log is searched in its files, since no status of the pod is
-        known.
+        `chosen` has pods, containers and nodes. With a node, the log is searched in that node's files; None = the pod's
+        status tells which log it is. Raises Failure for unreadable logs.
 
         Difference from kubectl: all readable logs are printed before the failure.
         """

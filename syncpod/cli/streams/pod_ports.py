@@ -27,7 +27,7 @@ class OurPodPorts:
             await self._ports.sandbox()
 
     async def carry(self, connected: Connected, port: int) -> None:
-        """Pass one connection on, as `syncpod.cli.streams.forwarded_ports.Carry`."""
+        """Carry one connection to a port; implements `syncpod.cli.streams.forwarded_ports.Carry`."""
         with _failures():
             await self._ports.carry(connected, port)
 

@@ -1,4 +1,4 @@
-"""Copying files to and from a container by running `tar` in it."""
+"""Copies files to and from a container by running `tar` in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_THERE: Final = re.compile(
     r"executable file not found|no such file or directory|not found in \$PATH", re.IGNORECASE
 )
 _COMPLAINT: Final = 2000
-"""Bytes of tar's error output that are kept."""
+"""The most bytes of tar's error output that are kept."""
 
 _FROM_BYTE: Final = """
 exec 3>&1
@@ -63,7 +63,7 @@ class Copying:
                 yield data
             try:
                 await packing
-            except OSError as error:  # without it, tar would take this for the end of the archive
+            except OSError as error:  # else tar would take this for the end of the archive
                 raise Failure(f"{error.filename or source}: {why_of(error)}") from None
 
         try:

@@ -33,7 +33,7 @@ _ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def raw(terminal: int) -> Iterator[None]:
-    """Pass every key on as it is typed, Ctrl-C included, during the block.
+    """Put the terminal into raw mode during the block: every key is passed on as it is typed, also Ctrl-C.
 
     The terminal is restored afterwards. SIGTERM and SIGHUP cancel the block, and Failure is raised with the exit code
     that a shell would show. Must run in a task.

@@ -1,4 +1,4 @@
-"""Reading and changing a fleet at its own Temporal server."""
+"""Reads and changes a fleet at its own Temporal server."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def summaries(client: Client) -> list[FleetNodeSummary]:
 
 
 async def _judged(client: Client, node: FleetNodeSummary) -> FleetNodeSummary:
-    """Return the node, or a StuckNode of it. The server is asked only about a node whose key is not here."""
+    """Return the node, or a StuckNode if its workflow is stuck. The server is asked only if its key is missing."""
     if isinstance(node, UnreadNode) or not (why := await without_the_key_of(client, node)):
         return node
     return StuckNode(**node.model_dump() | {"presence": "Unknown", "since": None}, why=why)
@@ -156,7 +156,7 @@ async def view(client: Client, name: str) -> FleetNodeView:
 
 
 async def update(client: Client, name: str, change: str, *args: Any) -> dict[str, Any]:
-    """Send an update to a node's workflow in the fleet; return its answer. Raises Failure if it refuses, with why."""
+    """Send an update to a node's workflow in the fleet; return its answer. Raises Failure if it refuses."""
     try:
         answer: dict[str, Any] = await fleet_answers.update(client, handle_of(client, name), change, *args)
     except RPCError as error:

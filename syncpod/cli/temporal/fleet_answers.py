@@ -60,7 +60,7 @@ class Unanswered(Failure):
 
 
 async def query(client: Client, handle: WorkflowHandle[Any, Any], name: str, *args: Any) -> Any:
-    """Query a workflow of the fleet, and return its answer. Raises Failure, also if it cannot answer; RPCError."""
+    """Query a workflow of the fleet, and return its answer. Raises RPCError, and Failure if there is no answer."""
     try:
         return await _patiently(client, handle.id, lambda: handle.query(name, args=args, rpc_timeout=RPC), BUSY_SECONDS)
     except WorkflowQueryFailedError as failed:
@@ -205,7 +205,7 @@ async def _patiently(
 
 
 async def _failed_tries(client: Client, workflow_id: str) -> int:
-    with contextlib.suppress(RPCError):  # it may have ended, and then the server's next answer shows that
+    with contextlib.suppress(RPCError):  # if it has ended, the server's next answer shows that
         return await failed_tries(client, workflow_id)
     return 0
 

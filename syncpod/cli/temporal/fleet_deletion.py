@@ -20,7 +20,7 @@ from syncpod.messages.workload import WorkloadPod, WorkloadView
 
 _LOOK_SECONDS: Final = 0.3
 _FEW: Final = 10
-"""The pause between two looks grows by _LOOK_SECONDS for each so many things that are left."""
+"""For each this many things that are left, the pause between two looks is _LOOK_SECONDS longer."""
 _NAMED: Final = 3
 """The most pods of a workload that are named."""
 
@@ -95,7 +95,7 @@ class FleetThings:
         return Going(thing, gone, why, where)
 
     async def workload_left(self, thing: Thing) -> str:
-        """Return what the end of a workload waits for, also of a single Pod that the fleet has placed; "" = it is gone.
+        """Return what the end of a workload, or of a single Pod that the fleet has placed, waits for; "" = it is gone.
 
         Raises Failure.
         """

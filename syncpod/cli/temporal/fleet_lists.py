@@ -20,7 +20,7 @@ from syncpod.messages.workload import WorkloadSummary, WorkloadView
 
 _WATCH_SECONDS: Final = 2.0
 _MANY: Final = 50
-"""The pause of a watch grows by _WATCH_SECONDS for each so many lines, since each node and workload is queried."""
+"""For each this many lines, the pause of a watch is _WATCH_SECONDS longer: each node and workload is queried."""
 
 
 async def find(client: Client, kind: str, names: Sequence[str], form: Form) -> FoundObjects:

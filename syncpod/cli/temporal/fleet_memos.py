@@ -31,7 +31,7 @@ async def running(
 ) -> list[tuple[str, _Memo | UnreadableMemo]]:
     """Return the memo of each running workflow of a type, with the workflow's id.
 
-    Raises RPCError; and Undecipherable if none can be read and the keys are to blame: they may be another fleet's.
+    Raises RPCError. Raises Undecipherable if no memo can be read because of the keys, which may be another fleet's.
     """
     query = f"WorkflowType = '{workflow}' AND ExecutionStatus = 'Running'"
     found: list[tuple[str, _Memo | UnreadableMemo]] = []

@@ -24,7 +24,7 @@ class FleetNodes:
     """The nodes of a fleet; implements `syncpod.cli.maintenance.Nodes`."""
 
     def __init__(self, client: Client, skip_after: int = 0) -> None:
-        """Do not wait for pods that have been ending for more than so many seconds; 0 = wait for each."""
+        """Do not wait for pods that have been ending for more than `skip_after` seconds; 0 = wait for all."""
         self._client, self._skip_after = client, skip_after
 
     async def cordoned(self, names: Sequence[str]) -> set[str]:
@@ -36,7 +36,7 @@ class FleetNodes:
         await fleet.update(self._client, name, change)
 
     async def pods(self, name: str) -> tuple[list[PodToDrain[PlacedPod]], list[str]]:
-        """Return the pods of a node. Raises Failure."""
+        """Return the pods of a node, and no reason against a drain. Raises Failure."""
         node, told = await fleet.view(self._client, name), await fleet.intent(self._client, name)
         metas = [each.get("metadata", {}) for each in told.pods if _has_data(each)]
         with_data = {(each.get("namespace") or "default", each.get("name", "")) for each in metas}

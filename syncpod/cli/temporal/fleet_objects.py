@@ -1,4 +1,4 @@
-"""A fleet's ConfigMaps and Secrets. They are sealed here, so that the fleet's server never has them in the clear."""
+"""Applies, lists and deletes a fleet's ConfigMaps and Secrets, sealed so that the fleet's server cannot read them."""
 
 from __future__ import annotations
 

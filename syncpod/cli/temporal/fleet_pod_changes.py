@@ -1,4 +1,4 @@
-"""Applying and deleting pods of a fleet."""
+"""Applies and deletes pods of a fleet."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ async def apply(client: Client, pods: Iterable[Pod]) -> AsyncIterator[tuple[Pod,
 async def delete(client: Client, namespace: str, name: str, *, node: str = "", force: bool) -> PodDeletionResult:
     """Delete a pod on all nodes, or on one; with `force` without waiting for its nodes.
 
-    Different workloads may have pods of one name on different nodes. Without `node` none of them is deleted then.
-    Raises Failure.
+    Different workloads may have pods of one name on different nodes. Without `node`, none of them is then deleted, and
+    Failure is raised.
     """
     views = await fleet.views(client, [node] if node else [])
     holders = [each for each in views if _here(each, namespace, name)]
@@ -75,7 +75,7 @@ async def delete(client: Client, namespace: str, name: str, *, node: str = "", f
 
 
 async def unknown(client: Client, namespace: str, names: Sequence[str]) -> list[str]:
-    """Return the names that no pod of the fleet has, on a node or yet to be placed."""
+    """Return the names for which the fleet has no pod, neither on a node nor one that is yet to be placed."""
     if not names:
         return []
     views = await fleet.views(client)

@@ -22,7 +22,7 @@ _AT_ONCE = 20
 
 @dataclass(frozen=True)
 class WaitingPod:
-    """A pod that no node is known to have, and the workflow that wants it."""
+    """A pod that no node has reported, and the id of its workload."""
 
     namespace: str
     owner: str

@@ -68,7 +68,7 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
 
 
 async def restart(client: Client, kind: str, namespace: str, name: str, at: str) -> None:
-    """Have all pods of a workload replaced, as in a rollout; `at` is now, RFC 3339. Raises Failure."""
+    """Replace all pods of a workload, as in a rollout; `at` is the current time, RFC 3339. Raises Failure."""
     await _changed(client, kind, namespace, name, "restart", RolloutRestart(at=at))
 
 

@@ -46,7 +46,7 @@ async def pod_to_signal(client: Client, namespace: str, name: str) -> Pod:
 
 
 def _how_to_go_on(pod: Pod) -> str:
-    """Return the sentence how a pod that its node has rejected can run after all."""
+    """Return a sentence about how a pod that its node has rejected can run after all."""
     flag = "" if pod.metadata.namespace == "default" else f" -n {pod.metadata.namespace}"
     name = pod.metadata.name
     if is_asked_again(pod.metadata):
@@ -92,7 +92,7 @@ async def records_of(client: Client, pod: Pod, name: str) -> Counter[HistoryEntr
 
 
 async def until_up(client: Client, pod: Pod, patience: timedelta | None, seen: Callable[[Pod], bool]) -> str:
-    """Wait until `seen` is true of a pod and it is Ready or has succeeded; return which: ``ready``, ``succeeded``.
+    """Wait until `seen` returns True for a pod that is Ready or has succeeded; return ``ready`` or ``succeeded``.
 
     Raises Failure if it fails or is deleted, and on a timeout.
     """

@@ -69,7 +69,7 @@ class Cordoned(Failure):
 async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> Mapping[str, NodeSummary]:
     """Raise Cordoned if a pod is new and its node is cordoned; its node is `node` unless it names one.
 
-    Returns the summaries of those of the nodes that have a workflow: a worker has served each of them.
+    Returns the summaries, by name, of the nodes that have a workflow, which a worker must have served.
     """
     names = sorted({pod.spec.node_name or node for pod in pods})
     found = zip(names, await asyncio.gather(*(read_summary(client, name) for name in names)), strict=True)
@@ -87,7 +87,7 @@ async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> Map
 async def refuse_unmatched(client: Client, pod: Pod, node: str, nodes: Mapping[str, NodeSummary]) -> None:
     """Raise BadInput if the pod is new and its node would reject it because of the node's labels (`node_affinity`).
 
-    `nodes` as `refuse_cordoned` returns them.
+    `nodes` is the result of `refuse_cordoned`.
     """
     there = pod.spec.node_name or node
     summary = nodes.get(there)
@@ -214,7 +214,7 @@ async def _unless_silent(
 
 
 async def _is_new_and_silent(client: Client, pod: Pod, node: str, command: str) -> bool:
-    """Return whether a pod is new and its node's worker is dead, so that it will not answer soon; a busy one may.
+    """Return whether a pod is new and its node's worker is dead. A busy worker gets more time.
 
     Raises Squatted if the pod's name is not a pod's.
     """

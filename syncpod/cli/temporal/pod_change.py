@@ -23,9 +23,9 @@ Document = dict[str, Any]
 async def change_pod(client: Client, namespace: str, name: str, change: Callable[[Document], Document]) -> Change:
     """Apply a pod's document, a v1 Pod, as changed by `change`, which may work in place; return the result.
 
-    If somebody else changes the pod between the read and the apply, their change is overwritten unless `change` touches
-    the same field. Raises BadInput if the result is not a Pod or the change is not allowed, and Failure if there is no
-    such pod or its node is away.
+    The whole document is applied, so that it overwrites any other change between the read and the apply. Raises
+    BadInput if the result is not a Pod or the change is not allowed, and Failure if there is no such pod or its node is
+    away.
     """
     running = await require_pod(client, namespace, name)
     before = running.document

@@ -108,7 +108,7 @@ class OpenRuns:
 
 
 async def ask_pod(client: Client, workflow_id: str, query: str, *args: Any, result_type: type[_Answer]) -> _Answer:
-    """Return the answer of a pod's workflow, open or closed. Raises RPCError, WorkflowQueryFailedError as a query.
+    """Return the answer of a pod's workflow, open or closed. Raises the errors of `query_pod`.
 
     If no worker serves the workflow's queue, this fails at once, and not after QUERY_DEADLINE.
     """
@@ -150,7 +150,7 @@ async def query_pod(
     result_type: type[_Answer],
     reject_condition: QueryRejectCondition | None = None,
 ) -> _Answer:
-    """Query a pod's workflow. Raises as the SDK's `query`; an answer that cannot be read counts as a failed query."""
+    """Query a pod's workflow. Raises the SDK's errors; an answer that cannot be read counts as a failed query."""
     how: dict[str, Any] = {"result_type": result_type, "rpc_timeout": QUERY_DEADLINE}
     try:
         answer: _Answer = await handle.query(query, args=args, reject_condition=reject_condition, **how)
@@ -163,7 +163,7 @@ _Record = TypeVar("_Record")
 
 
 def read_records(read: Callable[[Iterable[Any]], list[_Record]], answer: Iterable[Any], what: str) -> list[_Record]:
-    """Return the records of an answer to a query; `what` names them. Raises Failure for one that is none."""
+    """Return the records of an answer to a query; `what` names them. Raises Failure for an invalid one."""
     try:
         return read(answer)
     except ValidationError as wrong:

@@ -37,7 +37,7 @@ _QUERIES: Final[Mapping[str, type[Any]]] = {"plan": dict, "history": list, "even
 
 
 def _readable(part: str, answer: Any) -> Any:
-    """Return an answer as this version's models write it. Raises Failure for one that they cannot read."""
+    """Return an answer in the form of this version's models. Raises Failure if they cannot read it."""
     if part == "history":
         return write_history(read_records(read_history, answer, part))
     if part == "events":

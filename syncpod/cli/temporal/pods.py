@@ -44,7 +44,7 @@ _AT_ONCE: Final = 500
 _AT_ONCE_AGAIN: Final = 50
 """The same if the pods are read repeatedly."""
 _ENOUGH: Final = 50
-"""If this many pods of a node do not answer, and none does, the node's other pods are not asked."""
+"""If this many pods of a node have not answered, and none has, the node's other pods are not queried."""
 _SILENT: Final = frozenset(
     (
         RPCStatusCode.DEADLINE_EXCEEDED,
@@ -65,7 +65,7 @@ def handle_of(client: Client, namespace: str, name: str) -> WorkflowHandle[Any, 
 
 
 def not_found(name: str, namespace: str) -> Failure:
-    """Return the failure to find a pod's workflow, with a way on if the pod runs without one here."""
+    """Return the failure to find a pod's workflow; if the pod runs here without one, with the command that helps."""
     if (orphan := orphan_of(namespace, name)) is not None:
         return Failure(f'pod "{name}" {without_workflow(orphan)}')
     return Failure(no_such_pod(name, namespace))

@@ -164,7 +164,7 @@ class Session:
         self._client: Client | None = None
 
     def __enter__(self) -> Self:
-        """Return it; it has to be closed."""
+        """Return the session; the end of the block closes it."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -49,8 +49,8 @@ async def _was_served(client: Client, node: str) -> bool:
 async def end_if_never_run(client: Client, fetched: FetchedPod) -> bool:
     """End the workflow of a pod that has never run; return False for any other pod.
 
-    A worker may act on the workflow's first task as soon as it has started it. From then on, only the pod's node can
-    end the pod.
+    Once a worker has started the workflow's first task, it may act on it: from then on, only the pod's node can end the
+    pod.
     """
     handle = handle_of(client, *fetched.key)
     try:

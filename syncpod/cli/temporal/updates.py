@@ -20,7 +20,7 @@ from syncpod.pod import Pod
 PATIENCE_SECONDS: Final = 5.0
 """How long an update may take; after that the node is reported as away, if no worker serves it."""
 BUSY_PATIENCE_SECONDS: Final = 30.0
-"""How long it may take if a worker serves the node: a busy worker is not away."""
+"""How long an update may take if a worker serves the node: a busy worker is not away."""
 PAUSE_SECONDS: Final = 0.2
 """The pause between two attempts."""
 AGAIN: Final = frozenset(
@@ -82,7 +82,7 @@ def stop_if_cancelled() -> None:
 
 
 def is_gone(error: WorkflowUpdateFailedError) -> bool:
-    """Return whether the pod had ended when its workflow got the update."""
+    """Return whether the pod had ended when its workflow received the update."""
     return isinstance(error.cause, ApplicationError) and error.cause.type == "Gone"
 
 

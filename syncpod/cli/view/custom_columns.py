@@ -1,4 +1,4 @@
-"""``-o custom-columns=NAME:.metadata.name,IMAGE:.spec.containers[*].image``.
+"""The columns of ``-o custom-columns=NAME:.metadata.name,IMAGE:.spec.containers[*].image``.
 
 Mirrors kubectl's pkg/cmd/get/customcolumn.go, v1.36: several values are joined with commas, objects and lists are
 printed as Go prints them, and a missing value is ``<none>``.

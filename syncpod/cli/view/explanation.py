@@ -288,7 +288,7 @@ def _under_way(step: StepUnderWay, clock: Clock) -> str:
 
 
 def what_is_due(wait: Wait, one: Explanation) -> str:
-    """Return the consequence of the end of a wait, such as `app starts again`; `again` if it has run before."""
+    """Return what happens at the end of a wait, such as `app starts again`; "again" only if it has run before."""
     if wait.reason.startswith(_PULLS):
         return f"the image of {wait.subject} is pulled again"
     if wait.is_of_a_kill:
@@ -394,7 +394,10 @@ def _row(end: End, container: Explained, one: Explanation, clock: Clock, has_log
 
 
 def _log(instance: Instance, has_log: HasLog) -> str:
-    """Return where an instance's log is. A runtime makes an empty file even if it cannot start the container."""
+    """Return where an instance's log is: `file`, `end kept` (in the journal), or `-`.
+
+    An instance that never ran has `-`, although some runtimes make an empty file for it.
+    """
     if instance.never_ran:
         return "-"
     return "file" if has_log(instance.container, instance.restart) else "end kept" if instance.log_end else "-"

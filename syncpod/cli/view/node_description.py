@@ -21,7 +21,7 @@ from syncpod.node.orphan_mark import STATUS, why_orphaned
 def describe(
     fetched: FetchedNode, pods: Sequence[FetchedPod], now: datetime, stall: LoopStall | None = None
 ) -> list[str]:
-    """Return the lines; `pods` are those on the node, `stall` the newest stall of its worker, if known."""
+    """Return the lines of a description; `pods` are those on the node, `stall` its worker's newest stall, if known."""
     view = fetched.view
     lines = [*pairs(_head(fetched, now)), *(pairs([("Event Loop", stall_lines(stall, now))]) if stall else ())]
     lines += _conditions(fetched)

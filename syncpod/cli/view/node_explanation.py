@@ -126,7 +126,7 @@ def document(
     served: Sequence[str],
     orphans: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the same as JSON; `orphans` as for the lines."""
+    """Return the facts of the screen as JSON; `orphans` as in `lines`."""
     return {
         "served": "; ".join(served),
         "since": since.astimezone(UTC).isoformat(),

@@ -12,7 +12,7 @@ NEVER_SPOKEN = "it has not spoken yet"
 
 
 def lines(called: str, at: str, placement: Placement, silent: Sequence[str]) -> list[str]:
-    """Return the lines; `called` names the pod, `at` is its node, `silent` are nodes that have never reported."""
+    """Return the lines; `called` names the pod, `at` is its node, `silent` are the nodes that have never reported."""
     where = f"is on {at}" if at else "is on no node"
     told = [f"{called} {where}; as nodes are now, {_would(at, placement)}"]
     rows = [("NODE", "FITS", "SCORE", "WHY NOT"), *map(_row, placement.nodes)]
@@ -21,7 +21,7 @@ def lines(called: str, at: str, placement: Placement, silent: Sequence[str]) -> 
 
 
 def document(name: str, namespace: str, at: str, placement: Placement, silent: Sequence[str]) -> dict[str, Any]:
-    """Return the same as data."""
+    """Return the explanation as JSON."""
     nodes: list[dict[str, Any]] = [
         {"node": each.node, "fits": each.fits, "reasons": list(each.reasons), "detail": each.detail}
         | ({"score": each.score} if each.fits else {})

@@ -71,7 +71,7 @@ def lines(branches: Sequence[Branch], now: datetime) -> Iterator[str]:
 
 
 def documents(branches: Sequence[Branch]) -> list[dict[str, Any]]:
-    """Return the same as JSON."""
+    """Return the tree as JSON: a document for each node."""
     return [
         {
             "node": node,

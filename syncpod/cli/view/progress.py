@@ -24,16 +24,14 @@ if TYPE_CHECKING:
 
 
 LastWords = Callable[["Pod"], str]
+"""Returns a clause with the last line in the log of a crashing container of a pod; "" = there is none."""
 
 
 class Progress:
     """Shows pods during the `with` block; on a terminal, the table is removed at its end."""
 
     def __init__(self, console: Console | None = None, *, last_words: LastWords = lambda _: "") -> None:
-        """Print to standard error, or draw on this console.
-
-        `last_words` returns a clause with the last line in the log of a crashing container; "" = there is none.
-        """
+        """Print to standard error, or draw on this console."""
         self._console = console
         self._last_words = last_words
         self._live: Live | None = None

@@ -35,11 +35,11 @@ class UnheardPod:
     """A clause that says how the node failed to answer before it counted as Unknown; "" = it is Unknown."""
 
     def status(self, now: datetime) -> str:
-        """Return what is known of it now, in a clause."""
+        """Return that the pod's current state is not known, and why, in a clause."""
         return f"not known: {self.silent or silence(self.node, now)}"
 
     def last(self, now: datetime) -> str:
-        """Return what its node reported of it last, in a clause."""
+        """Return the node's last report of the pod, in a clause."""
         report = self.placed.report
         if report is None:
             return "its node has never reported it"
@@ -92,7 +92,7 @@ def silence(node: FleetNodeView, now: datetime) -> str:
 
 
 def described(pod: UnheardPod, now: datetime) -> list[str]:
-    """Return what ``describe`` prints."""
+    """Return the lines that ``describe`` prints of the pod."""
     placed, report = pod.placed, pod.placed.report
     rows = [
         ("Name", [placed.name]),
@@ -110,7 +110,7 @@ def described(pod: UnheardPod, now: datetime) -> list[str]:
 
 
 def explained(pod: UnheardPod, now: datetime) -> list[str]:
-    """Return what ``explain`` prints."""
+    """Return the lines that ``explain`` prints of the pod."""
     placed, report = pod.placed, pod.placed.report
     rows = [
         ("Pod", [f"{placed.namespace}/{placed.name} on node {pod.node.name}"]),
@@ -163,7 +163,7 @@ def explained_node_document(node: FleetNodeView, now: datetime, silent: str = ""
 
 
 def moment(at: datetime, now: datetime) -> str:
-    """Write a moment in this machine's time zone, without the date if that is today's."""
+    """Return a moment as text in this machine's time zone, without the date if it is today."""
     local = at.astimezone()
     return f"{local:%H:%M:%S}" if local.date() == now.astimezone().date() else f"{local:%Y-%m-%d %H:%M:%S}"
 

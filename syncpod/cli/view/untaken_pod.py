@@ -23,14 +23,14 @@ def silence_of(node: FleetNodeSummary, now: datetime) -> str:
 
 
 def why_untaken(node: FleetNodeView, now: datetime) -> list[str]:
-    """Return in sentences that the node has not taken the pod, and what is known of the reason."""
+    """Return sentences that the node has not accepted the pod yet, and what is known of the reason."""
     known = silence_of(node, now) or ("" if node.presence == "Ready" else f"node {node.name} is {node.presence}")
     sentences = [f"node {node.name} has not taken the pod yet" + (f": {known}" if known else "")]
     return sentences + ([f"node {node.name} does not answer as it should: {node.trouble}"] if node.trouble else [])
 
 
 def described(node: FleetNodeView, pod: PlacedPod, now: datetime) -> list[str]:
-    """Return what ``describe`` prints."""
+    """Return the lines that ``describe`` prints of the pod."""
     rows = pairs(
         [
             ("Name", [pod.name]),
@@ -64,7 +64,7 @@ def described_without_node(namespace: str, pod: PendingPod, why: str, now: datet
 
 
 def explained(node: FleetNodeView, pod: PlacedPod, now: datetime) -> list[str]:
-    """Return what ``explain`` prints."""
+    """Return the lines that ``explain`` prints of the pod."""
     first, *more = why_untaken(node, now)
     rows = [("Pod", f"{pod.namespace}/{pod.name}"), ("Now", f"Pending on node {node.name}"), ("Why", first)]
     rows += [("", each) for each in more] + [("Next", _next(node))]
