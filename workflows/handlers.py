@@ -66,21 +66,21 @@ def query_handler(query: QuerySpec) -> Callable[[Method], Method]:
 
 
 def unknown_signal(table: CommandTable, name: str, given: int) -> str:
-    """Return the sentence about a signal without a row that came with a number of payloads."""
+    """Return the sentence that rejects an unknown signal; `given` is the number of its payloads."""
     if (update := table.updates.get(name)) is not None:
         return f"{name} is an update: `temporal workflow update execute --name {name}` with {update.example}"
     return f"unknown, with {given} payload{'' if given == 1 else 's'}; known: {', '.join(table.signals)}"
 
 
 def unknown_update(table: CommandTable, name: str) -> str:
-    """Return the sentence about an update without a row."""
+    """Return the sentence that refuses an unknown update."""
     if (signal := table.signals.get(name)) is not None:
         return f"{name} is a signal: `temporal workflow signal --name {name}` with {signal.example}"
     return f"unknown update {name[:_NAME]}; known: {', '.join(table.updates)}"
 
 
 def _refused_updates(table: CommandTable) -> Callable[..., Any]:
-    """Return a handler that refuses updates without a row, before they are in the history."""
+    """Return the handler that refuses unknown updates before they are in the history."""
 
     class Refusing:
         def check(self, name: str, args: Sequence[RawValue]) -> None:

@@ -11,7 +11,7 @@ from syncpod.pod.enums import TaintEffect
 from syncpod.pod.host_ports import HostPort
 
 Presence = Literal["Ready", "NotReady", "Unknown"]
-"""NotReady: the node itself reports that it is not ready. Unknown: the fleet has no contact with the node."""
+"""Ready and NotReady: as the node itself reports. Unknown: the fleet has no contact with the node."""
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ class SignalSpec(CommandSpec[Payload]):
 
     copies: Copies = Copies.REFUSED
     same_as: str = ""
-    """The update of the same effect. The history then has lines of that update."""
+    """The update with the same effect, whose lines the history then has; "" = none."""
     is_resent: bool = False
     """Whether the signal is not passed on to a run that replaces a stuck one: the agent sends it again, or it concerned
     only the stuck run."""

@@ -47,7 +47,7 @@ def is_encrypted(metadata: Mapping[str, bytes]) -> bool:
 
 
 def lacks_key(keys: Mapping[str, bytes], metadata: Mapping[str, bytes]) -> bool:
-    """Say whether a payload with this metadata is encrypted with a key that is not among these, and may come later.
+    """Say whether a payload with this metadata is encrypted with a key that is missing here, and may be added later.
 
     A payload that names no key, or names something that is no key's id, can never be decrypted.
     """
@@ -100,7 +100,7 @@ def _bound(namespace: bytes, workflow: bytes) -> bytes:
 
 @lru_cache(maxsize=2048)
 def _cipher(key: bytes, namespace: bytes, workflow: bytes) -> AESGCM:
-    # Imported here: it takes as long as all else that a command of a node that does not encrypt imports for signing.
+    # Imported here: a node that does not encrypt does without it, and it takes as long as all imports for signing.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF

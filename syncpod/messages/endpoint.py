@@ -1,8 +1,7 @@
 """Messages on a node's own endpoint, beside the streams: the node's greeting, the request, and the result.
 
 The node sends :class:`Hello` to a client that it accepts. The client sends :class:`Begin`, and the node's last message
-is :class:`Ended`. Each is JSON, in a message of
-:mod:`syncpod.streaming.multiplex`.
+is :class:`Ended`. Each is JSON, in a message of :mod:`syncpod.streaming.multiplex`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from syncpod.messages.fleet_objects import FLEET_OBJECT_WORKFLOW
 from syncpod.messages.workload import WORKLOAD_WORKFLOW
 
 LOOKED_AT: Final = 50
-"""At most so many workflows are read for the fleet of a namespace; nearly always the first one names it."""
+"""The most workflows that are read to find the fleet of a namespace; nearly always the first one names it."""
 HELD_QUERY: Final = (
     f"WorkflowType IN ('{FLEET_NODE_WORKFLOW}', '{WORKLOAD_WORKFLOW}', '{FLEET_OBJECT_WORKFLOW}') "
     "AND ExecutionStatus = 'Running'"

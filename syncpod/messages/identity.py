@@ -74,7 +74,8 @@ class PodRef(Message):
     name: str = ""
     uid: str = ""
     incarnation: str = ""
-    """The id of this life; it differs from that of an earlier pod with the same static UID. An annotation in CRI."""
+    """The id of this life, other than that of an earlier pod with the same static UID. The runtime keeps it as an
+    annotation."""
 
 
 class EndedLife(NamedTuple):

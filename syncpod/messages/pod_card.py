@@ -1,6 +1,6 @@
 """The part of a pod's page in the Temporal UI that is there in any state: node, images, and commands to type.
 
-The static details have it, which are written once, at a pod's first start; the current details of each run have it too.
+It is part of the static details, which are written once, at a pod's first start, and of each run's current details.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ class PodReads(Protocol):
         """Return the whole Pod with its status; empty for a node."""
 
     def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
-        """Return the steps that would be taken now, or after an update of this name with a changed pod."""
+        """Return the steps that would be taken now, or after the update `update` with `candidate`."""
 
     def history(self) -> list[dict[str, Any]]:
         """Return each decision, step, signal and exit, oldest first."""

@@ -59,7 +59,7 @@ class PayloadPlace:
 
 
 NAMELESS: Final = "syncpod-nameless"
-"""Metadata: marks a payload that the codec server could not sign, since the command that starts a run named none."""
+"""Metadata of a payload that the codec server could not sign: the command that starts a run names no workflow."""
 _NAMES_NO_WORKFLOW: Final = "the command names no workflow (`--workflow-id pod/<namespace>/<name>` does)"
 
 

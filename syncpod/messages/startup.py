@@ -1,6 +1,6 @@
-"""The start of a pod that meets nothing unusual: its init containers one after the other, then its main containers.
+"""A pod's undisturbed start: its init containers one after the other, then its main containers.
 
-While that is so, it is certain which container starts next, and that start can begin as soon as the one before is done.
+In such a start, it is certain which container starts next. That start can begin as soon as the one before is done.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The one table of a pod's steps: the input of each, how long it may take, and what its interruption means.
 
 Workflows schedule a step by its row, and a worker registers an activity for each (`activities.registry`). A new step
-is a member of `syncpod.lifecycle.actions.StepName`, its input in `syncpod.messages.steps`, a module of its name in
+needs a member of `syncpod.lifecycle.actions.StepName`, its input in `syncpod.messages.steps`, a module of its name in
 `activities`, its row here, and its place in `syncpod.lifecycle.plan` or `workflows.pod.decide`; docs/code-map.md lists
 what else it touches.
 

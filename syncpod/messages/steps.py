@@ -23,7 +23,7 @@ class StepInput(Message):
     """The input that all steps have in common.
 
     ``fence`` only grows over the life of an incarnation: the node runs one step per pod at a time and refuses a fence
-    older than the newest it has seen, so that a stalled attempt can never act after its successor.
+    older than the newest one, so that a stalled attempt can never act after its successor.
     """
 
     ref: PodRef = PodRef()

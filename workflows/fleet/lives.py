@@ -62,7 +62,7 @@ class Lives(BaseModel):
     def after(self, life: str, machine: str, asked: datetime, now: datetime) -> Lives:
         """Return the lives after an answer of `life` to a request that was sent at `asked`; "" = the life is unknown.
 
-        Returns of lives are forgotten :data:`FORGOTTEN_AFTER` the last one.
+        The count of returns is reset once no life has come back for :data:`FORGOTTEN_AFTER`.
         """
         returns, returned_at = self.returns, self.returned_at
         if returned_at is not None and now - returned_at >= FORGOTTEN_AFTER:

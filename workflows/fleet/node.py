@@ -48,7 +48,7 @@ with workflow.unsafe.imports_passed_through():
 
 _PART: Final = 256
 DOUBTED: Final = 16
-"""How many owners that perhaps do not exist are signalled at the same time, at most."""
+"""The most owners that are signalled at the same time although they may not exist."""
 ABSENT_AGAIN: Final = timedelta(seconds=5)
 """How long an owner that was found absent again keeps its place among the :data:`DOUBTED` ones."""
 
@@ -170,7 +170,7 @@ class FleetNodeWorkflow:
         self.was_open = self.state.is_open
 
     async def tell(self, owner: str, news: PodsChanged) -> None:
-        """Signal one owner. If it was absent before and still is, wait :data:`ABSENT_AGAIN` before the next one."""
+        """Signal one owner. If it was absent before and still is, its place stays taken for :data:`ABSENT_AGAIN`."""
         try:
             # Replay: numbered by the workflow, since the owner orders each node's messages by their numbers.
             self.state.told = max(self.state.told + 1, microseconds(workflow.now()))

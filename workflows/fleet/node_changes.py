@@ -43,15 +43,15 @@ from workflows.rejections import Rejected
 PLACED_LIMIT: Final = 1000
 """The most pods that a fleet places on one node."""
 ENDING_LIMIT: Final = PLACED_LIMIT
-"""How many pods that are still ending a node may have beside those: a stolen node may never end one."""
+"""The most pods that may still be ending on a node, beside the placed ones: a stolen node may never end one."""
 FORGIVEN_AFTER: Final = timedelta(minutes=15)
 """If a node has announced no newer list for this long, the next one that it announces is requested at once. It is three
 times the longest pause before such a request."""
 LAST_GENERATION: Final = 2**53
-"""The largest generation and stamp accepted from a node. (Python writes no number of more than 4,300 digits.)"""
+"""The largest generation and stamp accepted from a node: numbers of more than 4,300 digits cannot be written."""
 SENT: Final = 64
-"""How many stamps are kept of the first lists without an answer, and as many of the last ones. The lists between were
-sent to a node that was away, and has accepted none of them."""
+"""How many stamps of unanswered lists are kept: this many of the first, and as many of the last. The lists between were
+sent while the node was away, and it has accepted none of them."""
 
 
 def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
@@ -232,7 +232,7 @@ def _schedulable(state: FleetNodeState, *, schedulable: bool, draining: bool, no
     """Cordon or uncordon the node, and begin or end a drain, during which owners move their pods elsewhere."""
     if state.unschedulable == schedulable:
         state.unschedulable = not schedulable
-        state.note_all()  # a DaemonSet must not end a pod that it could not replace
+        state.note_all()  # owners are notified: a DaemonSet must not end a pod that it could not replace
         reason = "NodeSchedulable" if schedulable else "NodeNotSchedulable"
         state.event(now, "Normal", reason, f"Node {state.name} status is now: {reason}")
     if draining != state.draining:
@@ -473,7 +473,7 @@ def note_life(state: FleetNodeState, answer: Spoken, asked: datetime, now: datet
     )
     if bool(before) == bool(state.duplicate_nodes):
         return
-    state.note_all()  # a DaemonSet must not end a pod that it could not replace
+    state.note_all()  # owners are notified: a DaemonSet must not end a pod that it could not replace
     if state.duplicate_nodes:
         state.event(now, "Warning", "TwoMachines", state.duplicate_nodes)
     else:

@@ -56,8 +56,8 @@ BEAT: Final = 0.4
 """The heartbeat timeout of ``attend``, as a share of the node's grace. After it, ``attend`` is sent once more."""
 _ONCE: Final = RetryPolicy(maximum_attempts=1)
 _PAUSE: Final = timedelta(seconds=5)
-"""The pause before a node that has answered with an error is asked again. It is also the first pause after a node has
-repeated that it has a newer list."""
+"""The pause after a node has answered with an error. It is also the first pause after a node has announced a newer list
+for the second time."""
 _LONGEST_PAUSE: Final = timedelta(minutes=5)
 REPORTS: Final = 20
 """The most reports of a node within :data:`REPORTS_WITHIN`. An honest node waits a second before each."""

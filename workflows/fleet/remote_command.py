@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.rejections import sentence
 
 TAKEN: Final = timedelta(seconds=10)
-"""How long a node may take to begin a piece. A node polls all the time, so one that takes longer is cut off."""
+"""How long a node may take to begin a piece. A node polls all the time, so one that takes longer is unreachable."""
 _ANSWER: Final = timedelta(seconds=15)
 """How long a node may take in addition to the requested wait."""
 _BEAT: Final = timedelta(seconds=10)
@@ -44,7 +44,7 @@ class RemoteCommandWorkflow:
 
     @workflow.run
     async def run(self, *inputs: Any) -> RemoteCommandPiece:
-        """Return the node's answer to an :class:`RemoteCommand`, or why there is none."""
+        """Return the node's answer to a :class:`RemoteCommand`, or why there is none."""
         commands = fleet_commands(inputs)
         require_its_history(commands)
         if commands.refusal:

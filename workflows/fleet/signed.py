@@ -18,7 +18,7 @@ class NotItsHistory(Exception):
 
 
 def fleet_commands(inputs: Sequence[Any]) -> FleetCommands:
-    """Return the judge of a run's commands; `inputs` are the run's inputs. Call it before anything else.
+    """Return the :class:`FleetCommands` of a run that was started with `inputs`. Call it before anything else.
 
     It has `not_its_history` if the run must not go on. The run was reset, or its start was accepted once and is refused
     now: then the decisions of its history cannot be replayed. Or another fleet has begun the run: a worker that serves

@@ -1,4 +1,4 @@
-"""The requests of a fleet's workflow that are in progress: concurrently, but never two of one name."""
+"""The requests of a fleet's workflow that are in progress: concurrent, but never two of one name."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class WorkloadWorkflow:
         self.questions.hear(news)
 
     def room(self, _state: WorkloadState, _room: Room, _now: datetime) -> None:
-        """Take the message that a node takes new pods now."""
+        """Take the signal that a node takes new pods again."""
         self.questions.room()
 
     def on_cancel(self) -> None:

@@ -21,7 +21,7 @@ PLACED_AT_ONCE: Final = 25
 
 
 def unplaced(state: WorkloadState, tried: Collection[str] = ()) -> list[str]:
-    """Return the pods that need a node now, oldest first: as many as are tried together. `tried` are left out."""
+    """Return the pods that need a node now, oldest first, at most :data:`PLACED_AT_ONCE`. `tried` are left out."""
     names = [name for name, pod in state.pods.items() if not pod.node and not pod.leaving and name not in tried]
     return sorted(names, key=lambda name: state.pods[name].number)[:PLACED_AT_ONCE]
 
@@ -84,7 +84,7 @@ def proof_sent(state: WorkloadState, names: Iterable[str]) -> None:
 
 
 def samples(state: WorkloadState, names: Iterable[str]) -> tuple[dict[str, Any], ...]:
-    """Return one of these pods for each template. A survey reads from nodes what their placement depends on."""
+    """Return one of these pods for each template. A survey returns the details that their placement depends on."""
     by_revision = {state.pods[name].revision: name for name in names}
     return tuple(pod_to_wire(pod_to_run(state, name)) for _, name in sorted(by_revision.items()))
 
@@ -119,7 +119,7 @@ def _placement(state: WorkloadState, name: str, offers: Mapping[str, NodeOffer],
 
 
 def _renumbered(state: WorkloadState, name: str, nodes: Sequence[NodeOffer], now: datetime) -> str:
-    """Give a pod that is on no node another number, by which no pod on any node is called; return its new name."""
+    """Give a pod that is on no node another number, so that no pod on any node has its name; return the new name."""
     workload, called = state.workload(), {name for node in nodes for name in node.namesakes}
     numbers = {number_of(workload, each) for each in called} if workload is not None else set()
     numbers |= {pod.number for pod in state.pods.values()}

@@ -240,7 +240,7 @@ class WorkloadQuestions:
         state, asked = self.state, self.state.asked_for()
         for name in names:
             if name not in state.pods:
-                continue  # it went while another copy was being changed
+                continue  # removed while another copy was being changed
             pod = pod_to_wire(workload_placement.pod_to_run(state, name))
             node, called = state.pods[name].node, state.pod_name(name)
             request = PlacePods(node=node, owner=self.owner, pods=(pod,))

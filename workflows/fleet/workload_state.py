@@ -27,7 +27,7 @@ from workflows.rejections import REJECTED
 PODS_LIMIT: Final = 2 * MOST_REPLICAS
 """The most pods that a workload creates or adopts: so many fit into its snapshot, with their reports."""
 _ON: Final = "@"
-"""In `WorkloadState.pods`, stands between the name and the node of a pod if another pod has the name."""
+"""Separates name and node in a key of `WorkloadState.pods`, if another pod has the same name."""
 
 
 class KnownPod(BaseModel):

@@ -1,7 +1,7 @@
 """Signals and updates to a node, folded into its state.
 
-The workflow's handlers only collect them; they are parsed here. No signal can fail the node: one that makes no sense
-becomes a rejection, an event that ``describe node`` shows.
+The workflow's handlers only collect them; they are parsed here. No signal can fail the node: an invalid one becomes a
+rejection, an event that ``describe node`` shows.
 
 Only the name of a document is read here. Whether the pod can run is checked by the step that hands it on and by the
 pod's own workflow, so a version with stricter rules can still replay the node's history.
@@ -179,7 +179,7 @@ def _request_resync(state: NodeState, source: str, pods: Mapping[str, Wanted]) -
 def _listed(signal: SyncPods, before: Source, node: str, now: datetime) -> tuple[dict[str, Wanted], list[str]]:
     """Return the pods of a list by key, and the problems of the others. The first pod of a name counts.
 
-    A fleet may give the same document to two nodes, one after the other: the node's name makes them two pods.
+    The node's name is part of the UIDs' origin: if a fleet gives one document to two nodes, these are two pods.
     """
     origin = (f"host:{node}", f"source:{signal.source}")
     pods: dict[str, Wanted] = {}

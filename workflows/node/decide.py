@@ -129,7 +129,7 @@ _TOGETHER: Final = {
 
 
 def _joins(action: Action, name: NodeStepName) -> bool:
-    """Say whether an action may be carried out by a step of that kind for several pods."""
+    """Say whether an action is of the kind `name`, and may share a step with others of its kind."""
     request = action.input
     return action.name == name and not (
         isinstance(request, ApplyPodWorkflow) and (request.replaces or request.unless_there)

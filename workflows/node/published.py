@@ -1,4 +1,7 @@
-"""The state that a node's workflow publishes at the end of a task, from which a new run starts if it cannot go on."""
+"""The state that a node's workflow publishes at the end of a task.
+
+If the workflow cannot go on, a new run starts from this state.
+"""
 
 from __future__ import annotations
 

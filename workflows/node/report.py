@@ -14,7 +14,7 @@ from workflows.rejections import last_rejected
 _NAMED: Final = 10
 """How many of a source's pods the page names."""
 _SHOWN: Final = 50
-"""How many of the pods that wait the page names."""
+"""How many of the waiting pods the page names."""
 
 
 def view(state: NodeState, now: datetime) -> NodeView:
@@ -90,7 +90,7 @@ def summary(state: NodeState) -> NodeSummary:
 
 
 def details(state: NodeState, now: datetime) -> str:
-    """Return the node as a page: its conditions, reasons for bad ones, its pods, and those that are not up to date."""
+    """Return the node as a page: conditions, with reasons for bad ones, sources, and pods that are not up to date."""
     lines = [f"**{state.name}**" + (", cordoned" if state.unschedulable else ""), ""]
     lines += [f"- {_condition(each)}" for each in state.status.conditions]
     lines += [f"- source {name}: {_pods(source)}" for name, source in sorted(state.sources.items())]

@@ -111,12 +111,12 @@ class NodeState(BaseModel):
     # --- pods that may need an order ----------------------------------------------------------------------------------
 
     def touch(self, key: str) -> None:
-        """Have a pod looked at again: something that its orders depend on has changed."""
+        """Have a pod checked again, since something has changed on which its orders depend."""
         if self._open is not None:
             self._open.add(key)
 
     def touch_all(self) -> None:
-        """Have all pods looked at again."""
+        """Have all pods checked again."""
         self._open = None
 
     def settle(self, key: str) -> None:

@@ -98,7 +98,7 @@ class NodeWorkflow:
                 await self.wait(due)
 
     async def wait(self, due: bool) -> None:
-        """Wait for news or for the alarm. If the run is due to continue as new, also wait until it is quiet."""
+        """Wait for a signal, an answer or the alarm; or, if the run is due to continue as new, until it is quiet."""
         await self.entity.wait(lambda: due and self.entity.is_quiet())
 
     async def continue_as_new(self) -> None:
@@ -142,7 +142,7 @@ class NodeWorkflow:
         self.busy.update((action.key, telling) for action in step.actions)
 
     def finished(self, step: NodeStep, results: Sequence[PodWorkflowResult | None]) -> None:
-        """Record the workflows' answers. A workflow that has not answered gets its order again at once, by itself."""
+        """Record the workflows' answers. A workflow that has not answered gets its order again at once, alone."""
         for action, result in zip(step.actions, results, strict=True):
             if result is None:
                 self.alone.add(action.key)

@@ -1,7 +1,7 @@
 """Signals to a pod and updates of it: the effect of each on the pod's state.
 
-The workflow's handlers only collect signals; they are parsed here. No signal can fail the pod: one that makes no sense
-becomes a rejection, an event that ``describe`` shows.
+The workflow's handlers only collect signals; they are parsed here. No signal can fail the pod: an invalid one becomes a
+rejection, an event that ``describe`` shows.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _backoff_expired(state: PodState, signal: BackoffExpired, now: datetime) -> 
 
 
 def _pass(state: PodState, subject: str, restart: int, subjects: tuple[str, ...], now: datetime) -> None:
-    """Record that those back-offs of a subject are over that end by now, as the node's queue has signalled.
+    """Record that the node's queue has ended those back-offs of a subject which are due by now.
 
     A late signal, about an earlier restart, has no effect. Only an operator ends a hold at the limit of restarts.
     """

@@ -134,7 +134,7 @@ def _allocation(state: PodState, now: datetime) -> Decision | None:
 
 
 def _adopt(state: PodState) -> Step:
-    """Build the step that adopts a running pod. Its past is unknown before that, so nothing may be created."""
+    """Build the step that adopts a running pod. Until it has run, the pod's past is unknown: nothing may be created."""
     why = "what runs of the pod is taken over"
     step = CreateSandbox(ref=state.ref, pod=state.allocated_pod, adopt=True)
     return Step(StepName.CREATE_SANDBOX, step, f"adopt pod: {why}", why, key=backoff.step_key("create_sandbox"))

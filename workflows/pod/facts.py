@@ -222,7 +222,7 @@ def record_lost(state: PodState, now: datetime) -> None:
 
 
 def remember_what_went(state: PodState, before: ObservedPod) -> None:
-    """Remember what a listing no longer shows of the pod: its sandbox, and instances whose end nobody saw.
+    """Remember the pod's last sandbox, and instances that a listing no longer shows although nobody saw them end.
 
     `before` is the pod's own view without that listing.
     """

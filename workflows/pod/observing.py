@@ -172,7 +172,7 @@ def _note_exit(state: PodState, exit_: Exit, now: datetime) -> None:
 
 
 def _tell_exit(state: PodState, exit_: Exit, now: datetime) -> None:
-    """Record which container ended, how, and why if we ended it, in the history and as an event of our own."""
+    """Record which container ended, how, and why if we ended it, in the history and as an event, unlike the kubelet."""
     _note_exit(state, exit_, now)
     kind: EventType = "Normal" if exit_.exit_code == 0 or (exit_.cause and not exit_.is_settled) else "Warning"
     why = f": {exit_.why}" if exit_.why else ""

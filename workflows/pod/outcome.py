@@ -110,7 +110,7 @@ def _follow_numbers(state: PodState, step: Step, result: StepResult, now: dateti
     """Accept the current sequence numbers of listings if they have fallen behind those of an earlier agent.
 
     Otherwise no later listing of the node would count. A step lists after it has started, so its listing is newer than
-    what was known at that time, whatever the numbers say.
+    every listing known at that time, whatever its number.
     """
     listed, known = result.status, step.known
     if not listed.uid or listed.seq.boot >= known.boot:

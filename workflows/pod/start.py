@@ -200,7 +200,7 @@ OF_SCHEDULE: Final = (
 
 
 def is_of_schedule(workflow_id: str) -> bool:
-    """Say whether a schedule has started the workflow: it ends the id with a time, which no pod's name has."""
+    """Say whether a schedule has started the workflow: a schedule appends a time to the id, unlike any pod's name."""
     return re.search(r"-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", workflow_id) is not None
 
 

@@ -207,8 +207,8 @@ class PodState(BaseModel):
 
     deletion: Deletion | None = None
     failure: PodFailure | None = None
-    """Why the pod as a whole has failed for good: rejected, evicted, past its deadline, at its limit of
-    restarts, or without its sandbox, which was lost."""
+    """Why the pod as a whole has failed for good: rejected, evicted, past its deadline, at its limit of restarts, or
+    without its sandbox, which was lost."""
     rejection: PodFailure | None = None
     """Why the node has rejected the pod, as long as the node is to be asked again; else None. The status shows the pod
     as Failed, but the pod is not over: a back-off delays its sandbox, as after a failure to make it."""

@@ -61,7 +61,7 @@ TOO_LARGE = 8 * 1024 * 1024
 """Bytes of history with the same effect. The server terminates a run of 50 MB; a run begins with at most 2 MiB."""
 
 TOGETHER: Final = 4
-"""How many pulls begin in one workflow task: each has the whole pod as input, and a task may send 4 MiB."""
+"""The most pulls begun in one workflow task: each has the whole pod as input, and a task may send 4 MiB."""
 
 GUARANTEE: Final = timedelta(seconds=1)
 """How long after a back-off's end the workflow's own timer rings. The node's queue signals that end; the timer is for
@@ -223,8 +223,8 @@ class StepRunner:
     async def let_end(self, ahead: StartAhead) -> None:
         """Wait for the end of the start that has begun ahead, and fold its outcome in.
 
-        If it was not made, an init container took too long for it. Then no start of the run begins ahead any more,
-        since the next init container may take as long.
+        If its container was not made, an init container took too long for it. Then no start of the run begins ahead any
+        more, since the next init container may take as long.
         """
         if not ahead.begun.activity.done():
             await self.look(ahead.begun.step)
