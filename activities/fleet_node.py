@@ -26,7 +26,10 @@ _BEAT_SECONDS: Final = 3.0
 
 
 class FleetMember(Protocol):
-    """A node that belongs to a fleet. Each method raises a non-retryable ApplicationError if another fleet asks."""
+    """A node that belongs to a fleet.
+
+    Each method raises a non-retryable ApplicationError if the request comes from another fleet.
+    """
 
     async def recall(self, asked: WhoAsks) -> Intent:
         """Return the newest list of pods that the fleet has given the node."""

@@ -145,7 +145,7 @@ class _Found:
 
 
 async def _wants_room(run: WorkflowExecution) -> bool:
-    """Say whether a workload has pods that wait for a node, or wants one on each node."""
+    """Return whether a workload has pods that wait for a node, or needs a pod on each node."""
     try:
         workload = WorkloadSummary.model_validate(await run.memo_value(WORKLOAD_MEMO, None))
         return bool(workload.pending) or is_per_node(workload.kind)

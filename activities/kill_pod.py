@@ -1,4 +1,4 @@
-"""kill_pod: stop everything of a pod, containers first, then its sandboxes."""
+"""kill_pod: stop a whole pod, first its containers, then its sandboxes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ async def kill_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
 
     The node removes the remains later, as the tombstone allows. If no tombstone can be written, they are removed here.
 
-    If a deletion names no targets, its workflow may have just begun and not yet know the pod's containers. If any of
-    them is alive, nothing is stopped: the outcome is STOPPING, and the status lists the containers, so that the next
-    kill stops them in their order. Raises the errors of `stop_pod` and `remove_remains`.
+    If a deletion names no targets, its workflow may have just begun, and its view may still lack the pod's containers.
+    If any of them is alive, nothing is stopped: the outcome is STOPPING, and the status lists the containers, so that
+    the next kill stops them in their order. Raises the errors of `stop_pod` and `remove_remains`.
     """
     if request.deleted and not request.targets:
         view = await attempt.read()

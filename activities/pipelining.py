@@ -111,10 +111,10 @@ async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, Ste
 
 
 def is_kept_back(second: StartContainer | None, pod: Pod, result: StepResult) -> bool:
-    """Say whether the first step's result is kept back until the second step is over; `second` is None until it begins.
+    """Return whether the first step's result is kept back until the second step is over.
 
     It is if the second step is the pod's last start, or will only return NOT_BEGUN. Otherwise the workflow needs the
-    result at once, to begin a third step while the second is under way.
+    result at once, to begin a third step while the second is under way. `second` is None if it has not begun.
     """
     if second is None:
         return len(in_order(pod)) == 1
@@ -188,7 +188,7 @@ async def _sandbox_of_begun(attempt: StepAttempt, request: StartContainer) -> st
     """Return the sandbox in which an earlier attempt of the start has begun; None if there is no trace of that.
 
     A container in the state "created" is no such trace, since it may have been created before its turn. It is removed,
-    because the workflow does not know of it.
+    because the workflow has never seen it.
     """
     view = await attempt.read()
     made = [each for each in view.sandboxes if each.incarnation == request.ref.incarnation]
@@ -206,7 +206,7 @@ async def _sandbox_of_begun(attempt: StepAttempt, request: StartContainer) -> st
 
 
 def is_as_expected(first: StepResult, request: StartContainer) -> bool:
-    """Say whether the first step left the pod as the workflow assumed when it decided on the start.
+    """Return whether the first step left the pod as the workflow assumed when it decided on the start.
 
     The sandbox must exist, and only the containers before this one, each of them running or succeeded. An instance that
     an earlier attempt of this start made is allowed. If this container's image is missing, the answer is False, since
@@ -225,7 +225,7 @@ def is_as_expected(first: StepResult, request: StartContainer) -> bool:
 
 
 def _is_unused(ours: Sequence[ObservedContainer], request: StartContainer) -> bool:
-    """Say whether the container was never made, except by an earlier attempt of this start."""
+    """Return whether the container was never made, except by an earlier attempt of this start."""
     return all(is_its(each, request) for each in ours if each.name == request.container)
 
 
@@ -350,7 +350,7 @@ async def drop_ahead(attempt: StepAttempt) -> None:
 
 
 def is_its(instance: ObservedContainer, request: StartContainer) -> bool:
-    """Say whether an instance is the one that a start makes, no matter which try of the start made it."""
+    """Return whether an instance is the one that a start makes, no matter which try of the start made it."""
     named = instance.name == request.container and instance.restart_count == request.restart
     return named and instance.incarnation == request.ref.incarnation
 

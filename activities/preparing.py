@@ -78,7 +78,7 @@ async def prepare(attempt: StepAttempt, request: StartContainer) -> Prepared | N
 
 
 def looks_into_volumes(request: StartContainer) -> bool:
-    """Say whether a start looks into the pod's volumes, where the containers before it may still be writing."""
+    """Return whether a start looks into the pod's volumes, where the containers before it may still be writing."""
     container = container_of(request.pod, request.container)
     return _mounts_parts(container) or bool(wanted_files(container))
 

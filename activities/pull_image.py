@@ -38,9 +38,9 @@ async def pull_image(attempt: StepAttempt, request: PullImage) -> StepResult:
     back-off. A pull also counts as failed if the runtime lacks the image afterwards, or does not find it at the
     container's start. Otherwise no back-off would delay the next pull. (In a kubelet the start fails then.)
 
-    Pulls are serial on the node unless configured otherwise. Two pulls of the same image always are: the second finds
-    the image that the first has pulled. A pull may be repeated: the runtime keeps the layers that it already has. A
-    cancelled pull ends at once, even while it waits for its turn. A pull creates nothing in the pod, and runs in
+    Pulls are serial on the node unless configured otherwise. Pulls of the same image are always serial: the second
+    finds the image that the first has pulled. A pull may be repeated: the runtime keeps the layers that it already has.
+    A cancelled pull ends at once, even while it waits for its turn. A pull creates nothing in the pod, and runs in
     parallel with the pod's other steps.
 
     While the step pulls, and after it has failed, the node has a note that the pod waits for its pull secrets. When one
@@ -97,7 +97,7 @@ async def _ensure(attempt: StepAttempt, request: PullImage, needed: NeededImage)
 
 
 async def _is_enough(attempt: StepAttempt, request: PullImage, needed: NeededImage) -> bool:
-    """Say whether the node's copy of the image can be used, and if so emit the event. Never if the policy is Always."""
+    """Return whether the node's image may be used without a pull, and if so emit the event; never for policy Always."""
     attempt.doing = f"looks for image {needed.image}"
     found = None if needed.policy == "Always" else await look_at_image(attempt, request.pod, needed)
     if found is None:

@@ -18,8 +18,8 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
 
     Logs go with them unless `keep_logs`. A container that is alive and not in `kill` stays, since its removal would
     kill it without grace; the status returned shows it. A container that is not listed as ours is not touched.
-    The start mark of an exited container goes too: the workflow has recorded its end, and wants no trace of it.
-    Otherwise a later kill of the pod would report that end again.
+    The start mark of an exited container is removed too, because the workflow has already recorded its end. Otherwise a
+    later kill of the pod would report that end again.
 
     Mirrors kuberuntime_manager.go, v1.36, SyncPod's reset list (kill with grace 0, which the kubelet raises to 2 s,
     then remove keeping logs), and purgeInitContainers. Raises CriError, OSError: removing is retried without end.

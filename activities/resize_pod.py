@@ -128,7 +128,7 @@ class _Resize:
             raise self.failed(f"cannot decrease memory limits: {text}")
 
     async def _shrinks(self, update: ContainerUpdate) -> bool:
-        """Say whether a container's memory limit has yet to shrink; an earlier attempt may have shrunk it."""
+        """Return whether a container's memory limit has yet to shrink; an earlier attempt may have shrunk it."""
         wanted, current = update.desired.memory_limit, update.current.memory_limit
         if not wanted or (current and wanted >= current):
             return False

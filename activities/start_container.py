@@ -54,7 +54,7 @@ async def start_container(attempt: StepAttempt, request: StartContainer) -> Step
       start cannot start such an instance. The kubelet counts a restart here; syncpod counts none, as nothing ran.) If
       the runtime died within the start, the instance may have run (`may_have_begun` in `containers/noted_starts.py`):
       it is removed, and its mark stays.
-    - Only a later instance is listed: the workflow does not know of it, since it was reset or its database restored.
+    - Only a later instance is listed: the workflow has no record of it, since it was reset or its database restored.
       The later instance is treated as above, because an earlier number started now might run beside it.
     - None is listed, but there is a start mark of this restart or a later one: the instance ran and was removed since.
       It is adopted as ended, and never created again (difference: the kubelet would create it again).
@@ -219,7 +219,7 @@ class _Start:
         return instance.restart_count == self.request.restart
 
     def _overtakes(self, instance: ObservedContainer) -> bool:
-        """Say whether an instance has a later restart number. An init container's counts only in the same sandbox."""
+        """Return whether an instance has a later restart number; an init container also needs the same sandbox."""
         in_its_place = self.request.kind != "init_container" or instance.sandbox_id == self.request.sandbox_id
         return instance.restart_count > self.request.restart and in_its_place
 

@@ -59,7 +59,7 @@ async def run_step(
 ) -> StepResult:
     """Run one attempt of a step, as the activity in which this is called.
 
-    - One step per pod at a time, by fence; an older one fails with StaleFence.
+    - One step acts in a pod at a time, by fence; an older step fails with StaleFence.
     - A step with a `stage` waits in that queue of the node until its pod's turn has come.
     - A step with a `lane` makes nothing in the pod, so it runs beside the pod's turn: it neither waits for the steps
       in turn nor holds them up, and its fence is not compared with theirs. Within one lane of a pod only one step runs
@@ -209,7 +209,7 @@ async def _let_go(attempt: StepAttempt, interruption: Interruption, complete: Co
         raise _stale(f"a newer step of {attempt.ref.namespace}/{attempt.ref.name} has come")
     details = activity.cancellation_details() or activity.ActivityCancellationDetails()
     if details.paused or details.reset:
-        raise asyncio.CancelledError  # the SDK tells the server whether the step was paused or reset
+        raise asyncio.CancelledError  # the SDK reports to the server whether the step was paused or reset
     if not details.cancel_requested:
         raise _given_up(attempt, details)
     try:
@@ -255,7 +255,7 @@ async def _as_far_as_known(attempt: StepAttempt, detail: StepResult, complete: C
     """Complete the detail of a step that has failed; it has no status if the runtime does not answer."""
     try:
         return await complete(attempt, detail)
-    except Exception as error:  # noqa: BLE001  # the first failure is reported, whatever else fails
+    except Exception as error:  # noqa: BLE001  # the first failure is reported in any case
         activity.logger.warning("the pod cannot be read: %s", error)
         return await _without_status(attempt, detail)
 

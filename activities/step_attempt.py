@@ -33,8 +33,8 @@ class PodFault(Exception):
     """The pod is at fault, not the connection to the runtime: the workflow decides what follows.
 
     `fault` is the kubelet's reason, `message` the waiting message, and `events` are the kubelet's, in its order.
-    `rejection` says why a pod is not admitted, if that is the fault. `actuated` has the resources that a failed resize
-    has given to containers.
+    `rejection` is the reason why a pod is not admitted, if that is the fault. `actuated` has the resources that a
+    failed resize has given to containers.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class StepAttempt:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def restart_clock(self) -> None:
-        """Count `waited_seconds` from now on, because it has only now turned out that there is something to do."""
+        """Count `waited_seconds` from now on, because only now is it known that there is work to do."""
         self._began = monotonic()
 
     @property
@@ -292,8 +292,8 @@ class StepAttempt:
     async def look(self, suffices: Callable[[ObservedPod], bool]) -> ObservedPod:
         """Return a listing of the pod, before the step creates or removes something.
 
-        The pod is read, unless the listing that the previous step has just returned suffices. It does if it lacks the
-        object to be made, or has nothing alive that would be removed: only steps make anything for the pod, so this
+        If the listing that the previous step has just returned suffices, it is used, and the pod is not read again. For
+        example, a listing suffices if it lacks the object to be made: only steps make anything for the pod, so this
         cannot have changed. Exits since then may be missing. Raises CriError.
         """
         known = self.known(suffices)

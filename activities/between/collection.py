@@ -80,7 +80,7 @@ class Collector:
                     return before
 
     async def remove(self, life: EndedLife, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
-        """Remove the remains of a pod's life, as `remove_remains` does; say whether nothing is left to do.
+        """Remove the remains of a pod's life, as `remove_remains` does; return whether nothing is left to do.
 
         A tombstone shows that the life is over. Without one, the remains are removed only if nothing of the pod is
         alive, and `is_gone` returns that no workflow is open for it. `is_gone` is called last; its second argument is
@@ -89,7 +89,7 @@ class Collector:
         Temporal cluster.
 
         The removal waits in the node's queue, behind pods that are to be stopped. It returns False, to be tried again,
-        if a step wants the pod. Raises the errors of `remove_remains` and `is_gone`.
+        if a step of the pod arrives. Raises the errors of `remove_remains` and `is_gone`.
         """
         attempt = self._attempt(life.ref)
         async with self._node.fences.undisturbed(life.ref.uid, attempt) as held:
@@ -127,7 +127,7 @@ class Collector:
         return removed.outcome == Outcome.DONE
 
     async def _is_left_alone(self, attempt: StepAttempt, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
-        """Say whether a pod has nothing alive, no open workflow, and no object of another node or cluster."""
+        """Return whether a pod has nothing alive, no open workflow, and no object of another node or cluster."""
         if await self._is_anothers(attempt.ref.uid):
             return False
         view = await attempt.read()
@@ -136,7 +136,7 @@ class Collector:
         return await is_gone(attempt.ref, bool(view.sandboxes or view.containers))
 
     async def empty(self, uid: str) -> bool:
-        """Remove the volumes of a pod that was evicted and has ended; say whether they are removed.
+        """Remove the volumes of a pod that was evicted and has ended; return whether they are removed.
 
         The volumes' use of the disk may be the reason for the eviction. Nothing happens while a step has the pod, nor
         while the runtime lists a container of it. Raises CriError, OSError.
@@ -161,7 +161,7 @@ class Collector:
         return StepAttempt(self._node, StepInput(ref=ref), number=1)
 
     async def _is_anothers(self, uid: str) -> bool:
-        """Say whether another node or another cluster has something of that UID in the runtime. Raises CriError."""
+        """Return whether another node or another cluster has something of that UID in the runtime. Raises CriError."""
         context, cri = self._node.context, self._node.cri
         of_this_uid = {POD_UID_LABEL: uid}
         sandboxes, containers = await asyncio.gather(
@@ -188,7 +188,7 @@ class _Gone:
     async def remove(self, attempt: StepAttempt, view: ObservedPod, chosen: Collection[str]) -> None:
         """Remove the chosen objects that are not alive.
 
-        Raises CriError, and Interrupted between two removals once a step wants the pod.
+        Raises CriError, and Interrupted between two removals once a step of the pod arrives.
         """
         for container in view.containers:
             attempt.checkpoint()

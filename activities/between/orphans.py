@@ -27,7 +27,7 @@ from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.translation.names import NODE_LABEL
 
 _USUAL_GRACE_SECONDS = 30
-"""The grace of a pod that does not name one (DefaultTerminationGracePeriodSeconds)."""
+"""The grace period of a pod whose spec has none (DefaultTerminationGracePeriodSeconds)."""
 
 
 class OrphanEnd(NamedTuple):
@@ -108,7 +108,7 @@ class OrphanEnder:
     async def _end_container(self, attempt: StepAttempt, container: ContainerSummary, grace_seconds: int) -> None:
         """Stop a container if it may run, and remove it.
 
-        Raises CriError, and Interrupted if a step wants the container's pod. A stop that was sent then goes on.
+        Raises CriError, and Interrupted if a step of the container's pod arrives. A stop that was sent then goes on.
         """
         attempt.checkpoint()
         if container.state not in ("created", "exited"):

@@ -1,7 +1,7 @@
 """How long a kill may take before its step gives up.
 
 A runtime that hangs, or a process that no signal ends, would otherwise block the step for ever without a message. The
-step gives up and says why. The StopContainer calls that it sent go on, and the workflow kills again after a back-off.
+step fails with the reason. The StopContainer calls that it sent go on, and the workflow kills again after a back-off.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ _FORGETS_STARTS: Final = "containerd"
 
 
 async def may_have_begun(attempt: StepAttempt, container_id: str) -> bool:
-    """Say whether the process of a created container may have run.
+    """Return whether the process of a created container may have run.
 
     A containerd that is killed while it starts a container has no record of that start afterwards: it kills the process
     that it finds, and lists the container as created (restart.go, 1.6 to 2.4, loadContainer). Trusting that state would

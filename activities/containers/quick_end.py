@@ -70,7 +70,7 @@ async def _read_at_its_end(
 
 
 class _Process:
-    """The first process of a container, if the node can see it."""
+    """The first process of a container, if the node can watch it."""
 
     def __init__(self) -> None:
         self.end = asyncio.Event()

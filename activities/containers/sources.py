@@ -160,6 +160,6 @@ def _prepare_one(node: NodeContext, plan: SubPath) -> Path:
 
 
 def _is_shared(node: NodeContext, place: Path) -> bool:
-    """Say whether worker and runtime see the same files at a volume's path. In the node's own directories they do."""
+    """Return whether worker and runtime have the same files at a volume's path, as in the node's own directories."""
     own = (node.state_dir, node.memory_dir)
     return any(place.is_relative_to(directory) for directory in own) or is_the_machines(place)

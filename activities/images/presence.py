@@ -1,4 +1,4 @@
-"""Which images a pod's containers need, which of them the node has, and which of those the pod may use."""
+"""The images that a pod's containers need: which of them the node has, and which the pod may use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syncpod.pod import Container, ContainerKind, Pod
 
 @dataclass(frozen=True)
 class NeededImage:
-    """An image without which a container does not start: its own, or that of a volume that it mounts."""
+    """An image that a container needs for its start: its own, or that of an image volume that it mounts."""
 
     image: str
     """The name in the pod's spec."""
@@ -162,7 +162,7 @@ async def image_id(cri: CriRuntime, image: str) -> str | None:
 
 
 async def _may_use(attempt: StepAttempt, pod: Pod, image: str, found: ImageStatus) -> bool:
-    """Say whether the pod may use an image that the node has, by the node's records of pulls."""
+    """Return whether the pod may use an image that the node has, by the node's records of pulls."""
     records = attempt.node.pulls.records
     if not records.asks_for_credentials(image, found.id):
         return records.may_use(image, found.id, ())

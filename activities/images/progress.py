@@ -21,9 +21,9 @@ _MIB = 1 << 20
 class Downloads:
     """The layers that have been downloading since a pull began.
 
-    The runtime does not say which pull a layer belongs to, so these are the layers of all current pulls. A layer that
-    an earlier pull left unfinished counts once it grows. A layer that is no longer listed is complete. A layer that has
-    not begun is not counted, so the total may grow.
+    The runtime does not report to which pull a layer belongs, so these are the layers of all current pulls. A layer
+    that an earlier pull left unfinished counts once it grows. A layer that is no longer listed is complete. A layer
+    that has not begun is not counted, so the total may grow.
     """
 
     def __init__(self, before: Iterable[Ingest]) -> None:

@@ -19,7 +19,7 @@ _LOWER_HEX = re.compile(r"[a-f0-9]+")
 
 
 class InvalidImage(ValueError):
-    """The text is not an image name; says why in the words of the reference package."""
+    """The text is not an image name. The message has the reason, in the words of the reference package."""
 
 
 def with_default_tag(image: str) -> str:
@@ -57,7 +57,7 @@ def _check_digest(digest: str) -> None:
 
 
 def _objection(image: str) -> str:
-    """Say why a text is not a name."""
+    """Return why a text is not an image name."""
     if _HEX_ID.fullmatch(image):
         return f"invalid repository name ({image}), cannot specify 64-byte hexadecimal strings"
     domain, path = _split_domain(image)

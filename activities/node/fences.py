@@ -25,7 +25,7 @@ KEPT_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class FenceClaim:
-    """The age of a step that wants to act in a pod."""
+    """A step's claim to act in a pod; claims are compared by age."""
 
     fence: int
     attempt: int
@@ -36,7 +36,7 @@ class FenceClaim:
     """The fence of the earlier step that this one follows, and for whose end it waits; 0 = none."""
 
     def is_older_than(self, other: FenceClaim) -> bool:
-        """Say whether this step must not act once `other` has been seen.
+        """Return whether this step must not act once `other` has been seen.
 
         The fence decides, with one exception: an operator may reset a workflow to an earlier point, and its fences with
         it. So a step that was scheduled later than `other` is not older, whatever its fence.
@@ -46,7 +46,7 @@ class FenceClaim:
         return (self.fence, self.attempt) < (other.fence, other.attempt) and self.scheduled <= other.scheduled
 
     def precedes(self, other: FenceClaim) -> bool:
-        """Say whether `other` is the step that follows this one: neither makes the other let go."""
+        """Return whether `other` is the step that follows this one: neither makes the other let go."""
         return other.follows == self.fence != 0
 
 
@@ -58,7 +58,7 @@ class Holder(Protocol):
     """Something that acts in a pod, and can be asked to let go."""
 
     def supersede(self) -> None:
-        """Stop waiting: a newer step wants the pod. Calls that were sent to the runtime still run to their end."""
+        """Stop waiting: a newer step claims the pod. Calls that were sent to the runtime still run to their end."""
 
     async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
         """Await `work`, which is given up when the holder is cancelled or superseded."""
@@ -91,8 +91,8 @@ class Fences:
         """Hold the pod for the block; with a `lane`, hold only that lane beside the pod.
 
         Claims are compared within an incarnation, but the pod is held by its UID, so that two incarnations of a static
-        pod never act together. Raises StaleFence when a newer claim has been seen, before or while waiting, and what
-        `holder.interruptible` raises.
+        pod never act together. Raises StaleFence when a newer claim has been seen, before or while waiting, and the
+        errors of `holder.interruptible`.
         """
         self._see(ref, claim, lane)
         turn = self._turns.setdefault((ref.uid, lane), _Turn())
@@ -119,7 +119,7 @@ class Fences:
                 del self._turns[ref.uid, lane]
 
     def join(self, ref: PodRef, claim: FenceClaim, holder: Holder) -> bool:
-        """Let a holder act beside the step that it follows, until it calls `leave`; say whether it may.
+        """Let a holder act beside the step that it follows, until it calls `leave`; return whether it may.
 
         It may while that step holds the pod and no newer claim has been seen. A newer step asks the holder to let go,
         and waits until it has left.
@@ -157,7 +157,7 @@ class Fences:
 
     @asynccontextmanager
     async def undisturbed(self, uid: str, holder: Holder) -> AsyncIterator[bool]:
-        """Hold the pod for the block, unless a step has it or wants it now; yield whether it is held.
+        """Hold the pod for the block, unless a step has it or waits for it; yield whether it is held.
 
         This is for garbage collection between steps. It has no claim: it is never newer than a step, and no step is
         refused because of it. A step that arrives meanwhile asks `holder` to let go, and waits until it has.

@@ -58,7 +58,7 @@ class PreStops:
 
     A second kill (one with a shorter grace) waits for the hook under way, and does not run it again. A hook runs again
     after a restart of the worker, and after it has lost its connection to the runtime. So a hook runs at least once if
-    the grace lasts long enough; otherwise an event says that it did not run.
+    the grace lasts long enough; otherwise an event reports that it did not run.
     """
 
     def __init__(self, cri: CriRuntime, context: NodeContext) -> None:
@@ -94,7 +94,7 @@ class PreStops:
         return reported
 
     def has_succeeded(self, target: KillTarget) -> bool:
-        """Say whether the container's hook has run to its end without a failure. Call it before `outcome`."""
+        """Return whether the container's hook has run to its end without a failure. Call it before `outcome`."""
         reported = self._reported.get(target.id)
         return target.id in self._reported and (reported is None or reported.reason != PRE_STOP_FAILED)
 

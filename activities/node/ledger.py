@@ -38,7 +38,7 @@ class PutOff:
 
 
 class WaitsForRoom(NamedTuple):
-    """A pod to be notified when the node has room again, and its step that asks for the room."""
+    """A pod to be notified when the node has room again, and its step that needs the room."""
 
     ref: PodRef
     step: StepName
@@ -90,7 +90,7 @@ class LockedLedger:
         return self._taken.burstable_milli_cpu
 
     def has(self, ref: PodRef) -> bool:
-        """Say whether this life of the pod was admitted, and has not ended."""
+        """Return whether this life of the pod was admitted, and has not ended."""
         return self._is_of(ref)
 
     def refusal(self, ref: PodRef, pod: Pod, capacity: Capacity, *, matches: bool = True) -> Refusal | None:
@@ -114,7 +114,7 @@ class LockedLedger:
                 self._taken.remove(demand)
 
     def enter(self, ref: PodRef, pod: Pod) -> bool:
-        """Count the pod with its present demand, in place of its earlier one; say whether any amount has decreased."""
+        """Count the pod with its present demand in place of its earlier one; return whether any amount decreased."""
         before = self._pods.get(ref.uid)
         self._strike(ref.uid)
         self._put_off.pop(ref.uid, None)
@@ -188,7 +188,7 @@ class LockedLedger:
         return fitting
 
     def strike(self, ref: PodRef) -> bool:
-        """Stop counting this life of the pod, or any life if `ref` names none; say whether it was counted."""
+        """Stop counting this life of the pod, or any life if `ref` names none; return whether it was counted."""
         counted = self._is_of(ref) if ref.incarnation else ref.uid in self._pods
         waits = self._rejected.get(ref.uid)
         if waits is not None and ref.incarnation in ("", waits.ref.incarnation):

@@ -138,7 +138,7 @@ def time_resize(seconds: float, *, done: bool) -> None:
 
 
 def count_start(kind: ContainerKind) -> None:
-    """Count a container that the runtime is asked to create."""
+    """Count a start of a container that has begun."""
     _CONTAINERS.add(1, {"container_type": kind})
 
 

@@ -35,7 +35,7 @@ class PodQueue:
         self._came: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def came(self, uid: str) -> int:
-        """Return the number of a pod in the order of arrival: its old one, if it was here a moment ago."""
+        """Return a pod's number in the order of arrival; it keeps its number if it was here a moment ago."""
         now = monotonic()
         while self._came and now - next(iter(self._came.values()))[1] > REMEMBERED_SECONDS:
             self._came.popitem(last=False)
@@ -45,7 +45,7 @@ class PodQueue:
         return number
 
     def lets_pass(self) -> int:
-        """Return the number of a step that can wait: those that wait now, and the next `LET_PASS`, come first."""
+        """Return the number of a step that can wait: pods that wait now, and the next `LET_PASS`, come first."""
         return next(self._numbers) + LET_PASS + 1
 
     def ahead_of(self, number: int) -> int:
@@ -110,7 +110,7 @@ class QueuePlace:
     async def held(self, holder: Holder) -> AsyncIterator[None]:
         """Hold the place for the block, but no longer than HELD_SECONDS.
 
-        `holder` ends the wait if it is asked to let go: raises what `holder.interruptible` raises.
+        `holder` ends the wait if it is asked to let go. Raises the errors of `holder.interruptible`.
         """
         await self._take(holder)
         try:
@@ -120,7 +120,7 @@ class QueuePlace:
 
     @asynccontextmanager
     async def aside(self, holder: Holder) -> AsyncIterator[None]:
-        """Leave the place to others for a block that only waits, and take one again after it; not after an error."""
+        """Give the place to other pods for a block that only waits, and take one again after it, unless it failed."""
         self._give_back()
         yield
         await self._take(holder)

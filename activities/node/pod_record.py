@@ -29,7 +29,7 @@ def note_pod(node: NodeContext, ref: PodRef, pod: Pod) -> None:
 
 
 async def is_ours(node: Node, uid: str) -> bool:
-    """Say whether this Temporal cluster has made or adopted every sandbox of a pod. Raises CriError."""
+    """Return whether this Temporal cluster has made or adopted every sandbox of a pod. Raises CriError."""
     labels = {NODE_LABEL: node.context.name, POD_UID_LABEL: uid}
     return not await anothers(node, await node.cri.list_pod_sandboxes(labels=labels))
 

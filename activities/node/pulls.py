@@ -59,7 +59,7 @@ class Pulls:
         self._missed[uid, container, image] = now
 
     def was_missed(self, uid: str, container: str, image: str) -> bool:
-        """Say whether `miss` was called just now. The answer is True only once: then the image may be pulled again."""
+        """Return whether `miss` was called just now. The result is True only once, so the next pull may go ahead."""
         at = self._missed.pop((uid, container, image), None)
         return at is not None and monotonic() - at < _MISSED_SECONDS
 
@@ -68,7 +68,7 @@ class Pulls:
         """Hold a turn to pull an image for the block.
 
         Turns are given in the order of the requests, and only one at a time for each image. So the next in line finds
-        the image present, and two pods cause one pull. Raises what `holder.interruptible` raises.
+        the image present, and two pods cause one pull. Raises the errors of `holder.interruptible`.
         """
         queue = self._images.setdefault(reference, _Queue())
         queue.wanted += 1

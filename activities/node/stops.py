@@ -29,8 +29,8 @@ class Stops:
     def stop(self, container_id: str, grace_seconds: int) -> asyncio.Task[None]:
         """Stop a container, with SIGKILL after `grace_seconds` (whole); return the task that ends when it has ended.
 
-        If a call under way already kills the container by then, that call is returned and nothing is sent, unless it
-        hangs. The task raises CriError; a container that is not there is a success. Wait for the task with
+        If a call under way will kill the container no later than that, its task is returned and nothing is sent, unless
+        that call hangs. The task raises CriError; a missing container is a success. Wait for the task with
         asyncio.wait, which never cancels it.
         """
         deadline = monotonic() + grace_seconds

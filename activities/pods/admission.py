@@ -77,7 +77,7 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
 
 
 async def _was_made(attempt: StepAttempt) -> bool:
-    """Say whether this life of the pod has a sandbox. If so, it was admitted before, although its record is lost.
+    """Return whether this life of the pod has a sandbox. If so, it was admitted before, although its record is lost.
 
     Raises CriError.
     """
@@ -145,7 +145,7 @@ async def _check_features(attempt: StepAttempt, pod: Pod) -> None:
 
 
 def needs_app_armor(pod: Pod) -> bool:
-    """Say whether anything in the pod is confined by AppArmor (security/apparmor/helpers.go, v1.36, isRequired).
+    """Return whether anything in the pod is confined by AppArmor (security/apparmor/helpers.go, v1.36, isRequired).
 
     Defaulting has turned the annotations into fields.
     """

@@ -63,7 +63,7 @@ async def remove_remains(
     are not stopped again.
 
     Processes that are still in the cgroup when the runtime lists nothing of the pod any more are killed: the runtime
-    started them for a caller that died meanwhile, and forgot them.
+    started them for a caller that died, and has lost track of them.
 
     Mirrors kubelet.go, v1.36, SyncTerminatedPod (volumes, cgroup), and the kubelet's garbage collection
     (kuberuntime_gc.go: containers, sandboxes, log directories). Raises CriError, CgroupBusy, StillMounted, NotYet;
@@ -99,7 +99,7 @@ async def remove_remains(
 
 
 def _has_ended(view: ObservedPod) -> bool:
-    """Say whether a listing shows only remains of a kill. Only steps make anything, so nothing is alive since then."""
+    """Return whether a listing shows only remains of a kill: as only steps make anything, nothing can be alive now."""
     return (
         bool(view.sandboxes)
         and not any(sandbox.ready for sandbox in view.sandboxes)
@@ -108,7 +108,7 @@ def _has_ended(view: ObservedPod) -> bool:
 
 
 async def _remove_cgroup(attempt: StepAttempt, uid: str) -> None:
-    """Remove the pod's cgroup, and kill the processes forgotten in it, unless another owner has a pod of that UID.
+    """Remove the pod's cgroup. Kill processes that are left in it, unless another owner has a pod of that UID.
 
     Raises CgroupBusy, CriError, OSError.
     """

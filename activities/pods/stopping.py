@@ -81,7 +81,7 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
 
 
 async def _listed_as_stopped(attempt: StepAttempt) -> ObservedPod:
-    """Return a listing in which the sandboxes that were just stopped are not ready; after a second the newest one.
+    """Return a listing that shows the stopped sandboxes as not ready; after a second return the newest listing.
 
     containerd 2 may list a sandbox as ready for a moment after it has stopped it, and the next decision would use it.
     """
@@ -96,10 +96,10 @@ async def _listed_as_stopped(attempt: StepAttempt) -> ObservedPod:
 
 
 def _shows_what_to_stop(request: KillPod, view: ObservedPod) -> bool:
-    """Say whether the listing of the pod's last step shows everything that the kill has to stop now.
+    """Return whether the listing of the pod's last step shows everything that the kill has to stop now.
 
     Only steps make something, so the listing lacks nothing. It does no harm to stop a container that has exited since,
-    except that its preStop hook would run. So the pod is listed anew if a target has a hook, or a container is neither
+    except that its preStop hook would run. So the pod is read again if a target has a hook, or a container is neither
     running nor exited.
     """
     alive = [each for each in view.containers if each.state != "exited"]
@@ -137,8 +137,8 @@ def _unforeseen(container: ObservedContainer, pod: Pod | None, request: KillPod)
 async def stop_sandboxes(attempt: StepAttempt, view: ObservedPod, *, stopped: Collection[str] = ()) -> None:
     """Stop all sandboxes of a pod with no running container: their pause processes end, their networks go down.
 
-    Sandboxes that are not ready are stopped too, since one may have kept its network or its name, unless a kill has
-    `stopped` them (ids). A sandbox that is gone counts as stopped. When some fail the others are still stopped, and the
+    A sandbox that is not ready may have kept its network or its name, so it is stopped too, unless a kill has `stopped`
+    it (ids). A sandbox that is gone counts as stopped. If a stop fails, the other sandboxes are still stopped, and the
     first CriError is raised.
     """
     chosen = [sandbox for sandbox in view.sandboxes if sandbox.ready or sandbox.id not in stopped]

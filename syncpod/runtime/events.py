@@ -49,7 +49,7 @@ class Events:
         reader.put_nowait(None)
 
     async def read(self) -> AsyncIterator[api_pb2.ContainerEventResponse]:
-        """Yield every event from now on. Raises Refusal if one was lost: the reader must list again."""
+        """Yield every event from now on. Raises Refusal if an event was lost: the reader must list again."""
         reader: asyncio.Queue[api_pb2.ContainerEventResponse | None] = asyncio.Queue(_WAITING)
         self._readers.add(reader)
         try:

@@ -19,7 +19,7 @@ _CAP_SYS_RESOURCE = 24
 
 @dataclass(frozen=True)
 class Host:
-    """The machine as containers see it."""
+    """The facts of the machine and of the server's user."""
 
     isolation: Isolation
     uid: int

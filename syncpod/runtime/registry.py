@@ -124,5 +124,5 @@ def _indexed(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def has_labels(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
-    """Say whether the labels include all of the selector's."""
+    """Return whether the labels include all of the selector's."""
     return all(labels.get(key) == value for key, value in selector.items())

@@ -38,7 +38,7 @@ _ADDRESSES: Final = 254 * 256 * 256
 
 
 class _Abandoned(Exception):
-    """The client that asked for the sandbox was cancelled."""
+    """The request for the sandbox was cancelled by its client."""
 
 
 class Sandboxes:

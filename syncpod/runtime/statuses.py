@@ -100,7 +100,7 @@ def container_info(runtime: Runtime, container: Container) -> Mapping[str, str]:
 def event(
     runtime: Runtime, id: str, sandbox: Sandbox, kind: api_pb2.ContainerEventType
 ) -> api_pb2.ContainerEventResponse:
-    """Return an event of the sandbox or one of its containers, with the state of the pod just after it."""
+    """Return an event of the sandbox or one of its containers, with the present statuses of the whole pod."""
     happened = api_pb2.ContainerEventResponse(container_id=id, container_event_type=kind, created_at=time.time_ns())
     try:
         happened.pod_sandbox_status.CopyFrom(sandbox_status(runtime, sandbox))

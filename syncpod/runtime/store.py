@@ -5,8 +5,8 @@ One directory for each thing, named by its id::
     sandboxes/<id>/record        the request that made it, and what the server added
     sandboxes/<id>/pause/        the files of the pause's process; see `port.Processes`
     containers/<id>/record       the same for a container
-    containers/<id>/process/     made when a start begins, so its presence says that there was one
-    containers/<id>/ended        how it ended; final
+    containers/<id>/process/     made when a start begins, so it exists only if one has begun
+    containers/<id>/ended        how the container ended; final
 
 A directory without a `record` is half made or half removed, and does not count: `record` is the last file to be written
 when a thing is made, and the first to be removed.

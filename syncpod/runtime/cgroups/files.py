@@ -12,7 +12,7 @@ from syncpod.kernel.cgroupfs import read, write
 
 
 class CgroupRefused(Exception):
-    """A cgroup cannot be made, changed or removed as asked; the text is one sentence."""
+    """A cgroup cannot be made, changed or removed as requested; the text is one sentence."""
 
 
 @dataclass(frozen=True)

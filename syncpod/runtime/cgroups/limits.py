@@ -78,7 +78,7 @@ def container_cgroup(parent: str, container_id: str) -> str:
 
 @dataclass(frozen=True)
 class Cgroups:
-    """The hierarchies for containers' cgroups; none without access to cgroups, and `why_not` says why."""
+    """The hierarchies for containers' cgroups; none without access to cgroups, with the reason in `why_not`."""
 
     hierarchies: tuple[Hierarchy, ...] = ()
     why_not: str = ""
@@ -100,7 +100,7 @@ class Cgroups:
     def refusal(self, resources: LinuxContainerResources) -> str | None:
         """Return the sentence for the first limit that cannot be enforced; None if all can.
 
-        Weights, and limits that the pod did not ask for, are never refused.
+        Weights, and limits that the pod does not set, are never refused.
         """
         limits = "spec.containers[].resources.limits"
         wanted = [("memory limit", "memory", limits)] if resources.memory_limit_in_bytes > 0 else []
@@ -192,7 +192,7 @@ class Cgroups:
         )
 
     def oom_killed(self, path: str) -> bool:
-        """Say whether the kernel killed one of the container's processes because it ran out of memory.
+        """Return whether the kernel killed one of the container's processes because it ran out of memory.
 
         Only the cgroup has this information, so call this before the cgroup is removed.
         """
@@ -274,7 +274,7 @@ def _make(hierarchy: Hierarchy, directory: Path) -> None:
                     hierarchy.prepare(place)
             if cgroupfs.make(directory):
                 hierarchy.prepare(directory)
-            # Only now: a parent that is empty may be removed, and made anew, at any moment.
+            # Not earlier: an empty parent may be removed, and made again, at any moment.
             for place in above:
                 hierarchy.open_to(place)
         except FileNotFoundError as error:

@@ -79,7 +79,7 @@ def mounted_hierarchies(mounts: Iterable[Mount], own_cgroups: str) -> tuple[Moun
 
 
 def _own(text: str) -> dict[str, str]:
-    """Return the cgroup of this process by controller, as /proc/self/cgroup says; "" stands for version 2."""
+    """Return the cgroup of this process by controller, given /proc/self/cgroup; "" stands for version 2."""
     own: dict[str, str] = {}
     for line in text.splitlines():
         number, names, path = line.split(":", 2)

@@ -28,7 +28,7 @@ def changed(now: LinuxContainerResources, change: LinuxContainerResources, *, st
 
 
 def undoing(now: LinuxContainerResources, change: LinuxContainerResources) -> LinuxContainerResources:
-    """Return the change that undoes `change`, a part of which was refused, given the limits before.
+    """Return the change that undoes `change`, which was made in part; `now` are the limits before it.
 
     Values without a limit before become unlimited again, except cpusets and huge pages, which had their parent's.
     """

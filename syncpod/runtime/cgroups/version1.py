@@ -101,8 +101,8 @@ def _apply_cpu(directory: Path, resources: LinuxContainerResources) -> None:
     wanted = [period] if resources.cpu_period else []
     if quota:
         wanted.append(quota)
-        # Between the two writes the kernel sees one new and one old value, and refuses them if they exceed the parent's
-        # limit; then the other order works (runc, fs/cpu.go).
+        # Between the two writes one value is new and one is old. The kernel refuses the first write if the two exceed
+        # the parent's limit; then the other order works (runc, fs/cpu.go).
         if not _try(wanted[0]):
             wanted.reverse()
     for file, value in wanted:

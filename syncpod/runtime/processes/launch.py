@@ -95,7 +95,7 @@ def run_main(gate: Gate, spec: ProcessSpec, level: Level, directory: Path, stdio
 
 
 def _is_pause(spec: ProcessSpec) -> bool:
-    """Say whether the process is to be the built-in pause; a program of that name in its root comes first."""
+    """Return whether the process is to be the built-in pause; a program of that name in its root comes first."""
     return spec.arguments == PAUSE and not spec.root and not os.path.lexists(PAUSE[0])
 
 
@@ -141,7 +141,7 @@ def _as_new_process() -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Ask to be killed when the parent dies, which may have happened already."""
+    """Request SIGKILL for when the parent dies; exit if it has died already."""
     libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)

@@ -113,7 +113,7 @@ def read_ended(directory: Path) -> Ended | None:
 
 
 def reserve_ending(directory: Path) -> int:
-    """Reserve disk space for the record of an end, because the disk may be full by then; return the open file.
+    """Reserve disk space for the record of an end, because the disk may be full at the end; return the open file.
 
     Raises OSError.
     """

@@ -43,7 +43,7 @@ def main() -> NoReturn:
         if not directory:
             os._exit(0)
         line = socket.socket(fileno=descriptors[0])
-        with contextlib.suppress(OSError):  # No process available: the server sees its connection closed.
+        with contextlib.suppress(OSError):  # No process available: the server's connection is closed.
             if os.fork() == 0:
                 requests.close()
                 supervise(Path(os.fsdecode(directory)), line)

@@ -98,7 +98,7 @@ class Supervised:
         return self._links.refusal(mount) if self._level is Level.PLAIN else None
 
     async def start(self, spec: ProcessSpec, directory: Path) -> ContainerHandle:
-        """Start what the spec says; see `port.Processes.start`."""
+        """Start the process of a specification; see `port.Processes.start`."""
         if self._level is Level.PLAIN and spec.mounts:
             self._link(spec)
         try:
@@ -184,7 +184,7 @@ class Supervised:
         """Return the process that was started there, or its end; see `port.Processes.find`.
 
         An interrupted start either continues (its supervisor has the lock: this waits for the result) or is withdrawn
-        for good. A failed one is Exited 128 StartError, with started_at 0.
+        for good. A failed start is returned as Exited 128 StartError, with started_at 0.
 
         Returns within seconds. A supervisor may neither continue nor end, because it was stopped, or waits for a
         process that cannot die. Then the process that it has started counts as running, and its end is awaited.

@@ -176,7 +176,7 @@ class Supervisor:
         self._accept(self._line)
 
     def _withdrawn(self) -> bool:
-        """Say whether a server has withdrawn the specification (`Supervised.find`) after waiting for us in vain."""
+        """Return whether a server has withdrawn the specification (`Supervised.find`) after waiting for us in vain."""
         try:
             return (self._directory / SPEC).stat().st_ino != self._specification
         except FileNotFoundError:

@@ -136,7 +136,7 @@ class RootLayers:
 
 
 def is_beneath(path: str, directory: str) -> bool:
-    """Say whether a path lies in a directory, by their names alone."""
+    """Return whether a path lies in a directory, by their names alone."""
     return path.startswith(f"{directory}/")
 
 

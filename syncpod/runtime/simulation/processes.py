@@ -180,7 +180,7 @@ class SimulatedProcess:
         return self._exited is not None
 
     async def wait(self) -> Exited:
-        """Return how it ended, once it has. See Process."""
+        """Wait for the end and return it. See Process."""
         while self._exited is None:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             if self._waiting is None:
@@ -233,7 +233,7 @@ class SimulatedProcess:
         return read_container(self._record.name, self._record.script)
 
     def _bring_end(self, end: _End) -> None:
-        """Make it end as `end` says, unless it ends earlier or at the same time."""
+        """Set the process's end to `end`, unless it ends earlier or at the same time."""
         planned = self._record.end
         if self._exited is not None or (planned is not None and planned.at <= end.at):
             return
@@ -256,7 +256,7 @@ class SimulatedCommand:
     """A command run in a simulated container: the script's answer; `Streams` of :mod:`.port`."""
 
     def __init__(self, answer: ExecScript, *, merged: bool) -> None:
-        """Answer as `answer` says; `merged`: all on STDOUT."""
+        """Give the script's `answer`; with `merged`, all output is STDOUT."""
         self._answer = answer
         self._merged = merged
         self._answers_at = asyncio.get_running_loop().time() + answer.delay / 1e9

@@ -50,7 +50,7 @@ class Request:
         return tuple(value for value in values if value)
 
     def upgrades_to(self, protocol: str) -> bool:
-        """Say whether it asks to upgrade the connection to this protocol (in lower case)."""
+        """Return whether it asks to upgrade the connection to this protocol (in lower case)."""
         connection = {value.lower() for value in self.values("connection")}
         return "upgrade" in connection and protocol in {value.lower() for value in self.values("upgrade")}
 
