@@ -1,5 +1,5 @@
-"""Outside checks of the whole product: chaos, comparison with a kubelet, planted bugs, conformance suites, manifests.
+"""Checks of the whole product from outside: chaos, comparison with a kubelet, planted bugs, conformance, manifests.
 
-They need minutes to hours, real runtimes, or a kubelet. Their own tests are in ``tests/qa``. docs/testing.md says how
-to run each of them.
+They take minutes to hours, and need real runtimes or a kubelet. Tests of their own code are in ``tests/qa``.
+docs/testing.md says how to run each of them.
 """

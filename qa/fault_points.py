@@ -1,15 +1,15 @@
-"""Fault points: a worker of the tests kills itself, as ``kill -9`` would, between two calls to the runtime.
+"""Fault points: a worker of the tests kills itself with SIGKILL between two calls to the runtime.
 
-The tests' workers (`tests/fork_server.py`) read ``SYNCPOD_FAULT_POINTS`` once, at their start. Without it they have the
-plain client, as ``worker.py`` always has. With it, each boundary is numbered from 1 and written to a file: one before
-and one after every call that changes something in the runtime (`syncpod.cri.calls`)::
+The tests' workers (`tests/fork_server.py`) read ``SYNCPOD_FAULT_POINTS`` once, at their start. Without it they use the
+plain CRI client, as ``worker.py`` always does. With it, there is a boundary before and after every call that changes
+something in the runtime (`syncpod.cri.calls`). Boundaries are numbered from 1 and written to a file::
 
     SYNCPOD_FAULT_POINTS=record=/tmp/boundaries                      record every boundary
     SYNCPOD_FAULT_POINTS=record=/tmp/boundaries,pod=web              ... of the pod with that name only
     SYNCPOD_FAULT_POINTS=record=/tmp/boundaries,pod=web,kill=7       ... and die at the seventh
 
-The file gets one line of JSON for each: `ordinal`, `when` (`before` or `after`), `call`, `pod`, `container`. Lines are
-appended; the last one is the boundary at which the worker dies.
+Each line of the file is a boundary in JSON: `ordinal`, `when` (`before` or `after`), `call`, `pod`, `container`. Lines
+are appended, so the last one is the boundary at which the worker died.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Answer = TypeVar("_Answer", bound=Message)
 
 @dataclass(frozen=True)
 class FaultPoints:
-    """What `SYNCPOD_FAULT_POINTS` requests."""
+    """The parsed value of `SYNCPOD_FAULT_POINTS`."""
 
     record: Path
     """The file that every boundary is written to."""
@@ -136,7 +136,7 @@ class FaultPointClient(CriClient):
         self._pass("before", call, pod, container)
         try:
             answer = await super()._call_within(timeout, method, request, **more)
-        except CriError:  # an error is an answer too; a cancelled call gets none
+        except CriError:  # an error is an answer too; after a cancelled call there is no boundary
             self._pass("after", call, pod, container)
             raise
         self._pass("after", call, pod, container)

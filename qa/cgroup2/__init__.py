@@ -1,1 +1,1 @@
-"""A machine with cgroups of version 2: a guest of this one, with its files and a Debian kernel."""
+"""Tests under cgroups of version 2: in a virtual machine with this machine's files and a Debian kernel."""

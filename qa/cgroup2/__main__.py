@@ -34,7 +34,7 @@ TESTS: Final = (
     "tests/e2e/test_resizes.py",
     "tests/e2e/test_pressure.py",
 )
-"""Those in which a kernel's cgroups are made, limited, read or removed."""
+"""The tests that create, limit, read or remove cgroups."""
 _PYTEST: Final = ("-m", "pytest", "-v", "--color=no", "-p", "no:cacheprovider", "--timeout=3600")
 _KEPT: Final = ("PATH", "HOME", "LANG")
 

@@ -1,6 +1,6 @@
-"""The guest's first process: it mounts what a machine has, runs one command, and powers off. Needs the library alone.
+"""The guest's first process: it mounts the usual file systems, runs one command, and powers off. Standard library only.
 
-The directory /mnt/out is shared with the machine: `command.json` has what to run, and `exit` is written with its code.
+The directory /mnt/out is shared with the host: `command.json` has the command, and its exit code is written to `exit`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _lay_out() -> None:
 
 
 def _run(argv: list[str], environment: dict[str, str], directory: str) -> int:
-    """Run a command to its end and return its exit code; meanwhile reap what loses its parent."""
+    """Run a command to its end and return its exit code. Meanwhile reap orphaned processes."""
     child = subprocess.Popen(argv, env=environment, cwd=directory, start_new_session=True)
     while True:
         pid, status = os.wait()

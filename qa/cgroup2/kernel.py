@@ -1,4 +1,4 @@
-"""A Debian kernel for the guest: its package unpacked and kept in the cache, and an initramfs that mounts this root."""
+"""A Debian kernel for the guest, unpacked in the cache, and an initramfs that mounts this machine's root directory."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from typing import Final
 from tests.runtimes.require import Missing, cache_directory
 
 PACKAGE: Final = "linux-image-cloud-amd64"
-"""Names the newest kernel of the distribution without drivers for real devices."""
+"""The package that depends on the distribution's newest kernel for virtual machines."""
 _MODULES: Final = ("virtio_pci", "virtio_blk", "virtio_console", "virtiofs", "overlay")
-"""What the initramfs needs before it sees any file of this machine, each with what it depends on."""
+"""The modules that the initramfs must load before it can mount files of this machine; their dependencies are added."""
 _INIT: Final = Path(__file__).with_name("init.sh")
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """An unpacked kernel, and where its modules are."""
+    """An unpacked kernel and its modules."""
 
     version: str
     directory: Path
 
     @property
     def image(self) -> Path:
-        """The file that a loader starts."""
+        """The kernel's image."""
         return self.directory / f"boot/vmlinuz-{self.version}"
 
     @property
     def modules(self) -> Path:
-        """The directory for `/lib/modules`."""
+        """The directory that is mounted at `/lib/modules`."""
         return self.directory / "lib/modules"
 
 
 def kernel() -> Kernel:
-    """The newest kernel in the cache, downloaded by apt if there is none.
+    """Return the newest kernel in the cache; if there is none, download one with apt.
 
-    Raises `Missing` where apt has none, CalledProcessError.
+    Raises `Missing` if apt has none, and CalledProcessError.
     """
     place = cache_directory()
     found = sorted(place.glob("linux-*/boot/vmlinuz-*"), key=lambda file: file.stat().st_mtime)
@@ -68,7 +68,7 @@ def _download(place: Path) -> Kernel:
 
 
 def initramfs(kernel: Kernel, to: Path) -> None:
-    """Write an archive with busybox, the modules that come first and `init.sh`. Raises `Missing`, OSError."""
+    """Write an archive with busybox, the modules that are loaded first, and `init.sh`. Raises `Missing`, OSError."""
     busybox = shutil.which("busybox")
     if busybox is None:
         raise Missing("busybox is not installed (busybox-static)")
@@ -92,7 +92,7 @@ def _dependencies(table: Path) -> dict[str, list[str]]:
 
 
 def _archive(files: dict[str, bytes]) -> bytes:
-    """Return a cpio archive of the form newc, whose files are all executable."""
+    """Return a cpio archive in newc format, with all files executable."""
     directories = {str(parent) for name in files for parent in Path(name).parents} - {"."}
     entries = [(name, stat.S_IFDIR | 0o755, b"") for name in sorted(directories)]
     entries += [(name, stat.S_IFREG | 0o755, content) for name, content in files.items()]

@@ -1,4 +1,4 @@
-"""The guest as seen from this machine: qemu, the two directories that it shares, and a scratch disk."""
+"""Runs the guest: qemu, two directories that the guest shares with this machine, and a scratch disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Size:
-    """How large the guest is."""
+    """The size of the guest."""
 
     processors: int = 2
     memory_mib: int = 6144
@@ -35,8 +35,8 @@ class Size:
 def run(kernel: Kernel, argv: Sequence[str], environment: Mapping[str, str], out: Path, size: Size) -> int:
     """Boot a guest, run the command in it, in this project's directory, and return its exit code.
 
-    What the command prints is printed here; `out` has the kernel's messages (`kernel.log`), and is /mnt/out in the
-    guest. Raises `Missing` where a program is not installed, RuntimeError if the guest ends without an exit code.
+    The command's output is printed here. `out` gets the kernel's messages (`kernel.log`), and is /mnt/out in the guest.
+    Raises `Missing` if a program is not installed, RuntimeError if the guest ends without an exit code.
     """
     if os.geteuid() != 0:
         raise Missing("the guest has this machine's files as root sees them: it needs root")
@@ -60,7 +60,7 @@ def run(kernel: Kernel, argv: Sequence[str], environment: Mapping[str, str], out
 
 
 def _command(kernel: Kernel, out: Path, size: Size) -> list[str]:
-    """Return qemu's command. /dev/kvm is not used: docs/runtimes.md says why."""
+    """Return qemu's command line. It does not use /dev/kvm: docs/runtimes.md says why."""
     words = {"console": "ttyS0", "panic": "-1", "ROOM": Path(__file__).parent, "PYTHON": sys.executable}
     words |= {"MODULES": kernel.modules}
     shares = [("machine", out / "machine.sock"), ("out", out / "out.sock")]
@@ -94,7 +94,7 @@ def _scratch(file: Path, gib: int) -> None:
 
 @contextlib.contextmanager
 def _shared(directory: Path, socket: Path, cached: str) -> Iterator[None]:
-    """Serve a directory to the guest, which keeps what it has read: always, or never."""
+    """Share a directory with the guest during the block. `cached` is the guest's cache mode: `always` or `none`."""
     options = f"source={directory},cache={cached},xattr,sandbox=chroot,log_level=err"
     command = [str(_SHARER), f"--socket-path={socket}", "-f", "-o", options]
     with (socket.with_suffix(".log")).open("wb") as log:

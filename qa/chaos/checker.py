@@ -1,4 +1,4 @@
-"""The judgement: compares the containers' notes with the engine's answers about their pods. Values in, values out."""
+"""The judgement: compares the containers' notes with the engine's answers about their pods. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXIT = re.compile(r"(-?\d+)(?: \((.*)\))?")
 
 @dataclass(frozen=True)
 class Violation:
-    """One violation: the broken rule, the pod, and what was seen."""
+    """One violation: the broken rule, the pod, and the evidence."""
 
     rule: str
     pod: str
@@ -40,7 +40,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Instance:
-    """One run of a container, as far as the container could note it."""
+    """One run of a container, by the notes that it wrote."""
 
     container: str
     id: str
@@ -51,18 +51,18 @@ class Instance:
 
     @property
     def code(self) -> int | None:
-        """The exit code that it has noted; None if it was killed before it could note one."""
+        """The exit code in its notes; None if it was killed before it wrote one."""
         return next((int(note.said) for note in self.notes if note.what == "END"), None)
 
     @property
     def was_told(self) -> bool:
-        """Whether it was told to stop by SIGTERM."""
+        """Whether it received SIGTERM."""
         return any(note.what == "TERM" for note in self.notes)
 
     def is_true(self, code: int, killed: Iterable[str]) -> bool:
-        """Return whether it can have exited with this code.
+        """Return whether it can have exited with this code. `killed` are the instances that chaos sent SIGKILL.
 
-        Even after it has noted its end, it may be killed before it exits, but only by a runtime's stop or by chaos.
+        After it has noted its end, it may still be killed before it exits, by a runtime's stop or by chaos.
         """
         if self.code is None:
             return code == KILLED
@@ -70,9 +70,9 @@ class Instance:
 
 
 def check(notes: Sequence[Note], records: Iterable[PodRecord], killed: Iterable[str] = ()) -> Verdict:
-    """Judge pods that have ended or come to rest.
+    """Judge pods that have ended or no longer change.
 
-    `killed` has the ids of the instances to which chaos itself has sent SIGKILL.
+    `killed` has the ids of the instances to which chaos itself sent SIGKILL.
     """
     verdict, killed = Verdict(), frozenset(killed)
     by_uid: dict[str, list[Note]] = defaultdict(list)
@@ -97,7 +97,7 @@ def check(notes: Sequence[Note], records: Iterable[PodRecord], killed: Iterable[
 
 
 def instances_of(notes: Iterable[Note]) -> dict[str, list[Instance]]:
-    """The instances of one pod by container, oldest first: one for each START."""
+    """Return the instances of one pod by container, oldest first: one for each START."""
     grouped: dict[tuple[str, str], list[Note]] = defaultdict(list)
     for note in notes:
         grouped[note.container, note.id].append(note)
@@ -134,7 +134,7 @@ def _check_never(verdict: Verdict, record: PodRecord, instances: Mapping[str, Se
 
 
 def _check_order(verdict: Verdict, record: PodRecord, instances: Mapping[str, Sequence[Instance]]) -> None:
-    """Each init container exits with 0 before its successors start in the same sandbox, and never runs there again."""
+    """Check that init containers exit with 0 before their successors start in the same sandbox, and run there once."""
     order = [*record.order]
     places = {name: place for place, name in enumerate(order)}
     completed: dict[tuple[str, str], int] = {}
@@ -150,7 +150,7 @@ def _check_order(verdict: Verdict, record: PodRecord, instances: Mapping[str, Se
                 verdict.blame("init order", record, f"{instance.container} started before {name} {what}")
         key = (instance.sandbox, instance.container)
         if key in completed and record.terminated:
-            # The record of its exits went with the terminated workflow, which may have called them unknown.
+            # The terminated workflow's record of its exits is lost; it may have recorded them as unknown.
             verdict.figures["init containers run again in a terminated pod"] += 1
         elif key in completed:
             _check_again(verdict, record, last[key])
@@ -161,7 +161,10 @@ def _check_order(verdict: Verdict, record: PodRecord, instances: Mapping[str, Se
 
 
 def _check_again(verdict: Verdict, record: PodRecord, completed: Instance) -> None:
-    """Report an init container that ran again after this completed instance, unless that instance's end was unknown."""
+    """Report an init container that ran again after this completed instance.
+
+    That is allowed if the instance's end was recorded as unknown.
+    """
     which = completed.container, completed.restart
     said, undone = record.exits_of(*which), record.undone_exits_of(*which)
     if not said and any(map(_is_unknown, undone)):
@@ -171,7 +174,7 @@ def _check_again(verdict: Verdict, record: PodRecord, completed: Instance) -> No
 
 
 def _check_counts(verdict: Verdict, record: PodRecord, instances: Mapping[str, Sequence[Instance]]) -> None:
-    """The restart count is the number of the newest instance, and no number was given twice."""
+    """Check that the restart count is the number of the newest instance, and that no number was used twice."""
     for container, all_ in instances.items():
         told = record.status(container).get("restartCount", -1)
         numbers = Counter(instance.restart for instance in all_)
@@ -182,7 +185,7 @@ def _check_counts(verdict: Verdict, record: PodRecord, instances: Mapping[str, S
         if max(numbers) > told:
             verdict.blame("true counts", record, f"{container} is said to have restarted {told} times: {_said(all_)}")
         silent = [number for number in range(told + 1) if number not in numbers]
-        # Only the run that was reset may have said of an earlier instance that nobody knows whether it ran.
+        # Perhaps only a run that was reset recorded that the end of an earlier instance is unknown.
         excused = max(
             _without_process(exits) + _killed_unheard(exits, all_) for exits in record.exits_by_run(container)
         )
@@ -197,13 +200,13 @@ def _said(instances: Sequence[Instance]) -> str:
 
 
 def _killed_unheard(exits: Sequence[str], instances: Sequence[Instance]) -> int:
-    """How many instances are reported as killed, beyond those that noted a start and can have been killed."""
+    """Return how many instances are reported as killed, beyond those with a noted start that can have been killed."""
     told = sum(1 for exit_ in exits if exit_.startswith(f"{KILLED} ") and not _is_unknown(exit_))
     return max(0, told - sum(1 for instance in instances if instance.code is None))
 
 
 def _without_process(exits: Sequence[str]) -> int:
-    """How many instances are reported as never begun, or as ended without anybody knowing whether they ran."""
+    """Return how many instances are reported as not started, or with an unknown end, so that they may not have run."""
     return sum(1 for exit_ in exits if _is_unknown(exit_) or "StartError" in exit_)
 
 
@@ -214,7 +217,7 @@ def _is_unknown(exit_: str) -> bool:
 def _check_exits(
     verdict: Verdict, record: PodRecord, instances: Mapping[str, Sequence[Instance]], killed: frozenset[str]
 ) -> None:
-    """Each exit code is true, or is reported as unknown: by id in the status, by number in the history."""
+    """Check that each reported exit code is true, or unknown: by id in the status, by number in the history."""
     for container, all_ in instances.items():
         told = dict(_exits_by_id(record, container))
         for instance in all_:
@@ -250,7 +253,7 @@ def _exits_by_id(record: PodRecord, container: str) -> Iterator[tuple[str, str]]
 
 
 def _check_pre_stop(verdict: Verdict, record: PodRecord, instances: Mapping[str, Sequence[Instance]]) -> None:
-    """Before a container was told to stop, its preStop hook ran, or an event says that it did not."""
+    """Check that the preStop hook ran before each SIGTERM, or that an event reports that it did not."""
     for container in record.with_pre_stop:
         stopped = [each for each in instances.get(container, ()) if each.was_told]
         skipped = [each for each in stopped if not _had_its_hook(each)]

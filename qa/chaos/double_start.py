@@ -1,6 +1,7 @@
-"""The double start: runc answers three seconds late, and the worker is killed at twenty moments in between.
+"""The double start: runc answers a start three seconds late, and the worker is killed at twenty moments of that delay.
 
-A job that may run only once (`restartPolicy: Never`) has written its START by then. It must not write a second.
+At those moments, a job that may run only once (`restartPolicy: Never`) has already written its START. It must not write
+a second one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _PATIENCE = 120.0
 
 
 async def double_start(runtime: str, numbers: Iterable[int]) -> int:
-    """Try to provoke a double start for each number, print a table by moment, and return 1 if there was one."""
+    """Try to provoke a double start for each number; print a table by moment. Return 0 if every job started once."""
     starts: dict[int, Counter[int]] = {}
     ends: Counter[str] = Counter()
     async with stack(runtime) as node:
@@ -51,7 +52,10 @@ async def double_start(runtime: str, numbers: Iterable[int]) -> int:
 
 
 async def _try(node: Stack, number: int, after: float) -> tuple[int, str]:
-    """Apply a job, kill the worker `after` seconds after its START, start another; the starts and the reported end."""
+    """Apply a job, kill the worker `after` seconds after its START, and start another worker.
+
+    Return the number of the job's starts, and its reported end.
+    """
     name = f"job-{number:03}"
     document = {
         "apiVersion": "v1",
@@ -72,7 +76,7 @@ async def _try(node: Stack, number: int, after: float) -> tuple[int, str]:
     node.kill_worker()
     await node.start_worker().ready()
     pod = await _ended(handle)
-    # Any second start has begun once the pod has ended and no start is pending in the runtime.
+    # A second start would have begun by now: the pod has ended, and after this pause no start is pending in runc.
     await asyncio.sleep(LATE_SECONDS)
     count = _starts(node, name)
     await handle.signal("delete_pod", {"gracePeriodSeconds": 0})

@@ -1,4 +1,4 @@
-"""The faults of a node under chaos. Each draws from a random sequence of its own."""
+"""The faults that chaos causes on a node. Each draws from its own random sequence."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _RPC = timedelta(seconds=5)
 
 
 async def _kill_worker(chaos: Chaos, chance: random.Random) -> None:
-    """Kill the worker: one time in three at once, else only once it serves.
+    """Kill the worker: one time in three at once, else only when it serves.
 
-    If it was always killed at once, a slow machine would never have a worker that serves.
+    On a slow machine, a worker that is always killed at once would never serve.
     """
     pause, early = chance.uniform(0, 4), chance.random() < 1 / 3
     if not early and not await chaos.is_served():
@@ -140,7 +140,7 @@ async def _reset(chaos: Chaos, chance: random.Random) -> None:
 
 
 def uuid_of(number: int) -> str:
-    """A UUID from a drawn number."""
+    """Return a UUID made of a drawn number."""
     return str(uuid.UUID(int=number, version=4))
 
 

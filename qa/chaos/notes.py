@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Note:
-    """One line: what happened, when (nanoseconds since the machine booted), and to which instance."""
+    """One line: what happened, when (`at`, in nanoseconds since the machine booted), and to which instance."""
 
     what: str
     """START, TERM, PRESTOP or END."""
@@ -20,14 +20,14 @@ class Note:
     """The instance's id in the runtime."""
     sandbox: str
     pid: int
-    """In its own namespace."""
+    """The process id in the container's own namespace."""
     restart: int
     said: str
     """For a START, whether its lock was `free` or `held`; for an END, the exit code."""
 
 
 def parse(lines: Iterable[str]) -> tuple[Note, ...]:
-    """Read lines, oldest first; raises ValueError for a line that no witness writes."""
+    """Parse lines; return the notes, oldest first. Raises ValueError for a line that no witness writes."""
     notes = []
     for line in lines:
         what, at, uid, container, id_, sandbox, pid, restart, said = line.split()
@@ -42,6 +42,6 @@ def read(place: Path) -> tuple[Note, ...]:
 
 
 def read_one(path: Path) -> tuple[Note, ...]:
-    """Read a pod's notes, perhaps none. An incomplete last line is left for the next time."""
+    """Read a pod's notes, perhaps none. An incomplete last line is ignored: it is still being written."""
     text = path.read_text() if path.exists() else ""
     return parse(text[: text.rfind("\n") + 1].splitlines())

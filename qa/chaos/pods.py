@@ -1,4 +1,4 @@
-"""The pods of a chaos run, drawn from its seed: servers, crash loops, jobs, chains of init containers, the deaf."""
+"""The pods of a chaos run, drawn from its seed: servers, crash loops, jobs, init chains, and pods deaf to SIGTERM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Spec = dict[str, Any]
 
 
 def draw(chance: random.Random, name: str, directory: Path) -> dict[str, Any]:
-    """A Pod of a random kind, with a UID of its own."""
+    """Return a Pod of a random kind, with a new UID."""
     kind = chance.choice(KINDS)
     return pod(chance, f"{name}-{kind.__name__.strip('_').replace('_', '-')}", kind, directory)
 
@@ -22,7 +22,7 @@ def draw(chance: random.Random, name: str, directory: Path) -> dict[str, Any]:
 def pod(
     chance: random.Random, name: str, kind: Callable[[random.Random, str], Spec], directory: Path
 ) -> dict[str, Any]:
-    """A Pod of the given kind."""
+    """Return a Pod of the given kind."""
     spec = {"terminationGracePeriodSeconds": chance.choice((2, 4, 8)), "hostNetwork": chance.random() < 0.5}
     metadata = {"name": name, "namespace": "default", "uid": str(uuid.UUID(int=chance.getrandbits(128), version=4))}
     spec |= kind(chance, name)
@@ -30,7 +30,7 @@ def pod(
 
 
 def _serves(chance: random.Random, name: str) -> Spec:
-    """Two containers that run until they are told to end, one with a preStop hook."""
+    """Two containers that run until SIGTERM, one of them with a preStop hook."""
     return {"containers": [container(name, "web", pre_stop=chance.choice((0, 500))), container(name, "log")]}
 
 
@@ -41,7 +41,7 @@ def _crashes(chance: random.Random, name: str) -> Spec:
 
 
 def _job(chance: random.Random, name: str) -> Spec:
-    """One container that runs once."""
+    """An init container and two containers that each run once."""
     ends = [
         container(name, each, f"for={chance.randint(0, 6000)}", f"code={chance.choice((0, 0, 5))}") for each in "ab"
     ]

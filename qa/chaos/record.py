@@ -1,4 +1,4 @@
-"""The engine's answers about a pod that has ended or come to rest."""
+"""The engine's answers about a pod that has ended or no longer changes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PodRecord:
-    """One incarnation of a pod: its manifest, the engine's answers about it, and what was done to it."""
+    """One incarnation of a pod: its manifest, the engine's answers about it, and the faults of its workflow."""
 
     document: dict[str, Any]
-    """As it was applied, with a UID."""
+    """The Pod as it was applied, with its UID."""
     shown: dict[str, Any] = field(default_factory=dict)
-    """The output of `syncpod get -o json`; {} if there is none any more."""
+    """The output of `syncpod get -o json`; {} if the pod is gone."""
     history: tuple[dict[str, Any], ...] = ()
     events: tuple[dict[str, Any], ...] = ()
     terminated: bool = False
-    """Its workflow was terminated, so nobody counted its restarts after that."""
+    """Whether its workflow was terminated, so that later restarts were not counted."""
     reset: bool = False
-    """Its workflow was reset to an earlier moment."""
+    """Whether its workflow was reset to an earlier moment."""
     undone: tuple[tuple[dict[str, Any], ...], ...] = ()
-    """The histories of the runs that were reset. No later run knows their events from after the reset's moment."""
+    """The histories of the runs that were reset. Later runs do not have their entries from after the reset point."""
 
     @property
     def uid(self) -> str:
@@ -36,7 +36,7 @@ class PodRecord:
 
     @property
     def is_own(self) -> bool:
-        """Whether the engine shows this incarnation, and not another pod of its name; False if it shows nothing."""
+        """Whether the engine shows this incarnation; False if it shows another pod of the same name, or none."""
         return self.shown_uid == self.uid
 
     @property
@@ -52,13 +52,13 @@ class PodRecord:
 
     @property
     def inits(self) -> tuple[str, ...]:
-        """Its init containers that come to an end, in their order."""
+        """Its init containers without sidecars, in their order."""
         containers = self.document["spec"].get("initContainers", [])
         return tuple(each["name"] for each in containers if each.get("restartPolicy") != "Always")
 
     @property
     def order(self) -> tuple[str, ...]:
-        """All init containers, in their order; sidecars are among them."""
+        """All its init containers, including sidecars, in their order."""
         return tuple(each["name"] for each in self.document["spec"].get("initContainers", []))
 
     @property
@@ -79,25 +79,25 @@ class PodRecord:
         return f"{self.name} ({self.uid}) {phase}: {shown}"
 
     def status(self, container: str) -> dict[str, Any]:
-        """The status of one container; {} if the engine shows none."""
+        """Return the status of one container; {} if the engine shows none."""
         status = self.shown.get("status", {})
         listed = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
         return next((each for each in listed if each["name"] == container), {})
 
     def exits(self, container: str) -> tuple[str, ...]:
-        """The end of each instance in the history, in the order in which they became known: `7 (Error)`."""
+        """Return the ends of a container's instances in the history, in the order of recording, such as `7 (Error)`."""
         return _exits_in(self.history, container)
 
     def exits_by_run(self, container: str) -> tuple[tuple[str, ...], ...]:
-        """The same for each run: the last one, and those that were reset."""
+        """Return the same for each run: the last run, and those that were reset."""
         return tuple(_exits_in(history, container) for history in (self.history, *self.undone))
 
     def exits_of(self, container: str, restart: int) -> tuple[str, ...]:
-        """The ends of one instance in the history: none if it has none, several if more became known later."""
+        """Return the recorded ends of one instance: perhaps none, or several if a later record corrects the first."""
         return _exits_in(self.history, container, restart)
 
     def undone_exits_of(self, container: str, restart: int) -> tuple[str, ...]:
-        """The same in the runs that were reset."""
+        """Return the same from the runs that were reset."""
         return tuple(exit_ for history in self.undone for exit_ in _exits_in(history, container, restart))
 
 
@@ -108,7 +108,7 @@ def _exits_in(history: Iterable[dict[str, Any]], container: str, restart: int | 
 
 
 def _state_of(status: dict[str, Any]) -> str:
-    """A container's state with its reason, and its restarts: `waiting (CrashLoopBackOff: back-off 10s ...), 3`."""
+    """Return a container's state, reason and restarts: `waiting (CrashLoopBackOff: back-off 10s ...), 3 restarts`."""
     for kind, state in status.get("state", {}).items():
         said = ": ".join(filter(None, (state.get("reason", ""), state.get("message", ""))))
         code = f" {state['exitCode']}" if kind == "terminated" else ""

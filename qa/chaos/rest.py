@@ -1,7 +1,7 @@
-"""Compares the engine's answers about a pod with the notes of its containers, once the faults have stopped.
+"""Compares the engine's answers about a pod with the notes of its containers, after the last fault.
 
-Reading a pod takes a while, up to a minute on a busy machine, and a crash loop continues meanwhile. So a pod is judged
-only by a look during which it wrote no note, and each pod has looks of its own.
+Reading a pod takes up to a minute on a busy machine, and a crash loop continues meanwhile. So a read ("look") counts
+only if the pod wrote no note during it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from qa.chaos.record import PodRecord
 
 @dataclass(frozen=True)
 class Look:
-    """The result of one look at a pod."""
+    """The result of one read of a pod."""
 
     record: PodRecord
     written: tuple[Note, ...]
-    """Its notes from the time of the look. If there are any, the look proves nothing."""
+    """The notes that the pod wrote during the read. If there are any, the read does not count."""
     violations: tuple[Violation, ...]
 
     @property
@@ -29,7 +29,7 @@ class Look:
 
     @property
     def awaited(self) -> str:
-        """What keeps the pod from being at rest."""
+        """The new notes and the violations because of which the pod is not at rest."""
         written = [f"{self.record.name} notes {each.what} of {each.container} {each.restart}" for each in self.written]
         return "; ".join([*written, *map(str, self.violations)])
 
@@ -37,7 +37,7 @@ class Look:
 def look_at(
     records: Iterable[PodRecord], before: Sequence[Note], after: Sequence[Note], killed: Collection[str]
 ) -> list[Look]:
-    """Compare records with the notes from before and after they were read."""
+    """Compare records with the notes from before and after the pods were read."""
     looks = []
     for record in records:
         known = [note for note in before if note.uid == record.uid]
@@ -50,7 +50,7 @@ def look_at(
 
 
 def restless(looks: Iterable[Look]) -> list[Violation]:
-    """The violations of pods that do not come to rest in time."""
+    """Return the violations of pods that did not come to rest in time."""
     found: list[Violation] = []
     for look in looks:
         found += look.violations

@@ -1,4 +1,4 @@
-"""A chaos run: pods come and go while all parts below them are killed, stopped and slowed, as drawn from a seed."""
+"""A chaos run: pods are applied and deleted while worker, runtime and server are killed, stopped and slowed."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from syncpod.temporal.workflow_starts import start_arguments
 MOST = 12
 """The most pods at a time."""
 PATIENCE = 180.0
-"""The seconds that pods have to come to rest, and to end, after the last fault."""
+"""The seconds after the last fault in which pods must come to rest, and in which they must end."""
 LOOKS = 5
-"""The least number of looks before pods count as restless. One look takes up to a minute under load."""
+"""The fewest reads of a pod before it counts as restless. One read takes up to a minute under load."""
 REFUSED = 2
 """The exit code of a worker that finds no runtime; its supervisor starts it again."""
 _RPC = timedelta(seconds=5)
@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 
 def slowness() -> float:
-    """How much slower this machine is than an idle one. Pauses grow by this factor, to leave time between faults."""
+    """Return how much slower this machine is than an idle one. Pauses between faults are longer by this factor."""
     return max(1.0, os.getloadavg()[0] / (4 * (os.cpu_count() or 1)))
 
 
@@ -61,7 +61,7 @@ class LivePod:
     deleting: bool = False
     terminated: bool = False
     resets: list[str] = field(default_factory=list)
-    """The runs that were reset."""
+    """The ids of the runs that were reset."""
     watch: asyncio.Task[PodRecord] | None = None
 
     @property
@@ -82,18 +82,18 @@ class Chaos:
     killed: set[str] = field(default_factory=set)
     """The ids of the instances that were sent SIGKILL."""
     awaits_worker: bool = False
-    """A kill of the worker waits until it serves."""
+    """Whether a task that will kill the worker waits until it serves."""
     records: list[PodRecord] = field(default_factory=list)
     """The engine's answers about each pod that has ended."""
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        # Each fault has a random sequence of its own, so that no draw changes those of other faults.
+        # Each fault has its own random sequence, so that a draw for one does not change the draws for others.
         self.chance = {each: random.Random(f"{self.seed} {each}") for each in ("faults", "pods", *FAULTS)}
         self.parts = {part: asyncio.Lock() for part in ("worker", "runtime", "server")}
 
     async def run(self) -> Verdict:
-        """Break the node until the time is over, let it come to rest, delete all pods, and judge."""
+        """Cause faults until the time is over, wait until the pods are at rest, delete all pods, and judge."""
         changes = asyncio.create_task(self._change())
         keeping = asyncio.create_task(self._keep())
         try:
@@ -127,7 +127,7 @@ class Chaos:
 
     @property
     def live(self) -> list[LivePod]:
-        """The pods that are not about to end."""
+        """The pods that were neither deleted nor terminated."""
         return [pod for pod in self.pods if not pod.deleting and not pod.terminated]
 
     @property
@@ -135,7 +135,7 @@ class Chaos:
         return time.monotonic() - self.began > self.seconds
 
     async def is_served(self) -> bool:
-        """Wait until a worker serves; False if the time is over first, or if another task already waits for it."""
+        """Wait until a worker serves, and return True; False if the time is over, or if another task already waits."""
         if self.awaits_worker:
             return False
         self.awaits_worker = True
@@ -178,9 +178,9 @@ class Chaos:
             await self.taken(lambda: pod.handle.signal("delete_pod", {}))
 
     async def taken(self, call: Callable[[], Awaitable[_T]], patience: float | None = PATIENCE) -> _T:
-        """Repeat a call until the server has accepted it, as a person would; None = until the run ends.
+        """Retry a call until the server has accepted it, and return its result.
 
-        Raises RPCError for an ended workflow, TimeoutError.
+        Raises RPCError for an ended workflow, and TimeoutError after `patience` seconds; None = never.
         """
         async with asyncio.timeout(patience):
             while True:
@@ -206,7 +206,7 @@ class Chaos:
                     raise  # after a reset, another run follows
             else:
                 record = await self._record(pod, shown)
-                # If the server was down after a termination, it may answer only after the next pod has taken the name.
+                # If the server was down after a termination, this answer may be that of the next pod of the same name.
                 taken_over = pod.terminated and not record.is_own
                 return PodRecord(pod.document, terminated=True) if taken_over else record
 
@@ -217,7 +217,7 @@ class Chaos:
         return PodRecord(pod.document, shown, tuple(history), tuple(events), reset=bool(runs), undone=undone)
 
     async def _undone(self, run: WorkflowHandle[Any, Any]) -> tuple[dict[str, Any], ...]:
-        """Return the history of a run that a reset has ended; nothing if it has signals that no task has processed."""
+        """Return the history of a run that was reset; () if the run has unprocessed signals and cannot be queried."""
         try:
             return tuple(await self._asked(run, "history"))
         except WorkflowQueryFailedError:
@@ -240,12 +240,12 @@ class Chaos:
         await asyncio.gather(*under_way)
 
     def count(self, fault: str, more: str = "") -> None:
-        """Count a fault, and say that it happens."""
+        """Count a fault, and log it."""
         self.faults[fault] += 1
         self.log(f"{fault} {more}".strip())
 
     async def _keep(self) -> None:
-        """Restart the worker whenever it has ended by itself, without end."""
+        """Restart the worker whenever it has ended by itself, until cancelled."""
         while True:
             async with self.parts["worker"]:
                 self.stack.keep_worker()
@@ -254,9 +254,9 @@ class Chaos:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def _at_rest(self) -> Verdict:
-        """Wait until `syncpod get` has agreed once with the notes of each pod.
+        """Wait until the output of `syncpod get` has agreed once with the notes of each pod.
 
-        Logs what it waits for whenever that changes. At the deadline, judges each pod by its last look.
+        Logs the reasons for waiting whenever they change. At the deadline, judges each pod by its last read.
         """
         deadline, tries, told, rested = time.monotonic() + PATIENCE, 0, "", set[str]()
         while True:
@@ -309,7 +309,7 @@ class Chaos:
         return listed
 
     async def _end(self) -> list[Violation]:
-        """Delete what is left, and wait for the end of each pod."""
+        """Delete all remaining pods, and wait for the end of each pod."""
         for pod in self.live:
             await self._delete(pod)
         watches = {pod.watch: pod for pod in self.pods if pod.watch is not None}
@@ -322,7 +322,7 @@ class Chaos:
         return found
 
     async def _left(self) -> Sequence[str]:
-        """The remains after the node has had time to clean up."""
+        """Return what is left on the machine after the node has had time to clean up."""
         deadline = time.monotonic() + PATIENCE
         while (left := await self.stack.left()) and time.monotonic() < deadline:  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(1)

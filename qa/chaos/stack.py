@@ -1,4 +1,4 @@
-"""The targets of chaos: a Temporal server, a containerd whose runc can be slow, and a worker, private to one run."""
+"""The targets of chaos, private to one run: a Temporal server, a containerd whose runc can be slowed, and a worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.worker.node_process import NodeProcess
 VERSIONS = {"containerd16": "1.6", "containerd24": "2.4"}
 NODE = "chaos"
 TIDY = {"SYNCPOD_ORPHANS_PERIOD": "5s", "SYNCPOD_GONE_PODS_PERIOD": "5s", "SYNCPOD_GONE_PODS_MIN_AGE": "30s"}
-"""The node cleans up so soon that a run can wait for it."""
+"""Short periods of the node's clean-up, so that a run can wait for it."""
 
 _SLOW_RUNC = """#!{busybox} sh
 case " $* " in
@@ -46,7 +46,7 @@ case " $* " in
 esac
 exec {runc} "$@"
 """
-"""Answers `start` late: the process runs already, and its caller does not know."""
+"""A runc that answers `start` late: the process runs already, and the caller still waits."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Stack:
         return self.directory / "late"
 
     def be_late(self, seconds: float) -> None:
-        """From now on, have runc answer each start this many seconds late."""
+        """Have runc answer each start this many seconds late from now on."""
         beside = self.late.with_suffix(".new")
         beside.write_text(f"{seconds}\n")
         beside.replace(self.late)
@@ -84,7 +84,7 @@ class Stack:
         return self.worker is not None and self.worker.is_ready
 
     def start_worker(self) -> NodeProcess:
-        """Start a worker process; it need not serve yet."""
+        """Start a worker process, without waiting until it serves."""
         self.worker = NodeProcess.of(self.runtime, self.server, self.directory, node=NODE, **TIDY)
         return self.worker
 
@@ -95,14 +95,14 @@ class Stack:
             self.worker = None
 
     def keep_worker(self) -> None:
-        """Start the worker again if it has ended by itself, as its supervisor would."""
+        """Restart the worker if it has ended by itself, as a supervisor would."""
         code = self.worker._process.poll() if self.worker is not None else None
         if code is not None:
             self.ended_by_itself.append(code)
             self.start_worker()
 
     def witnesses(self) -> tuple[int, ...]:
-        """The ids of all processes of our containers, according to the kernel."""
+        """Return the ids of all processes of our containers, according to the kernel."""
         everything = processes()
         below = set(with_descendants((shim.pid for shim in self.runtime.shims), everything))
         mark = f"{PLACE}/witness"
@@ -118,7 +118,7 @@ class Stack:
             os.kill(self.runtime.pid, signal.SIGCONT)
 
     async def left(self) -> list[str]:
-        """What is left on the machine after the last pod: containers, processes, cgroups, mounts, directories."""
+        """Return the remains on the machine after the last pod: containers, processes, cgroups, mounts, directories."""
         labels = {NODE_LABEL: NODE}
         found = [f"sandbox {each.id}" for each in await self.cri.list_pod_sandboxes(labels=labels)]
         found += [f"container {each.id} ({each.name})" for each in await self.cri.list_containers(labels=labels)]
@@ -140,26 +140,26 @@ class Stack:
         return found
 
     def forgotten_shims(self) -> frozenset[int]:
-        """The ids of shims that have no process and are older than the running containerd.
+        """Return the ids of shims that have no process and are older than the running containerd.
 
-        If containerd is killed just after it started a shim, and before it noted that, the shim stays for ever: the
-        next containerd cannot find it, and CRI never reports it.
+        If containerd is killed after it started a shim and before it recorded it, the shim stays for ever: the next
+        containerd cannot find it, and CRI never reports it.
         """
         everything = processes()
         busy, since = {each.parent for each in everything}, _started(self.runtime.pid)
         return frozenset(each.pid for each in self.runtime.shims if each.pid not in busy and _started(each.pid) < since)
 
     def forgotten_namespaces(self) -> frozenset[str]:
-        """The mounts of pods' network namespaces. Call this only when the runtime lists no sandbox.
+        """Return the mounts of network namespaces without a sandbox. Call this only if the runtime lists no sandbox.
 
         If containerd is killed while it makes or removes a sandbox, the namespace stays for ever: the next containerd
-        finds no sandbox for it. While there are sandboxes, the result includes theirs.
+        has no sandbox for it. While there are sandboxes, the result includes their namespaces too.
         """
         mounts = mounts_below(self.runtime.directory)
         return frozenset(mount for mount in mounts if Path(mount).parent.name == "netns")
 
     def keep_evidence(self, place: Path, records: Iterable[PodRecord]) -> None:
-        """Copy notes, logs and the record of each pod to a directory, to look for causes later."""
+        """Copy notes, logs and the record of each pod to a directory, for later analysis."""
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(self.out, place / "out")
         for path, name in ((self.runtime.log, "containerd.log"), (self.server.log, "temporal.log")):
@@ -172,7 +172,7 @@ class Stack:
 
 @contextlib.asynccontextmanager
 async def stack(runtime: str) -> AsyncIterator[Stack]:
-    """Start server, containerd and worker, and remove all of them in the end. Raises `Missing`."""
+    """Run server, containerd and worker during the block. Raises `Missing`."""
     with tempfile.TemporaryDirectory(prefix="syncpod-chaos-") as name, contextlib.ExitStack() as parts:
         directory = _laid_out(Path(name))
         containerd = parts.enter_context(await asyncio.to_thread(Containerd.launch, VERSIONS[runtime], gates=False))
@@ -194,12 +194,12 @@ async def stack(runtime: str) -> AsyncIterator[Stack]:
 
 
 def _quiet() -> Runtime:
-    """An SDK runtime that does not log each try to connect to a killed server."""
+    """Return an SDK runtime that does not log each try to connect to a killed server."""
     return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter="off")))
 
 
 def _laid_out(directory: Path) -> Path:
-    """Make the directories that containers see, open to the users that they run as."""
+    """Make the directories that containers mount, writable by any user."""
     directory.chmod(0o755)
     for place in ("out", "bin"):
         (directory / place).mkdir()
@@ -209,7 +209,7 @@ def _laid_out(directory: Path) -> Path:
 
 
 def _slow_down(runtime: Containerd, late: Path) -> None:
-    """Give containerd a runc that reads from a file by how much to delay its answer."""
+    """Give containerd a runc that reads the delay of its answers from the file `late`."""
     wrapper = runtime.directory / "bin" / "runc"
     wrapper.unlink()
     wrapper.write_text(_SLOW_RUNC.format(busybox=shutil.which("busybox"), runc=shutil.which("runc"), late=late))
@@ -222,13 +222,13 @@ def _unmount(directory: Path) -> None:
 
 
 def mounts_below(directory: Path) -> list[str]:
-    """The mounts below a directory, in the order of mounting."""
+    """Return the mounts below a directory, in the order of mounting."""
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return [mount for mount in mounts if mount.startswith(f"{directory}/")]
 
 
 def _started(pid: int) -> float:
-    """When a process was started, in ticks since the machine booted; infinite if it has ended."""
+    """Return when a process was started, in ticks since the machine booted; infinity if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:
@@ -236,5 +236,5 @@ def _started(pid: int) -> float:
 
 
 def container_of(pid: int) -> str:
-    """The id of a process's container. Raises OSError if the process has ended."""
+    """Return the id of a process's container. Raises OSError if the process has ended."""
     return Path(f"/proc/{pid}/cgroup").read_text().splitlines()[0].rpartition("/")[2]

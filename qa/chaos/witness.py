@@ -1,4 +1,4 @@
-"""The program that containers run. It is built once for a run, and containers get it by a hostPath volume."""
+"""The program that containers run. It is compiled once for a run, and mounted into containers by a hostPath volume."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def build(program: Path) -> None:
 
 
 def container(pod: str, name: str, *options: str, pre_stop: int | None = None, **more: Any) -> dict[str, Any]:
-    """A container that notes what happens to it; `pre_stop` gives it a hook that takes this many milliseconds."""
+    """Return a container that writes notes of its life. `pre_stop` gives it a hook of this many milliseconds."""
     found: dict[str, Any] = {
         "name": name,
         "image": BUSYBOX,
@@ -41,6 +41,6 @@ def container(pod: str, name: str, *options: str, pre_stop: int | None = None, *
 
 
 def volumes(directory: Path) -> list[dict[str, Any]]:
-    """The volumes of such containers: a place for their notes, and the program."""
+    """Return the volumes of such containers: the directory for their notes, and the program's."""
     places = {"out": directory / "out", "witness": directory / "bin"}
     return [{"name": name, "hostPath": {"path": str(place), "type": "Directory"}} for name, place in places.items()]

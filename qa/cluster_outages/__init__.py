@@ -1,4 +1,4 @@
-"""A node of a real cluster whose API server goes, whose agent is killed, and whose key is stolen: docs/cluster.md.
+"""Trials of a node in a real cluster: the API server fails, the worker is killed, the node's key is stolen.
 
-Kubernetes has no tests of these. Each trial has one line of the page: whether it held, and with which numbers.
+Kubernetes has no tests of these. Each trial has a line in docs/cluster.md: whether it held, and its measurements.
 """

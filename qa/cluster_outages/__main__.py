@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(names: Sequence[str], out: Path) -> list[record.Result]:
-    """Run trials in a cluster of their own, one after the other, and print a line of each."""
+    """Run trials in a new cluster, one after the other, and print a line for each."""
     notes = out / "notes"
     notes.mkdir(parents=True)
     notes.chmod(0o777)

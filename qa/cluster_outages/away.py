@@ -1,4 +1,4 @@
-"""Trials without an API server: what goes on, and what a node does that reboots meanwhile."""
+"""Trials without an API server: pods, resizes, deletions, and a reboot of the node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LIMITS: Final = {"limits": {"cpu": "200m", "memory": "64Mi"}, "requests": {"cpu
 
 
 def pods_go_on(room: Room) -> str:
-    """Crash loops, probes and hooks go on while the API server is away, and the cluster learns all of it after."""
+    """Crash loops, probes and hooks continue while the API server is away, and are reported when it is back."""
     fails = {"exec": {"command": ["sh", "-c", "test ! -e /notes/sick"]}, "periodSeconds": 1, "failureThreshold": 1}
     hook = {"postStart": {"exec": {"command": ["sh", "-c", "echo hook >> /notes/starts"]}}}
     well = f"rm -f /notes/sick; {RUNS}"
@@ -44,7 +44,7 @@ def pods_go_on(room: Room) -> str:
 
 
 def a_resize_goes_on(room: Room) -> str:
-    """A resize that was ordered just before the API server went is done, and told when it is back."""
+    """A resize that was requested just before the API server went away is done, and reported when it is back."""
     room.apply(pod(room, "grows", noting("grows", resources=_LIMITS)))
     room.running("grows")
     uid = container(room.pod("grows"), "grows")["containerID"]
@@ -63,7 +63,7 @@ def a_resize_goes_on(room: Room) -> str:
 
 
 def a_reboot_without_it(room: Room) -> str:
-    """The machine reboots while the API server is away: the pods of the last list run again, with their counts."""
+    """The machine reboots while the API server is away: the pods of the last list run again and keep their counts."""
     room.cluster.kubectl("create", "secret", "generic", "word", "--from-literal=word=open")
     word = {"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "word", "key": "word"}}}
     room.apply(

@@ -1,4 +1,4 @@
-"""A hollow node: all of a node of ours but a real runtime, so that a cluster can be tried with a thousand pods."""
+"""The trial of a hollow node: a node of ours with a simulated runtime, which can have a thousand pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PATIENCE: Final = 5400.0
 
 
 def a_thousand_pods(room: Room) -> str:
-    """A hollow node, `syncpod up --simulate --kubeconfig`, has a thousand pods of a Deployment Ready, and ends them."""
+    """A hollow node (`syncpod up --simulate --kubeconfig`) has a thousand pods of a Deployment Ready, and ends them."""
     directory = room.notes.parent / NODE
     directory.mkdir(exist_ok=True)
     state, config = directory / "state", room.cluster.node_kubeconfig(NODE)
@@ -77,7 +77,7 @@ def _pods(room: Room) -> str:
 
 
 def _memory(state: Path) -> int:
-    """MiB of the worker."""
+    """Return the worker's resident memory in MiB."""
     pid = json.loads((state / "worker.json").read_text())["pid"]
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE") >> 20

@@ -1,4 +1,4 @@
-"""Trials of a worker that is killed at twenty points of what it does for a pod of the cluster."""
+"""Trials in which the worker is killed at twenty points of its work on a pod of the cluster."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from qa.cluster_outages.killed_worker import VARIABLE
 from qa.cluster_outages.room import RUNS, Fell, Room, container, held, is_ready, noting, pod, restarts
 
 POINTS: Final = int(os.environ.get("SYNCPOD_KILL_POINTS") or 20)
-"""At how many points of each phase a worker is killed, evenly spread over those that there are."""
+"""The number of points of each phase at which a worker is killed, evenly spread over all its points."""
 CHOSEN: Final = tuple(int(each) for each in os.environ.get("SYNCPOD_KILL_AT", "").split(",") if each)
-"""The points that are tried instead, such as those that another run has passed over: 2,4,6."""
+"""The numbers of the points to try instead, such as those that another run left out: 2,4,6."""
 _HOOK: Final = {"postStart": {"exec": {"command": ["sh", "-c", "echo hook >> /notes/starts"]}}}
 _SHOWS: Final = f"cat /var/run/secrets/kubernetes.io/serviceaccount/token > /notes/token; {RUNS}"
 
 
 @dataclass(frozen=True)
 class Phase:
-    """One thing that the worker does, in the middle of which it is killed."""
+    """One piece of the worker's work, during which it is killed."""
 
     title: str
     prepare: Callable[[Room, str], None]
-    """Has the pod of a name as it is before; the worker lives."""
+    """Brings the pod of this name into the state before the work. The worker lives."""
     begin: Callable[[Room, str, Path], None]
-    """Begins it, without waiting. Points count from here on."""
+    """Begins the work, without waiting. Points count from here on."""
     is_over: Callable[[Room, str], object]
-    """Whether it is done, as the cluster has it."""
+    """Returns whether the work is done, according to the API server."""
     check: Callable[[Room, str], None]
-    """Raises Fell where something was done twice, or a status is not right."""
+    """Raises Fell if something was done twice, or if a status is wrong."""
     again: Callable[[Room, str, Path], None] = lambda room, name, directory: None
-    """Has the next worker do it, where it would only do so when it is due again."""
+    """Has the next worker do the work now, if it would otherwise wait until the work is due again."""
 
 
 def killed_at_points(phase: Phase) -> Callable[[Room], str]:
@@ -65,7 +65,10 @@ def killed_at_points(phase: Phase) -> Callable[[Room], str]:
 
 
 def _once(room: Room, phase: Phase, directory: Path, kill: int) -> tuple[int, bool]:
-    """Go through a phase once, with a worker that dies at a point; return how many there were, and whether it died."""
+    """Go through a phase once, with a worker that is killed at point `kill`; 0 = at none.
+
+    Return the number of points that it passed, and whether it was killed.
+    """
     name, armed, record = f"k{kill}", directory / "armed", directory / "points"
     record.unlink(missing_ok=True)
     room.node.start_worker(environment={VARIABLE: f"{directory},{kill}"}, is_killed=True)
@@ -95,7 +98,7 @@ def _once(room: Room, phase: Phase, directory: Path, kill: int) -> tuple[int, bo
 
 
 def _settle(room: Room, name: str) -> None:
-    """Wait until nothing of a pod changes any more at the API server."""
+    """Wait until a pod at the API server no longer changes."""
     version = ""
     while version != (version := room.pod(name).get("metadata", {}).get("resourceVersion", "")):
         time.sleep(1)
@@ -108,7 +111,7 @@ def _tidy(room: Room, name: str) -> None:
 
 
 def _nothing(room: Room, name: str) -> None:
-    """A pod is not there yet."""
+    """Prepare nothing: the pod does not exist yet."""
 
 
 def _serving(room: Room, name: str) -> None:
@@ -117,7 +120,7 @@ def _serving(room: Room, name: str) -> None:
 
 
 def _is_once(room: Room, name: str) -> None:
-    """The pod has started once, with its hook, and the cluster has it so."""
+    """Check that the pod started once, that its hook ran at most twice, and that the API server has its true status."""
     found = room.pod(name)
     held(room.starts(name) == 1, f"{room.starts(name)} starts")
     held(room.starts("hook") <= 2, f"{room.starts('hook')} runs of the hook")
@@ -129,7 +132,7 @@ def _is_once(room: Room, name: str) -> None:
 
 
 def _events(room: Room, name: str) -> Counter[str]:
-    """How often the cluster was told of each event of a pod."""
+    """Return how often each event of a pod was reported to the cluster."""
     listed = json.loads(
         room.cluster.kubectl("get", "events", f"--field-selector=involvedObject.name={name}", "-o", "json")
     )
@@ -160,7 +163,7 @@ def _flapping(room: Room, name: str) -> None:
 
 
 def _flap(room: Room, _: str, __: Path) -> None:
-    """Have the pod become unready, and stay so: the worker writes that."""
+    """Have the pod become unready and stay so, so that the worker writes its status."""
     (room.notes / "sick").touch()
 
 

@@ -1,12 +1,12 @@
-"""The node's worker, which kills itself, as ``kill -9`` would, at one point of what it does.
+"""The node's worker, which kills itself with SIGKILL at one point of its work.
 
 A point is the moment before or after a call that changes something in the runtime or at the API server, and the moment
-before a file of a pod is made, renamed or removed. Points count while the file ``armed`` is there::
+before a file of a pod is made, renamed or removed. Points are counted while the file ``DIRECTORY/armed`` exists::
 
     SYNCPOD_KILLED=DIRECTORY       points are written to DIRECTORY/points, one a line
-    SYNCPOD_KILLED=DIRECTORY,7     ... and the worker dies at the seventh
+    SYNCPOD_KILLED=DIRECTORY,7     ... and the worker kills itself at the seventh
 
-`qa/fault_points.py` does so for the runtime's calls alone, in the tests' workers.
+`qa/fault_points.py` does the same for calls to the runtime only, in the tests' workers.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Points:
     """The points of one worker."""
 
     def __init__(self, directory: Path, kill: int) -> None:
-        """Write points to `directory`, and die at number `kill`; 0 = at none."""
+        """Write points to `directory`, and kill this process at number `kill`; 0 = at none."""
         self._armed, self._kill, self._count = str(directory / "armed"), kill, 0
         self._record = os.open(directory / "points", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def passed(self, what: str) -> None:
-        """Count one point."""
+        """Count one point, and kill this process if it is the chosen one."""
         if not os.path.exists(self._armed):  # noqa: PTH110  # pathlib would raise an audit event of its own
             return
         self._count += 1
@@ -46,7 +46,7 @@ class Points:
 
 
 def count(points: Points) -> None:
-    """Have the runtime's client, the API server's client and the files of pods count points."""
+    """Count points in calls of the CRI client and the API server's client, and in changes of pods' files."""
     call_within, ask = CriClient._call_within, ApiClient.ask
 
     async def counted_call(self: Any, timeout: Any, method: Any, request: Any, **more: Any) -> Any:
@@ -79,7 +79,7 @@ def count(points: Points) -> None:
 
 
 def hurry(directory: Path) -> None:
-    """Have each token replaced at once when the file ``rotate`` is there: its life is ten minutes at least."""
+    """Replace tokens as soon as the file ``rotate`` exists. Otherwise a token lives at least ten minutes."""
     rotate, due = directory / "rotate", followed_token.FollowedToken._due
 
     def due_now(self: Any, held: Any) -> Any:
@@ -93,7 +93,7 @@ def hurry(directory: Path) -> None:
 
 
 def main() -> int:
-    """Serve as ``worker.py`` does, until the chosen point."""
+    """Serve as ``worker.py`` does, until the chosen point is reached."""
     import worker
 
     directory, _, kill = os.environ[VARIABLE].partition(",")

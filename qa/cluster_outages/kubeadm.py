@@ -1,7 +1,7 @@
-"""`python -m qa.cluster_outages.kubeadm init|join`: kubeadm itself, with syncpod-kubelet in the kubelet's place.
+"""`python -m qa.cluster_outages.kubeadm init|join`: runs kubeadm, with syncpod-kubelet in place of the kubelet.
 
-`init` makes a cluster of one machine: its etcd, API server, controllers and scheduler are static pods of the node, and
-then the worker is killed and started again, which must restart none of them. `join` has a machine join a cluster.
+`init` makes a cluster of one machine, whose etcd, API server, controllers and scheduler are static pods of the node.
+Then the worker is killed and started again, which must not restart any of them. `join` has a machine join a cluster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ADMIN: Final = "/etc/kubernetes/admin.conf"
 
 
 def _documents(machine: KubeadmsMachine, containerd: Containerd) -> list[dict[str, Any]]:
-    """kubeadm's configuration of a cluster, and the kubelets' in it."""
+    """Return kubeadm's configuration of a cluster, with the configurations of kubelets and kube-proxies."""
     kubelet = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -63,7 +63,7 @@ def _documents(machine: KubeadmsMachine, containerd: Containerd) -> list[dict[st
         "kubernetesVersion": f"v{VERSION}",
         "networking": {"serviceSubnet": SERVICES},
     }
-    # What it would set for the whole machine it may not set here.
+    # kube-proxy may not change these settings of the whole machine.
     conntrack = {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
     proxy = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -84,7 +84,7 @@ def _written(machine: KubeadmsMachine, name: str, documents: list[dict[str, Any]
 
 
 def init(out: Path) -> None:
-    """Make a cluster of one machine, run a Deployment, and go on without a worker for a while. Raises RuntimeError."""
+    """Make a cluster of one machine, run a Deployment, and restart the worker. Raises RuntimeError."""
     machine = KubeadmsMachine(out)
     try:
         with runtime("2.4", within=machine.within) as containerd:
@@ -118,7 +118,7 @@ _READY: Final = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
 
 
 def _instances(machine: KubeadmsMachine) -> dict[str, str]:
-    """The id of each container's running instance, by pod and container."""
+    """Return the id of each container's running instance, by pod and container."""
     listed = json.loads(_kubectl(machine, "get", "pods", "-A", "-o", "json"))
     return {
         f"{pod['metadata']['name']}/{status['name']}": status["containerID"]
@@ -147,7 +147,7 @@ def _until(met: Callable[[], bool]) -> None:
 
 
 def join(out: Path) -> None:
-    """Have a machine join a cluster that runs elsewhere, and run a Deployment there. Raises RuntimeError."""
+    """Have a machine join a cluster that was not made by kubeadm, and run a Deployment there. Raises RuntimeError."""
     machine = KubeadmsMachine(out)
     try:
         with ControlPlane(out / "cluster") as cluster, runtime("2.4") as containerd:
@@ -170,7 +170,7 @@ def join(out: Path) -> None:
 
 
 def _make_it_kubeadms(machine: KubeadmsMachine, cluster: ControlPlane, containerd: Containerd) -> None:
-    """Have the cluster be one of kubeadm's: its configuration, and the rights of its bootstrap tokens."""
+    """Add to the cluster what `kubeadm join` needs: kubeadm's configuration, and the rights of bootstrap tokens."""
     config = _written(machine, "init.yaml", _documents(machine, containerd))
     for phase in (("upload-config", "all"), ("bootstrap-token",)):
         machine.kubeadm("init", "phase", *phase, f"--config={config}", f"--kubeconfig={cluster.admin}").wait(120)
@@ -190,7 +190,7 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Say what the cluster has; return 0 if all went well, 1 if not, 2 if the machine lacks a part or for bad input."""
+    """Run and print the cluster's objects; return 0, 1 on failure, 2 for bad usage or if the machine lacks a part."""
     commands = {"init": init, "join": join}
     if len(sys.argv) != 2 or sys.argv[1] not in commands:
         sys.stderr.write("usage: python -m qa.cluster_outages.kubeadm init|join\n")

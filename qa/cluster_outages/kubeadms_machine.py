@@ -1,7 +1,7 @@
-"""A machine for kubeadm: it writes to /etc/kubernetes, /var/lib/kubelet and /var/lib/etcd, which are the run's own.
+"""A mount namespace in which kubeadm can write to /etc/kubernetes, /var/lib/kubelet and /var/lib/etcd.
 
-All that runs on the machine has one mount namespace, in which these places are directories of the run. Nothing of the
-machine below is touched.
+In the namespace, these places are directories of the run, so that this machine's own files are not touched. All
+processes of the run share it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _PLACES: Final = ("/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd")
 
 
 class KubeadmsMachine:
-    """The mount namespace, and what runs in it. `close` ends what holds it."""
+    """The mount namespace, and the processes in it. `close` ends the process that holds it."""
 
     def __init__(self, directory: Path) -> None:
-        """Have the three places, and all logs, below `directory`. Raises CalledProcessError."""
+        """Keep the three places, and all logs, below `directory`. Raises RuntimeError without a mount namespace."""
         self.directory = directory
         self.made = [place for place in map(Path, _PLACES) if not place.exists()]
         mounts = [
@@ -46,18 +46,18 @@ class KubeadmsMachine:
         self.within: Sequence[str] = (*WITHIN, f"--mount=/proc/{self._holder.pid}/ns/mnt")
 
     def place(self, path: str) -> Path:
-        """Where one of kubeadm's places, or a file there, is outside of the namespace."""
+        """Return the path outside of the namespace for a path in one of the three places."""
         return self.directory / "machine" / path.lstrip("/")
 
     def kubeadm(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Begin a command of kubeadm's; it logs to a file of its own."""
+        """Start a command of kubeadm, which logs to `kubeadm.log`, without waiting for it."""
         environment = os.environ | {"PATH": f"{program('kubectl').parent}:{os.environ['PATH']}"}
         command = [*self.within, str(program("kubeadm")), *arguments]
         with (self.directory / "kubeadm.log").open("ab") as log:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def until_kubelet_is_wanted(self, running: subprocess.Popen[bytes]) -> None:
-        """Return once kubeadm has written the kubelet's files. Raises RuntimeError if it ends, or takes too long."""
+        """Wait until kubeadm has written the kubelet's files. Raises RuntimeError if it ends, or takes too long."""
         deadline = time.monotonic() + PATIENCE
         while not self.place("/var/lib/kubelet/kubeadm-flags.env").exists():
             if running.poll() is not None or time.monotonic() > deadline:
@@ -66,7 +66,7 @@ class KubeadmsMachine:
 
     @contextlib.contextmanager
     def kubelet(self) -> Iterator[None]:
-        """Run `syncpod-kubelet` with the files and the flags of kubeadm's own unit."""
+        """Run `syncpod-kubelet` during the block, with the files and flags that kubeadm's systemd unit uses."""
         flags = re.search(r'"(.*)"', self.place("/var/lib/kubelet/kubeadm-flags.env").read_text())
         command = [*self.within, sys.executable, "-m", "syncpod.cli.kubelet.program"]
         command += ["--config=/var/lib/kubelet/config.yaml", "--kubeconfig=/etc/kubernetes/kubelet.conf"]
@@ -90,11 +90,11 @@ class KubeadmsMachine:
             unmount_below(self.directory)
 
     def log(self) -> str:
-        """The end of what kubeadm has written."""
+        """Return the last lines of kubeadm's log."""
         return "\n".join((self.directory / "kubeadm.log").read_text(errors="replace").splitlines()[-10:])
 
     def close(self) -> None:
-        """End the holder of the namespace, and remove the places that were not there before, if they are empty."""
+        """End the namespace, and remove those of the three places that did not exist before."""
         self._holder.kill()
         self._holder.wait()
         for place in self.made:

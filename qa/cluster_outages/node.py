@@ -1,4 +1,4 @@
-"""The node of the trials: its Temporal server and its worker as processes of this one, which it can kill."""
+"""The node of the trials, whose Temporal server and worker are child processes that can be killed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _PATIENCE: Final = 120.0
 
 
 class Node:
-    """A node of ours in the cluster. What it cannot do in time raises RuntimeError."""
+    """A node of ours in the cluster. Its methods raise RuntimeError if something takes too long."""
 
     def __init__(self, cluster: ControlPlane, containerd: Containerd, directory: Path, memory: Path) -> None:
-        """Have its state below `directory`, and its Secrets in `memory`; nothing runs yet."""
+        """Keep the node's state below `directory`, and its Secrets in `memory`. Nothing runs yet."""
         directory.mkdir(parents=True)
         self._cluster, self._containerd, self._directory, self._memory = cluster, containerd, directory, memory
         self.state = directory / "state"
@@ -64,7 +64,7 @@ class Node:
     def start_worker(
         self, *options: str, environment: Mapping[str, str] | None = None, is_killed: bool = False, wait: bool = True
     ) -> None:
-        """Start the worker, and wait until it serves; one that `is_killed` is the one of `killed_worker`."""
+        """Start the worker, and with `wait` wait until it serves. With `is_killed`, it is that of `killed_worker`."""
         program = ["-m", "qa.cluster_outages.killed_worker"] if is_killed else [str(_ROOT / "worker.py")]
         command = [sys.executable, *program, "--state-dir", str(self.state), "--node", NODE]
         command += ["--kubeconfig", str(self._cluster.node), "--runtime-endpoint", self._containerd.endpoint, *options]
@@ -86,14 +86,14 @@ class Node:
         self._worker = None
 
     def await_death(self, patience: float) -> bool:
-        """Wait until the worker has died by itself; say whether it has."""
+        """Wait at most `patience` seconds for the worker's end; return whether it has ended."""
         assert self._worker is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._worker.wait(patience)
         return not self.is_up
 
     def kill_all(self) -> None:
-        """End every process of the machine as a power cut does, and forget what lies in memory."""
+        """Kill every process of the machine, as a power cut would, and remove all files in memory."""
         containers = with_descendants([shim.pid for shim in self._containerd.shims], processes())
         self.kill_worker()
         self._containerd.kill()
@@ -105,13 +105,13 @@ class Node:
         shutil.rmtree(self._memory, ignore_errors=True)
 
     def boot(self, *options: str) -> None:
-        """Start what a machine starts."""
+        """Start the runtime, the Temporal server and the worker, as a boot does."""
         self._containerd.start()
         self.start_server()
         self.start_worker(*options)
 
     def close(self) -> None:
-        """End everything, and leave no mount and no Secret."""
+        """End worker and server, and remove their mounts and Secrets."""
         self.kill_worker()
         _kill(self._server)
         self._server = None
@@ -161,7 +161,7 @@ class Node:
 
 @contextlib.contextmanager
 def node(cluster: ControlPlane, containerd: Containerd, directory: Path) -> Iterator[Node]:
-    """A node that has joined the cluster; nothing of it is left at the end. Raises RuntimeError."""
+    """Run a node that has joined the cluster during the block. Raises RuntimeError."""
     found = Node(cluster, containerd, directory, Path(f"/dev/shm/syncpod-outages-{os.getpid()}"))
     try:
         found.start_server()
@@ -173,7 +173,7 @@ def node(cluster: ControlPlane, containerd: Containerd, directory: Path) -> Iter
 
 
 def _kill(process: subprocess.Popen[bytes] | None) -> None:
-    """Kill a process with the group that it leads."""
+    """Kill a process and its process group."""
     if process is not None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

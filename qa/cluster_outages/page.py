@@ -1,4 +1,4 @@
-"""docs/cluster.md: what becomes of a cluster's node without its API server, from recorded trials.
+"""Writes docs/cluster.md, about a cluster's node without its API server, from the recorded results of the trials.
 
 python -m qa.cluster_outages.page
 """
@@ -118,7 +118,7 @@ def write() -> None:
 
 
 def rendered() -> str:
-    """The page as the recorded results have it now."""
+    """Return the page for the recorded results."""
     results = record.read()
     parts = []
     for title, names in _PARTS:
@@ -150,7 +150,7 @@ def _row(trial: Callable[[Room], str], result: record.Result) -> str:
 
 
 def _short(answer: str) -> str:
-    """Return the part of a server's sentence that says why."""
+    """Return the reason in a server's error, shortened, as code; "" if there is none."""
     text = answer.partition("is forbidden: ")[2] or answer.removeprefix("Error from server (Forbidden): ")
     text = text.replace("|", "/").strip()
     return f"`{text if len(text) <= 130 else text[:129] + '…'}`" if text else ""

@@ -17,12 +17,12 @@ class Result:
     trial: str
     has_held: bool
     numbers: str
-    """What was measured, or what did not hold: a clause."""
+    """The measurements, or the reason why the trial did not hold: a clause."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """How long a crowd of pods took to run, in seconds."""
+    """The seconds until a crowd of pods was Running, with a kubelet and with a node of ours."""
 
     crowd: int
     kubelet: float
@@ -38,7 +38,7 @@ def read(path: Path = FILE) -> dict[str, Result]:
 
 
 def write(results: Sequence[Result], path: Path = FILE) -> None:
-    """Keep results, each in place of an earlier one of the same trial."""
+    """Write results to the file, each in place of an earlier one of the same trial."""
     known = read(path) | {each.trial: each for each in results}
     lines = [
         f"{each.trial}\t{'held' if each.has_held else 'fell'}\t{' '.join(each.numbers.split())}"

@@ -1,6 +1,6 @@
-"""What a node's key may do at the API server, each right tried with the node's own kubeconfig.
+"""The trial of a node's rights at the API server: each request is sent with the node's own kubeconfig.
 
-Whoever steals the key can do as much, and at the node's own socket whatever its root can.
+A thief of the node's key has the same rights.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _EVICTION: Final = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {
 
 @dataclass(frozen=True)
 class Right:
-    """One request, and whether the API server is expected to do it."""
+    """One request, and whether the API server should allow it."""
 
     what: str
     is_allowed: bool
     words: tuple[str, ...]
-    """kubectl's, or PATCH and a path."""
+    """The arguments of kubectl, or PATCH and a path."""
     document: Mapping[str, Any] | None = None
-    """What is created, on standard input."""
+    """The object on kubectl's standard input, or the body of the PATCH."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of a request."""
+    """The outcome of a request."""
 
     what: str
     is_allowed: bool
     answer: str
-    """The API server's sentence where it refused."""
+    """The API server's error if it refused; "" if it did not."""
 
 
 def _pod(name: str, node: str, **spec: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _pod(name: str, node: str, **spec: Any) -> dict[str, Any]:
 
 
 def _mirror(node: str, **spec: Any) -> dict[str, Any]:
-    """A mirror pod: what a node may create."""
+    """Return a mirror pod, the only kind of pod that a node may create."""
     made = _pod(f"static-{node}", node, automountServiceAccountToken=False, **spec)
     made["metadata"]["annotations"] = {
         "kubernetes.io/config.mirror": "7",
@@ -74,7 +74,7 @@ def _token(pod: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def rights(uids: Mapping[str, str], node_uid: str) -> Sequence[Right]:
-    """All requests; `uids` are those of the pods `mine` and `theirs`, `node_uid` of the Node."""
+    """Return all requests. `uids` has the UIDs of the pods `mine` and `theirs`; `node_uid` is the Node's."""
     raw = ("create", "-f", "-", "--raw")
     get, patch = ("get", "-o", "name"), ("patch", "--type=merge", "-p")
     accounts, pods = "/api/v1/namespaces/default/serviceaccounts", "/api/v1/namespaces/default/pods"
@@ -171,7 +171,7 @@ def _event() -> dict[str, Any]:
 
 
 def the_nodes_key(room: Room) -> str:
-    """Each right of the node's key is as the page has it: tried with the node's own kubeconfig."""
+    """The node's key has the expected rights and no others: each request was sent with the node's own kubeconfig."""
     kubectl = room.cluster.kubectl
     kubectl("taint", "node", NODE, f"{_TAINT}=yes:PreferNoSchedule", "--overwrite")
     room.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": OTHER}})
@@ -227,12 +227,12 @@ def _try(room: Room, right: Right) -> Tried:
 
 
 def write(tried: Sequence[Tried], path: Path = RECORD) -> None:
-    """Keep what was tried."""
+    """Write the outcomes to the file."""
     rows = [(each.what, "yes" if each.is_allowed else "no", each.answer.replace("\t", " ")) for each in tried]
     path.write_text("".join("\t".join(row) + "\n" for row in rows))
 
 
 def read(path: Path = RECORD) -> list[Tried]:
-    """What was tried last."""
+    """Return the outcomes of the last recorded trial."""
     rows = [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
     return [Tried(what, allowed == "yes", answer) for what, allowed, answer in rows]

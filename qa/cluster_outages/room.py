@@ -1,4 +1,4 @@
-"""What a trial has: a cluster, a node, kubectl, and the notes that containers write of themselves."""
+"""The fixture of a trial: a cluster, a node, kubectl, and the notes that containers write about their starts."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LOOK_SECONDS: Final = 0.2
 
 Document = dict[str, Any]
 Ask = Callable[[str, str, Any], tuple[int, Any]]
-"""A request: method, path and body; its status and its answer."""
+"""Sends a request, given method, path and body; returns the HTTP status and the parsed answer."""
 
 
 class Fell(Exception):
-    """A trial did not hold; the text is a clause with the numbers."""
+    """A trial did not hold. The text is a clause with the reason."""
 
 
 @dataclass
@@ -52,13 +52,13 @@ class Room:
         subprocess.run(command, input=text, text=True, capture_output=True, check=True, timeout=60)
 
     def pod(self, name: str) -> Document:
-        """Return a pod as the API server has it; {} if there is none."""
+        """Return a pod from the API server; {} if there is none."""
         text = self.cluster.kubectl("get", "pod", name, "-o", "json", check=False)
         found: Document = json.loads(text) if text else {}
         return found
 
     def own(self, name: str) -> Document:
-        """Return a pod as the node has it; {} if there is none."""
+        """Return a pod from the node's own `syncpod get`; {} if there is none."""
         try:
             found: Document = json.loads(self.node.syncpod("get", "pod", name, "-o", "json"))
         except subprocess.CalledProcessError:
@@ -66,23 +66,23 @@ class Room:
         return found
 
     def starts(self, name: str) -> int:
-        """How often the container that calls itself so has started."""
+        """Return how often the container that notes this name has started."""
         return self.all_starts()[name]
 
     def all_starts(self) -> Counter[str]:
-        """How often each container has started."""
+        """Return how often each container has started."""
         file = self.notes / "starts"
         return Counter(file.read_text().split() if file.exists() else ())
 
     def clear(self) -> None:
-        """Delete all that trials have made, and wait until the node has ended it."""
+        """Delete all objects that trials have made, wait until they are gone, and remove the notes."""
         kinds = "deployments,replicasets,pods,secrets,configmaps"
         self.cluster.kubectl("delete", kinds, "--all", "--ignore-not-found", "--grace-period=1", timeout=240)
         for each in self.notes.iterdir():
             each.unlink()
 
     def restore(self) -> None:
-        """Have everything run that a trial may have stopped, and nothing that it has made."""
+        """Restart everything that a trial may have stopped, and remove everything that it has made."""
         self.cluster.revive()
         if not self.node.is_up:
             self.node.start_worker()
@@ -90,7 +90,7 @@ class Room:
 
     @contextlib.contextmanager
     def patching(self) -> Iterator[Callable[[str, Document], bool]]:
-        """Yield a function that merges a patch into the object at a path, and says whether the server took it."""
+        """Yield a function that merges a patch into the object at a path, and returns whether the server accepted."""
         with proxied(self.cluster) as ask:
             yield lambda path, patch: ask("PATCH", path, patch)[0] == 200
 
@@ -113,7 +113,7 @@ class Room:
 
 
 class _Unix(http.client.HTTPConnection):
-    """HTTP at a socket in the file system."""
+    """HTTP over a unix socket."""
 
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=20)
@@ -127,9 +127,9 @@ class _Unix(http.client.HTTPConnection):
 
 @contextlib.contextmanager
 def proxied(cluster: ControlPlane, identity: Path | None = None) -> Iterator[Ask]:
-    """Yield a function that sends a request to the API server; it returns status and answer.
+    """Yield a function that sends a request to the API server, with the kubeconfig `identity` or as administrator.
 
-    It does so with the kubeconfig `identity`, or as an administrator. The status is 0 where no answer came.
+    It returns status and answer; the status is 0 if there was no answer.
     """
     socket_path = cluster.directory / "proxy.sock"
     command = [*WITHIN, str(program("kubectl")), "--kubeconfig", str(identity or cluster.admin), "proxy"]
@@ -162,13 +162,13 @@ def _asked(socket_path: Path, method: str, path: str, body: Any) -> tuple[int, A
 
 
 def held(is_so: object, otherwise: str) -> None:
-    """Raise Fell unless something is so."""
+    """Raise Fell with the text `otherwise` if `is_so` is false."""
     if not is_so:
         raise Fell(otherwise)
 
 
 def noting(name: str, script: str = RUNS, **more: Any) -> Document:
-    """A container that notes its start, and then does as the script says."""
+    """Return a container that notes its start, and then runs the script."""
     return {
         "name": name,
         "image": IMAGE,
@@ -179,7 +179,7 @@ def noting(name: str, script: str = RUNS, **more: Any) -> Document:
 
 
 def pod(room: Room, name: str, *containers: Mapping[str, Any], has_token: bool = False, **spec: Any) -> Document:
-    """A pod that is bound to the node, with the directory for notes; without a token unless it `has_token`."""
+    """Return a pod that is bound to the node and mounts the directory for notes. With `has_token`, it has a token."""
     volumes: Sequence[Any] = spec.pop("volumes", ())
     notes = {"name": "notes", "hostPath": {"path": str(room.notes), "type": "Directory"}}
     return {

@@ -1,4 +1,4 @@
-"""Trials of an API server that restarts, goes back in time, is half gone, or has another clock."""
+"""Trials of an API server that restarts, is restored from a backup, has dead connections, or has another clock."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def an_older_backup(room: Room) -> str:
 
 
 def a_half_open_connection(room: Room) -> str:
-    """Every connection that the worker has to the API server dies without a word; new ones can be made."""
+    """All connections of the worker to the API server are silently dropped, while new ones can be made."""
     room.apply(pod(room, "first", noting("first")))
     room.running("first")
     ports = _client_ports(room)
@@ -148,7 +148,7 @@ def _is_gone(room: Room, name: str) -> bool:
 
 
 def _orders(room: Room) -> int:
-    """How many orders the workflow of the pod `changed` has had: the signals in its history."""
+    """Return how many signals and updates the workflow of the pod `changed` has received, by its history."""
     history = json.loads(room.node.syncpod("history", "changed", "-o", "json"))
     return sum(each["kind"] in ("signal", "update") for each in history)
 
@@ -159,7 +159,7 @@ def _stopped(room: Room) -> None:
 
 
 def _client_ports(room: Room) -> list[str]:
-    """The ports of the worker's connections to the API server."""
+    """Return the local ports of the worker's connections to the API server."""
     command = [*WITHIN, "ss", "-Htnp", "state", "established", "dst", f"{ADDRESS}:{_PORT}"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     mine = [line.split() for line in text.splitlines() if f"pid={room.node.pid}," in line]

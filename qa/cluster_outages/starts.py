@@ -1,7 +1,7 @@
-"""`python -m qa.cluster_outages.starts`: from the creation of pods to Running at the API server, beside a kubelet.
+"""`python -m qa.cluster_outages.starts`: times from a pod's creation to Running at the API server, beside a kubelet's.
 
-Both nodes stand in the same cluster, each with a containerd of the same version, one after the other, in rounds. What
-counts is the ratio of the two: the times are this machine's, and its load stands beside them.
+A kubelet and a node of ours take turns in the same cluster, each with its own containerd of the same version. Only the
+ratio of their times counts, since the times depend on the machine. Its load is recorded with them.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with network_namespace(), ControlPlane(out / "cluster") as cluster:
             for turn in range(chosen.rounds):
                 for name in BOTH:
-                    # A runtime of its own: neither node takes one on which the other's pods have been.
+                    # A new runtime each time: neither node accepts one that has had the other's pods.
                     with (
                         runtime("2.4") as containerd,
                         NODES[name](cluster, containerd, out / f"{name}-{turn}"),
                         proxied(cluster) as ask,
                     ):
-                        _started(ask, 1)  # what a node does once
+                        _started(ask, 1)  # a node's first start includes work that it does once
                         for crowd in CROWDS:
                             found[name, crowd].append(_started(ask, crowd))
                             sys.stdout.write(f"{name} {crowd}: {found[name, crowd][-1]:.2f} s\n")
@@ -79,13 +79,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read(path: Path = FILE) -> list[record.Start]:
-    """The recorded medians."""
+    """Return the recorded medians."""
     rows = [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
     return [record.Start(int(crowd), float(kubelet), float(ours), load) for crowd, kubelet, ours, load in rows]
 
 
 def _started(ask: Ask, crowd: int) -> float:
-    """Create a Deployment; return the seconds until all its pods are Running, and have it gone again."""
+    """Create a Deployment; return the seconds until all its pods are Running. Then delete it, and wait for its end."""
     begun = since = time.monotonic()
     while (code := ask("POST", _DEPLOYMENTS, _deployment(crowd))[0]) == 409:  # the one before is not quite gone
         _wait(since, "the end of the Deployment before")

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _results(chosen: argparse.Namespace, out: Path) -> list[suite.Result]:
-    """The results of a run, or of earlier runs, of which a later one goes before an earlier."""
+    """Return the results of a run, or of the given reports; a later report overrides an earlier one."""
     if chosen.report:
         read = [each for path in chosen.report for each in suite.results(json.loads(path.read_text()))]
         return list({each.name: each for each in read}.values())
@@ -84,7 +84,7 @@ def _files(chosen: argparse.Namespace) -> suite.Files:
 
 
 def _in_cluster(chosen: argparse.Namespace, out: Path) -> list[suite.Result]:
-    """Run e2e.test against a cluster with one or two of the chosen node, or keep them until interrupted."""
+    """Run e2e.test against a cluster with one or two of the chosen nodes. With --hold, only keep them running."""
     with network_namespace(), ControlPlane(out / "cluster") as cluster, ExitStack() as nodes:
         if chosen.nodes == 1:
             containerd = nodes.enter_context(runtime(chosen.runtime))

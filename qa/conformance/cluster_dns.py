@@ -1,4 +1,4 @@
-"""CoreDNS in the cluster, as kubeadm has it: a Deployment behind the Service kube-dns, with rights of its own."""
+"""CoreDNS in the cluster, as kubeadm deploys it: a Deployment behind the Service kube-dns, with its own RBAC role."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qa.conformance.images import coredns_name
 _NAMESPACE: Final = "kube-system"
 _LABELS: Final = {"k8s-app": "kube-dns"}
 _PATIENCE: Final = 600.0
-# There is no name server outside to which it could forward.
+# Without `forward`: there is no name server outside.
 _CONFIGURATION: Final = f"""\
 .:53 {{
     errors
@@ -28,9 +28,9 @@ _CONFIGURATION: Final = f"""\
 
 
 def start(cluster: ControlPlane) -> None:
-    """Have names of the cluster answered, and wait until they are.
+    """Deploy CoreDNS, and wait until it is ready.
 
-    Raises CalledProcessError with kubectl's words if a part is refused, or not ready in ten minutes.
+    Raises CalledProcessError with kubectl's output if an object is refused, or CoreDNS is not ready in ten minutes.
     """
     path = cluster.directory / "coredns.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": _objects()}))

@@ -1,4 +1,4 @@
-"""etcd, API server, controller manager, scheduler and kube-proxy, as upstream builds them, in the run's namespace."""
+"""etcd, API server, controller manager, scheduler and kube-proxy from upstream, in the run's network namespace."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ControlPlane:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._authority = Authority(directory / "identities", f"https://{ADDRESS}:{_PORT}")
         self._proxies = Authority(directory / "proxies", f"https://{ADDRESS}:{_PORT}")
-        """Of the API server in its calls of other API servers, which it makes in the names of its own clients."""
+        """The authority of the API server's front-proxy certificate, for its calls to aggregated API servers."""
         self.authority = self._authority.own.certificate
         self.admin = self._authority.kubeconfig("admin", "admin")
         self.node = self._authority.kubeconfig("node", f"system:node:{NODE}", ("system:nodes",))
@@ -78,7 +78,7 @@ class ControlPlane:
         process.wait()
 
     def revive(self) -> None:
-        """Start those of its processes that were stopped."""
+        """Restart the processes that were stopped."""
         if "etcd" not in self._processes:
             self.start_etcd()
         if "kube-apiserver" not in self._processes:
@@ -140,7 +140,7 @@ class ControlPlane:
         self._wait("kube-apiserver", ("get", "--raw", "/readyz"))
 
     def start_etcd(self) -> None:
-        """Start the database on the directory `etcd`."""
+        """Start etcd on the directory `etcd`."""
         options = {
             "data-dir": self.directory / "etcd",
             "unsafe-no-fsync": "true",
@@ -151,7 +151,7 @@ class ControlPlane:
         self._start("etcd", options)
 
     def start_controllers(self) -> None:
-        """Start controller manager and scheduler, and wait until the former has made what pods need."""
+        """Start controller manager and scheduler, and wait for the default service account, which pods need."""
         own = self._authority.own
         manager = self._authority.kubeconfig("controllers", "system:kube-controller-manager", ())
         scheduler = self._authority.kubeconfig("scheduler", "system:kube-scheduler", ())
@@ -181,8 +181,8 @@ class ControlPlane:
         self._wait("kube-controller-manager", ("get", "serviceaccount", "default"))
 
     def start_proxy(self, host: Host) -> None:
-        """Start kube-proxy on a machine, for the Services that what runs there asks."""
-        # What it would set for the whole machine it may not set here.
+        """Start kube-proxy on a machine, for the Services that processes and pods there use."""
+        # kube-proxy may not change these settings of the whole machine.
         kept = {
             f"conntrack-{each}": 0 for each in ("max-per-core", "tcp-timeout-established", "tcp-timeout-close-wait")
         }

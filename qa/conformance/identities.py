@@ -1,4 +1,4 @@
-"""The certificates of one cluster, and the kubeconfigs that carry them."""
+"""The certificates of one cluster, and kubeconfigs that contain them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Authority:
         self.service_accounts = self._write_key("service-accounts", rsa.generate_private_key(65537, 2048))
 
     def issue(self, name: str, user: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> Identity:
-        """Issue a certificate of this user for clients, or for a server where it has hosts."""
+        """Issue a client certificate of this user; with `hosts`, a server certificate for these hosts."""
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
         usage = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
@@ -73,7 +73,7 @@ class Authority:
         return self._write(name, builder.sign(self._key, hashes.SHA256()), key)
 
     def kubeconfig(self, name: str, user: str, groups: Sequence[str] = (_ADMINISTRATORS,)) -> Path:
-        """Write a kubeconfig of this user, with its certificate in it."""
+        """Write a kubeconfig with a new certificate of this user."""
         identity = self.issue(name, user, groups)
         authority = _base64(self.own.certificate)
         content = {

@@ -1,6 +1,6 @@
-"""The images of the tests, made from the programs of this machine under the names that the tests ask for.
+"""The images of the tests, made from this machine's programs under the names that the tests pull.
 
-What the tests need of each image is read from the sources of Kubernetes' test images: names, users and ports.
+Names, users and ports are those in the sources of Kubernetes' test images.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _HERE: Final = Path(__file__).resolve().parent
 _REGISTRY: Final = "registry.k8s.io"
 _TESTS: Final = f"{_REGISTRY}/e2e-test-images"
 _OF_PODS_API: Final = "docker.io/library/busybox:1.36"
-"""The tests of the Pods API alone take an image from elsewhere."""
+"""The image of the Pods API's tests, the only ones with an image from Docker Hub."""
 _LIBRARY: Final = re.compile(r"(/\S+) \(0x")
 _PATH: Final = "PATH=/usr/local/bin:/usr/bin:/bin:/sbin"
 _SYSTEM_PATH: Final = f"{_PATH}:/usr/sbin"
 _SERVERS: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _KUBEADMS_ETCD: Final = "3.6.8-0"
-"""The tag that this version of kubeadm asks for; the program is the one of `programs`."""
+"""The tag that this version of kubeadm pulls. The image has the program of `programs`."""
 _PASSWD: Final = (
     b"root:x:0:0:root:/root:/bin/sh\n"
     b"user-defined-in-image:x:1000:1000::/home:/bin/sh\n"
@@ -42,26 +42,26 @@ _WEB: Final = {
     ],
     "ExposedPorts": {"80/tcp": {}},
 }
-"""Of the images of nginx, of which the tests want no more than a server of that name with its pid in its file."""
+"""The configuration of the nginx images. The tests only need a server of that name, with its pid in a file."""
 _AGNHOST_PORTS: Final = ("80/tcp", "8080/tcp", "8081/tcp", "9376/tcp", "5000/tcp")
 
 Files = dict[str, bytes | str | File | None]
 
 
 def test_images() -> list[Image]:
-    """The images that tests of a node want, some under several names. Raises `Missing` where a program is not there."""
+    """The images that tests of a node need, some under several names. Raises `Missing` if a program is missing."""
     return _tests_images({})
 
 
 def cluster_images() -> list[Image]:
-    """The images that tests of a cluster want: those of a node with `dig`, and more. Raises `Missing`."""
+    """The images that tests of a cluster need: those of a node with `dig` and `getent`, and more. Raises `Missing`."""
     serving = {"Entrypoint": ["/agnhost"], "Cmd": ["test-webserver"], "ExposedPorts": {"80/tcp": {}}}
     agnhost = programs.program("agnhost").read_bytes()
     pictures: dict[str, Files] = {
         name: {"agnhost": agnhost, "data.json": f'{{"image": "{name}.jpg"}}'.encode()}
         for name in ("nautilus", "kitten")
     }
-    # A test reads the name of the system on which upstream makes this image.
+    # A test reads the name of upstream's base image of this image.
     pictures["kitten"]["etc/os-release"] = b'NAME="Alpine Linux"\n'
     sample: Files = {"sample-apiserver": programs.program("sample-apiserver").read_bytes(), "tmp": None}
     return [
@@ -84,7 +84,7 @@ def _coredns() -> Image:
 
 
 def _tests_images(more: Files) -> list[Image]:
-    """The images of a node's tests, with `more` in those that look names up."""
+    """The images of a node's tests, with the files `more` in those that resolve names."""
     shell = _shell()
     names = shell | _with_libraries("hostname", "bin/hostname") | more
     privileges = _system() | {"usr/local/bin/nnp": File(programs.program("nnp").read_bytes(), 0o4755)}
@@ -114,7 +114,7 @@ def _agnhost(shell: Files) -> Files:
         **shell,
         **_with_libraries("curl", "usr/bin/curl"),
         **_with_libraries("nc.openbsd", "usr/bin/nc.openbsd"),
-        # busybox has an nc too, which knows few of the flags that tests give, and its shell prefers it.
+        # Tests use flags that busybox's nc does not have, and busybox's shell prefers that nc.
         "bin/sh": "/bin/bash",
         **dict.fromkeys(("bin/nc", "usr/bin/nc"), "/usr/bin/nc.openbsd"),
         "agnhost": programs.program("agnhost").read_bytes(),
@@ -125,7 +125,7 @@ def _agnhost(shell: Files) -> Files:
 
 
 def kubeadms_images() -> list[Image]:
-    """The images of a cluster that kubeadm makes, under the names that it gives them. Raises `Missing`."""
+    """The images that kubeadm's static pods and add-ons pull, under their names. Raises `Missing`."""
     version, path = f"v{programs.VERSION}", {"Env": [_SYSTEM_PATH]}
     proxy = _system() | _packet_filter() | _program("kube-proxy")
     layers = {
@@ -141,7 +141,7 @@ def _program(name: str) -> Files:
 
 
 def _packet_filter() -> Files:
-    """iptables with its libraries and its extensions, which it looks for at the machine's place of them."""
+    """iptables with its libraries and extensions, at the paths where it looks for them."""
     files = _with_libraries("iptables-nft", "usr/sbin/xtables-nft-multi")
     for family, verb in itertools.product(("iptables", "ip6tables"), ("", "-save", "-restore")):
         files[f"usr/sbin/{family}{verb}"] = "/usr/sbin/xtables-nft-multi"
@@ -152,7 +152,7 @@ def _packet_filter() -> Files:
 
 def _named(names: tuple[str, ...], files: Files, config: Mapping[str, object]) -> list[Image]:
     layer = layer_of(files)
-    # A label makes each an image of its own: a container's status has one name of its image, and tests compare it.
+    # The label gives each name its own image id: a container's status has only one name of its image.
     return [Image(f"{_TESTS}/{name}", layer, {"Env": [_PATH], **config, "Labels": {"name": name}}) for name in names]
 
 
@@ -176,7 +176,7 @@ def _system() -> Files:
 
 
 def _with_libraries(name: str, place: str) -> Files:
-    """A dynamically linked program with its libraries, at the paths at which its loader looks for them."""
+    """A dynamically linked program with its libraries, at the paths where the loader looks for them."""
     path = shutil.which(name)
     if path is None:
         raise Missing(f"{name} is not installed (Debian: bash, bind9-dnsutils, curl, netcat-openbsd, util-linux)")

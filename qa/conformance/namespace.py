@@ -1,4 +1,4 @@
-"""Network namespaces of the run's own, in which cluster, nodes and pods have nothing of the machine's network."""
+"""Network namespaces of the run, which isolate cluster, nodes and pods from the machine's network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Final
 from tests.runtimes.require import Missing
 
 ADDRESS: Final = "10.99.0.1"
-"""The node's address, and the API server's."""
+"""The address of the first node and of the API server."""
 _PREFIX: Final = "syncpod-conf-"
 _SECOND: Final = "syncpod-second-"
 _NAMESPACES: Final = Path("/run/netns")
@@ -26,12 +26,12 @@ _CABLE: Final = ("eth0", "ext0n2")
 """The device of the second machine, and its other end at the bridge."""
 
 WITHIN: Final = ("nsenter", f"--net={_NAMESPACES / NAME}")
-"""Goes before a command; `ip netns exec` would also hide the cgroups' mounts."""
+"""The prefix of a command that runs in the namespace. Not `ip netns exec`, which would hide the cgroups' mounts."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """What a machine is to its node: the node's name, a network namespace, and the address in it."""
+    """A machine of the cluster: its node's name, a network namespace, and its address there."""
 
     node: str
     namespace: str
@@ -39,21 +39,21 @@ class Host:
 
     @property
     def within(self) -> tuple[str, ...]:
-        """Goes before a command that is to run there."""
+        """The prefix of a command that runs in this namespace."""
         return ("nsenter", f"--net={_NAMESPACES / self.namespace}")
 
 
 FIRST: Final = Host("n1", NAME, ADDRESS)
-"""The control plane stands here too."""
+"""The machine of the first node and of the control plane."""
 SECOND: Final = Host("n2", f"{_SECOND}{os.getpid()}", "10.99.0.2")
 
 
 @contextlib.contextmanager
 def network_namespace() -> Iterator[None]:
-    """Make the namespace, with an address and a route over a bridge that is up, and remove it at the end.
+    """Provide the namespace during the block, with an address and a default route over a bridge.
 
-    What runs in it at the end is killed, and so is what runs in those of runs that were killed. Raises
-    CalledProcessError, `Missing` where this user may not make one.
+    All processes in it are killed at the end. Namespaces of runs that were killed are removed in the same way. Raises
+    CalledProcessError, and `Missing` if this user may not make one.
     """
     if os.geteuid() != 0:
         raise Missing("a network namespace of one's own needs root")
@@ -62,7 +62,7 @@ def network_namespace() -> Iterator[None]:
     try:
         _inside("link", "set", "lo", "up")
         _inside("link", "add", _BRIDGE, "type", "bridge")
-        # A bridge without a port that is up has no carrier, and its route would not count.
+        # A bridge without an active port has no carrier, and its routes would be ignored.
         _inside("link", "add", _PORT[0], "type", "veth", "peer", "name", _PORT[1])
         _inside("link", "set", _PORT[0], "master", _BRIDGE)
         for device in (_BRIDGE, *_PORT):
@@ -77,16 +77,16 @@ def network_namespace() -> Iterator[None]:
 
 @contextlib.contextmanager
 def second_namespace() -> Iterator[None]:
-    """Join a second machine to the first one's bridge, with a default route to the first, and remove it at the end.
+    """Provide a second machine during the block, on the first one's bridge, with a default route to the first.
 
-    What runs in it at the end is killed. Raises CalledProcessError.
+    All processes in it are killed at the end. Raises CalledProcessError.
     """
     _ip("netns", "add", SECOND.namespace)
     try:
         inside, outside = _CABLE
         _inside("link", "add", outside, "type", "veth", "peer", "name", inside, "netns", SECOND.namespace)
         _inside("link", "set", outside, "master", _BRIDGE, "up")
-        # What the second machine sends to a port of a Service here may have to go back to a pod on the second machine.
+        # A packet of the second machine to a Service here may have to return to a pod on the second machine.
         _inside("link", "set", outside, "type", "bridge_slave", "hairpin", "on")
         for device in ("lo", inside):
             _inside("link", "set", device, "up", host=SECOND)
@@ -99,9 +99,9 @@ def second_namespace() -> Iterator[None]:
 
 
 def join_pod_networks(first: IPv4Network | IPv6Network, second: IPv4Network | IPv6Network) -> None:
-    """Have the two machines send to each other's pods; the second one's default route leads to the first already.
+    """Add a route from the first machine to the second one's pods. The other way, the default route suffices.
 
-    Raises CalledProcessError, ValueError where the networks overlap.
+    Raises CalledProcessError, and ValueError if the networks overlap.
     """
     if first.overlaps(second):
         raise ValueError(f"the pods of both nodes would have addresses of {first}: start the run again")
@@ -133,6 +133,6 @@ def _inside(*arguments: str, host: Host = FIRST) -> None:
 
 
 def _forward(host: Host) -> None:
-    """Have a machine forward packets, also those that Services send to its own loopback address."""
+    """Have a machine forward packets, including those that Services redirect to its loopback address."""
     for key in ("net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet"):
         subprocess.run([*host.within, "sh", "-c", f"echo 1 >/proc/sys/{key}"], check=True)

@@ -1,7 +1,7 @@
-"""One run of Kubernetes' tests of a node by itself, `e2e_node.test`: it starts the API server and the node it judges.
+"""One run of `e2e_node.test`, Kubernetes' tests of a single node, which start the API server and the node themselves.
 
-The tests have fixed places: the node's directory is `/var/lib/kubelet`, and logs are below `/var/log`. The run's own
-directories are mounted there, in a mount namespace of the run's.
+The tests use fixed paths: `/var/lib/kubelet` for the node's directory, and `/var/log` for logs. Directories of the run
+are mounted there, in a mount namespace of the run.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tests.runtimes.leftovers import CGROUPS, remove_cgroup, unmount_below
 
 ROOT: Final = Path("/var/lib/kubelet")
 _PLACES: Final = {"root": ROOT, "pod-logs": Path("/var/log/pods"), "container-logs": CONTAINER_LOGS}
-"""The tests' fixed places, by the names of the run's own directories."""
+"""The tests' fixed paths, by the names of the run's directories that are mounted there."""
 _NODE: Final = "n1"
 _HOSTS: Final = Path("/etc/hosts")
 _KUBELETS_CGROUP: Final = "kubelet.slice"
-"""Where the tests have the kubelet go."""
+"""The cgroup into which the tests move the kubelet."""
 _MINUTES: Final = 100
 _CLONE_NEWNS: Final = 0x20000
 """os.CLONE_NEWNS of Python 3.12."""
@@ -43,12 +43,12 @@ _CLONE_NEWNS: Final = 0x20000
 
 @dataclass(frozen=True)
 class Mode:
-    """A way in which the tests are started."""
+    """A selection of the tests, and how they are started."""
 
     labels: str
     """Ginkgo's label filter."""
     files: Sequence[str] = ()
-    """The tests' files; none = all."""
+    """The tests' source files; none = all."""
     flags: Sequence[str] = ()
     processes: int = 1
 
@@ -65,7 +65,7 @@ FILES: Final = (
     "security_context_test",
     "summary_test",
 )
-"""Those of the tests that judge what a node of ours offers."""
+"""The source files whose tests are about features that a node of ours has."""
 _USUAL: Final = "!Feature:StandaloneMode && !Feature:CriProxy && !Flaky && !Feature:OffByDefault"
 MODES: Final = {
     "standalone": Mode("Feature:StandaloneMode", flags=("--standalone-mode",)),
@@ -73,7 +73,7 @@ MODES: Final = {
     "node-serial": Mode(f"{_USUAL} && Serial", FILES),
     "criproxy": Mode("Feature:CriProxy && !Feature:OffByDefault && !Flaky", flags=("--cri-proxy-enabled",)),
 }
-"""By the names that the command takes."""
+"""The modes, by the names that `--suite` accepts."""
 
 
 def run(
@@ -88,7 +88,7 @@ def run(
 ) -> list[suite.Result]:
     """Run the tests of a mode with `kubelet` or `syncpod` as the node; logs and the report stay in `out`.
 
-    `labels`, `focus` and `processes` go before the mode's. Raises `Missing`, RuntimeError without a report.
+    `labels`, `focus` and `processes` override the mode's. Raises `Missing`, RuntimeError without a report.
     """
     out.mkdir(parents=True, exist_ok=True)
     programs = units.install(out / "machine")
@@ -117,7 +117,7 @@ def run(
 
 
 def _tests(out: Path) -> Path:
-    """The tests' program in a directory of the run's own: Ginkgo starts it where it lies, and there it writes."""
+    """The tests' program, linked into a directory of the run: Ginkgo starts it there, and it writes files there."""
     directory = out / "tests"
     directory.mkdir()
     (directory / "e2e_node.test").symlink_to(program("e2e_node.test"))
@@ -125,7 +125,7 @@ def _tests(out: Path) -> Path:
 
 
 def _require_start(report: Sequence[dict[str, Any]], out: Path) -> None:
-    """Raise RuntimeError if the tests could not even start the node: then they have said nothing of it."""
+    """Raise RuntimeError if the tests could not start the node, so that they have no results."""
     for spec in (spec for each in report for spec in each["SpecReports"] or ()):
         if spec["LeafNodeType"] == "SynchronizedBeforeSuite" and spec["State"] == "failed":
             why = (spec.get("Failure") or {}).get("Message", "")
@@ -133,7 +133,7 @@ def _require_start(report: Sequence[dict[str, Any]], out: Path) -> None:
 
 
 def _write_node(directory: Path, node: str) -> None:
-    """Put the program that the tests start as `kubelet` into a directory of its own."""
+    """Write the program that the tests start as `kubelet` into a new directory."""
     directory.mkdir()
     own = [sys.executable, "-m", "syncpod.cli.kubelet.program"]
     command = shlex.join([str(program("kubelet"))] if node == "kubelet" else own)
@@ -143,7 +143,7 @@ def _write_node(directory: Path, node: str) -> None:
 
 
 def private_mounts() -> None:
-    """Have this process, and what it starts, mount for themselves: the tests' places are fixed, and others run too."""
+    """Give this process and its children their own mounts, since other runs use the same fixed paths."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -152,12 +152,12 @@ def private_mounts() -> None:
 
 @contextlib.contextmanager
 def _places(out: Path, containerd: Containerd) -> Iterator[None]:
-    """Have the fixed places be the run's own directories; at the end nothing of it runs."""
+    """Mount the run's directories at the fixed paths during the block; at its end, end all processes of the node."""
     for name, place in _PLACES.items():
         (out / name).mkdir(mode=0o755)
         place.mkdir(parents=True, exist_ok=True)
         subprocess.run(["mount", "--bind", out / name, place], check=True)
-    # A kubelet looks its name up, and registers only after the look-ups that nobody answers here.
+    # Otherwise a kubelet waits for look-ups of its name, which nothing answers here, before it registers.
     hosts = out / "hosts"
     hosts.write_text(f"{_HOSTS.read_text()}\n{ADDRESS} {_NODE}\n")
     subprocess.run(["mount", "--bind", hosts, _HOSTS], check=True)
@@ -176,9 +176,9 @@ def _places(out: Path, containerd: Containerd) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _system_bus(out: Path) -> Iterator[dict[str, str]]:
-    """Have a system bus with a stand-in for logind; yield the variable that names it.
+    """Run a system bus with a stand-in for logind; yield the environment variable with its address.
 
-    Without a daemon for it on this machine there is none, and the tests of a machine's shutdown are skipped.
+    Without a D-Bus daemon on this machine, yield {}: the tests of a machine's shutdown are then skipped.
     """
     if DAEMON is None:
         yield {}
@@ -216,7 +216,7 @@ def _end_server(out: Path) -> None:
 
 
 def _configuration(containerd: Containerd) -> dict[str, Any]:
-    """The configuration that the tests begin with: upstream's, with this machine's cgroups and no evictions."""
+    """The kubelet configuration that the tests start from: upstream's, with this run's cgroups and no evictions."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",

@@ -1,4 +1,4 @@
-"""The nodes that can stand in the cluster, a kubelet and a node of ours: all that differs between two runs."""
+"""The nodes of the cluster: a kubelet, a node of ours, or two of either. Nothing else differs between two runs."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tests.runtimes.images import write_archive
 from tests.runtimes.leftovers import remove_cgroup, unmount_below
 
 SYNCPOD: Final = Path(sys.executable).with_name("syncpod")
-"""The command of this environment."""
+"""The `syncpod` command of this environment."""
 _TEMPORAL_PORTS: Final = ("--port", "17233", "--ui-port", "18233")
 _MOST_PODS: Final = 110
 _EVICTION_HARD: Final = {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"}
 _IMAGE_GC_HIGH: Final = 100
-"""Of either kind of node, as the thresholds are: the disk that it stands on belongs to others too."""
+"""This and the thresholds above turn off evictions and image GC on all nodes: other programs fill the disk too."""
 
 
 @contextmanager
 def runtime(version: str, within: Sequence[str] = WITHIN, archive: Path | None = None) -> Iterator[Containerd]:
-    """A containerd in the namespace, with the images of an archive, which it can also pull; None = of a node's tests.
+    """Run a containerd in the namespace, with the images of an archive; None = the images of a node's tests.
 
-    Raises `Missing`.
+    It can also pull these images. Raises `Missing`.
     """
     with Containerd.launch(version, gates=False, within=within) as containerd:
         own = containerd.directory / "images.tar"
@@ -51,14 +51,14 @@ def runtime(version: str, within: Sequence[str] = WITHIN, archive: Path | None =
 def kubelet(
     cluster: ControlPlane, containerd: Containerd, directory: Path, host: Host = FIRST
 ) -> AbstractContextManager[None]:
-    """A kubelet that has joined the cluster; at the end nothing of it is left. Raises `Missing`, RuntimeError."""
+    """Run a kubelet that has joined the cluster. Raises `Missing`, RuntimeError."""
     return _started(cluster, containerd, directory, host, [str(program("kubelet"))])
 
 
 def syncpod_kubelet(
     cluster: ControlPlane, containerd: Containerd, directory: Path, host: Host = FIRST
 ) -> AbstractContextManager[None]:
-    """A node of ours in a kubelet's place, with a kubelet's flags and configuration. Raises RuntimeError."""
+    """Run a node of ours as `syncpod-kubelet`, with a kubelet's flags and configuration. Raises RuntimeError."""
     return _started(cluster, containerd, directory, host, [sys.executable, "-m", "syncpod.cli.kubelet.program"])
 
 
@@ -97,7 +97,7 @@ def _started(
 
 @contextmanager
 def syncpod(cluster: ControlPlane, containerd: Containerd, directory: Path, host: Host = FIRST) -> Iterator[None]:
-    """A node of ours, started by `syncpod up` as its user would, and ended by `down`. Raises RuntimeError."""
+    """Run a node of ours that `syncpod up` starts and `down` ends. Raises RuntimeError."""
     directory.mkdir(parents=True)
     own = ["--state-dir", str(directory / "state")]
     start = ["up", *own, "--node", host.node, "--kubeconfig", str(_kubeconfig(cluster, host))]
@@ -130,19 +130,19 @@ def syncpod(cluster: ControlPlane, containerd: Containerd, directory: Path, host
 
 
 def own_environment(directory: Path) -> dict[str, str]:
-    """Ours without what a person may have set there, and with a place for Secrets that goes with the run."""
+    """This process's environment, without settings of Temporal, syncpod and OpenTelemetry, with a memory directory."""
     ours = ("TEMPORAL_", "SYNCPOD_", "OTEL_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return kept | {"SYNCPOD_MEMORY_DIR": str(directory / "memory")}
 
 
 class Node(Protocol):
-    """A way to have a node in the cluster: it has joined when it is entered, and nothing of it is left at the end."""
+    """Returns a context manager of a node: the node has joined the cluster on entry, and is removed on exit."""
 
     def __call__(
         self, cluster: ControlPlane, containerd: Containerd, directory: Path, host: Host = FIRST
     ) -> AbstractContextManager[None]:
-        """Raises `Missing`, RuntimeError where the node does not become Ready."""
+        """Run the node. The context manager raises `Missing`, and RuntimeError if the node does not become Ready."""
 
 
 NODES: Final[Mapping[str, Node]] = {
@@ -150,7 +150,7 @@ NODES: Final[Mapping[str, Node]] = {
     "syncpod-kubelet": syncpod_kubelet,
     "kubelet": kubelet,
 }
-"""By the names that the command takes."""
+"""The kinds of nodes, by the names that `--node` accepts."""
 
 
 def _kubeconfig(cluster: ControlPlane, host: Host) -> Path:
@@ -188,9 +188,9 @@ def _kubelet_configuration(
 
 @contextmanager
 def two_nodes(node: Node, cluster: ControlPlane, containerd: str, out: Path) -> Iterator[None]:
-    """Have two nodes Ready, each with a containerd of that version and a kube-proxy, and CoreDNS on them.
+    """Run two nodes, each with its own containerd of that version and a kube-proxy, and CoreDNS on them.
 
-    A pod reaches every other, and a Service from either machine. Raises `Missing`, RuntimeError, CalledProcessError.
+    All pods can reach each other, and Services work on both. Raises `Missing`, RuntimeError, CalledProcessError.
     """
     archive = out / "images.tar"
     with second_namespace(), ExitStack() as parts:

@@ -1,4 +1,4 @@
-"""docs/conformance.md: what Kubernetes' own tests say of a node of ours and of the kubelet, from recorded results.
+"""Writes docs/conformance.md: the recorded results of Kubernetes' own tests, for a node of ours and for the kubelet.
 
 python -m qa.conformance.page
 """
@@ -70,7 +70,7 @@ def write() -> None:
 
 
 def rendered() -> str:
-    """The page as the recorded results have it now."""
+    """The page for the recorded results."""
     return f"{_of_cluster()}{_of_two_nodes()}{_of_node()}"
 
 
@@ -94,7 +94,7 @@ def _of_cluster() -> str:
 
 
 def _of_two_nodes() -> str:
-    """The part about e2e.test with two nodes, as far as both kinds have been judged by it."""
+    """The part about e2e.test with two nodes, for the tests that have results with both kinds of nodes."""
     kubelet = {each.name: each for each in suite.recorded(suite.TWO_NODES.kubelet)}
     ours = {each.name: each for each in suite.recorded(suite.TWO_NODES.ours)}
     one = {each.name for each in suite.kubelets() if "[Conformance]" in each.name}
@@ -115,7 +115,7 @@ def _of_two_nodes() -> str:
 
 
 def _of_node() -> str:
-    """The part about e2e_node.test, as far as both nodes have been judged by it."""
+    """The part about e2e_node.test, for the tests that have results with both kinds of nodes."""
     recorded = {each.name: each for each in suite.recorded(suite.NODE.kubelet)}
     ours = {each.name: each for each in suite.recorded(suite.NODE.ours)}
     kubelet = {name: each for name, each in recorded.items() if name in ours}
@@ -143,7 +143,7 @@ def _rows(kubelet: Mapping[str, suite.Result], ours: Mapping[str, suite.Result])
 
 
 def _lists(kubelet: Mapping[str, suite.Result], ours: Mapping[str, suite.Result], why: Mapping[str, str]) -> list[str]:
-    """The tests that do not pass with both, each with its reason where one is known."""
+    """The tests that do not pass with both kinds of nodes, each with its reason if it is known."""
     worse = [name for name, each in kubelet.items() if each.passed and not _passed(ours, name)]
     better = [name for name, each in kubelet.items() if not each.passed and _passed(ours, name)]
     neither = [name for name, each in kubelet.items() if not each.passed and not _passed(ours, name)]

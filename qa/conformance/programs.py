@@ -21,35 +21,35 @@ from tests.runtimes.require import Missing, cache_directory
 VERSION: Final = "1.36.2"
 ETCD_VERSION: Final = "3.6.16"
 COREDNS_VERSION: Final = "1.14.2"
-"""The one that kubeadm asks for."""
+"""The version that kubeadm deploys."""
 _STAGED: Final = re.compile(r"^(\s*(k8s\.io/\S+) => )\./staging/src/\S+$", re.MULTILINE)
 _VERSION_PACKAGE: Final = "k8s.io/component-base/version"
 _GINKGO: Final = "github.com/onsi/ginkgo/v2"
 CONTROL_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl")
 BY_NAME: Final = ("kubeadm", "coredns", "sample-apiserver")
-"""Built only where they are named: no test of a node needs them. Two nodes need the last two."""
+"""Programs that are built only if they are named. Tests of a node need none of them; two nodes need the last two."""
 _COREDNS_PLUGINS: Final = (
     *("metadata", "cancel", "reload", "debug", "ready", "health", "prometheus", "errors", "log", "loadbalance"),
     *("cache", "rewrite", "hosts", "kubernetes", "loop", "forward", "whoami"),
 )
-"""Those of kubeadm's configuration, and what stands beside them in others."""
+"""The plugins in kubeadm's configuration, and others that are usual."""
 FROM_COMMANDS: Final = (*CONTROL_PLANE, "kubelet")
 PROGRAMS: Final = ("etcd", *FROM_COMMANDS, "agnhost", "nnp", "ginkgo", "e2e.test", "e2e_node.test")
-"""In the order in which they are built: the control plane comes first, since it is of use by itself."""
+"""All usual programs, in the order of building. The control plane comes first, since it is useful without the rest."""
 FILES: Final = ("localhost.crt", "localhost.key")
-"""What the image of agnhost has beside its program."""
+"""The files in the image of agnhost beside its program."""
 
 
 def directory(version: str = VERSION) -> Path:
-    """Where the programs of a version are kept; `SYNCPOD_KUBERNETES` names another place for those of `VERSION`."""
+    """The directory of a version's programs; for `VERSION`, `SYNCPOD_KUBERNETES` overrides it."""
     named = os.environ.get("SYNCPOD_KUBERNETES") if version == VERSION else None
     return Path(named or cache_directory() / f"kubernetes-{version}")
 
 
 def program(name: str, path: Path | None = None) -> Path:
-    """One of `PROGRAMS` on this machine, or another build of it at `path`.
+    """The path of one of the programs; `path` overrides it.
 
-    Raises `Missing` with the command that builds it.
+    Raises `Missing`, whose text has the command that builds the program.
     """
     path = path or directory() / name
     if not os.access(path, os.X_OK):
@@ -58,9 +58,10 @@ def program(name: str, path: Path | None = None) -> Path:
 
 
 def build(names: Sequence[str] = PROGRAMS, version: str = VERSION) -> Path:
-    """Build those of the programs that are missing, and return their directory; all take 20 minutes on two cores.
+    """Build the programs that are missing, and return their directory. All together take 20 minutes on two cores.
 
-    Each is kept as soon as it is built, so that an interrupted build goes on. Raises `Missing`, CalledProcessError.
+    Each program is kept as soon as it is built, so that an interrupted build can be resumed. Raises `Missing`,
+    CalledProcessError.
     """
     target = directory(version)
     target.mkdir(parents=True, exist_ok=True)
@@ -79,14 +80,14 @@ def build(names: Sequence[str] = PROGRAMS, version: str = VERSION) -> Path:
 
 def _build_etcd(source: Path, target: Path) -> None:
     _copy("go.etcd.io/etcd/server/v3", ETCD_VERSION, source)
-    # The zip of the module names its neighbours by paths that it does not have: their published versions serve.
+    # The module's go.mod replaces its sibling modules by directories that its zip does not have.
     drops = [f"-dropreplace=go.etcd.io/etcd/{part}/v3" for part in ("api", "client/pkg", "client", "pkg")]
     run_go(source, "mod", "edit", *drops)
     keep(target / "etcd", lambda out: run_go(source, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(out), "."))
 
 
 def _build_coredns(source: Path, target: Path) -> None:
-    """Build it without the plugins for other companies' clouds, which are most of it."""
+    """Build CoreDNS without its plugins for clouds, which are most of the program."""
     _copy("github.com/coredns/coredns", COREDNS_VERSION, source)
     plugins = source / "plugin.cfg"
     kept = [line for line in plugins.read_text().splitlines() if line.partition(":")[0] in _COREDNS_PLUGINS]
@@ -96,13 +97,13 @@ def _build_coredns(source: Path, target: Path) -> None:
 
 
 _OTHERS: Final[Mapping[str, Callable[[Path, Path], None]]] = {"etcd": _build_etcd, "coredns": _build_coredns}
-"""What is no part of Kubernetes."""
+"""The programs that are not in Kubernetes' repository, with the functions that build them."""
 
 
 def kubernetes_source(source: Path, version: str = VERSION) -> Path:
-    """Copy k8s.io/kubernetes; its staging modules, which the zip lacks, become their published versions (v0).
+    """Copy k8s.io/kubernetes to `source`, with its staging modules replaced by their published versions (v0).
 
-    Returns `source`, which can be changed and built. Raises `Missing`, CalledProcessError.
+    The module's zip does not have them. Returns `source`, which is writable. Raises `Missing`, CalledProcessError.
     """
     _copy("k8s.io/kubernetes", version, source)
     modules = source / "go.mod"
@@ -143,7 +144,7 @@ def _copy(module: str, version: str, target: Path) -> None:
 
 
 def keep(path: Path, make: Callable[[Path], None]) -> None:
-    """Have a program made beside its place and renamed into it, so that a half of one is never taken for it.
+    """Have `make` write a program beside `path`, and rename it, so that `path` never has an incomplete program.
 
     Raises CalledProcessError.
     """
@@ -154,7 +155,7 @@ def keep(path: Path, make: Callable[[Path], None]) -> None:
 
 
 def run_go(source: Path, *arguments: str) -> None:
-    """Run a command of Go in a copy of a module, whose go.mod may change. Raises `Missing`, CalledProcessError."""
+    """Run a command of Go in a copy of a module, which may change its go.mod. Raises `Missing`, CalledProcessError."""
     environment: Mapping[str, str] = os.environ | {"GOFLAGS": "-mod=mod", "CGO_ENABLED": "0", "GOWORK": "off"}
     subprocess.run(["nice", _go_program(), *arguments], cwd=source, env=environment, check=True)
 

@@ -1,9 +1,9 @@
-"""A registry of the tests' images, for pods that pull although an image is there: this machine has no other registry.
+"""A registry of the tests' images, for pods that always pull. The machine may have no access to another registry.
 
 python -m qa.conformance.registry DIRECTORY PORT
 
-It serves one OCI image layout on the loopback address, in the place of several registries; what is not in it is
-answered 404 at once, where a look-up of names that nobody answers would hold up the pulls of all pods.
+It serves one OCI image layout on the loopback address, in place of several registries. Other images are answered 404 at
+once; otherwise look-ups of the registries' names would delay the pulls of all pods.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.runtimes.containerd import Containerd
 
 _PORT: Final = 15000
 _NAMES: Final = ("registry.k8s.io", "invalid.registry.k8s.io", "docker.io", "gcr.io", "quay.io")
-"""The registries whose place it takes. Tests that start one themselves name it by its address."""
+"""The registries that it replaces. Tests that start their own registry use its address."""
 
 
 @contextlib.contextmanager
 def registry(containerd: Containerd, archive: Path, within: Sequence[str] = WITHIN) -> Iterator[None]:
-    """Have this containerd pull what the tests name from the images of an archive."""
+    """During the block, have this containerd pull from the images of an archive."""
     layout = containerd.directory / "registry"
     with tarfile.open(archive) as tar:
         tar.extraction_filter = getattr(tarfile, "data_filter", None)  # since Python 3.11.4
@@ -48,10 +48,10 @@ def registry(containerd: Containerd, archive: Path, within: Sequence[str] = WITH
 
 
 class Layout:
-    """An OCI image layout: its manifests by repository and tag, as an image's name has them after its registry."""
+    """An OCI image layout, whose manifests are found by repository and tag or digest."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises OSError."""
+        """Read the index. Raises OSError."""
         self._directory = directory
         found: dict[tuple[str, str], Mapping[str, str]] = {}
         for each in json.loads((directory / "index.json").read_text())["manifests"]:
@@ -79,7 +79,7 @@ class Layout:
 
 
 def server(directory: Path, port: int) -> ThreadingHTTPServer:
-    """Return a server of a layout, which does not serve yet. Raises OSError."""
+    """Return an HTTP server of a layout, which listens but does not serve yet. Raises OSError."""
     layout = Layout(directory)
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""One run of Kubernetes' end-to-end tests, and its result for each test."""
+"""Runs Kubernetes' end-to-end tests of a cluster, and reads and records the result of each test."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from qa.conformance.namespace import WITHIN
 from qa.conformance.programs import VERSION, program
 
 NODE_CONFORMANCE: Final = "NodeConformance && !Slow && !Serial && !Flaky"
-"""The 236 tests of a node that can share it."""
+"""The 236 tests of a node that can run at the same time."""
 BOTH: Final = f"Conformance && {NODE_CONFORMANCE}"
-"""Those 141 of them that are Conformance too."""
+"""The 141 of them that are Conformance tests too."""
 CONFORMANCE: Final = "Conformance"
 """All tests of Conformance, for which a cluster needs two nodes."""
 TESTS_OF_CONFORMANCE: Final = 446
@@ -25,7 +25,7 @@ _HOURS: Final = 3
 
 @dataclass(frozen=True)
 class Files:
-    """Where the results of one program of tests are recorded, with either node."""
+    """The files with the recorded results of one program of tests, for either kind of node."""
 
     kubelet: Path
     ours: Path
@@ -33,11 +33,11 @@ class Files:
 
 _HERE: Final = Path(__file__).parent
 CLUSTER: Final = Files(_HERE / f"kubelet-{VERSION}.tsv", _HERE / "syncpod.tsv")
-"""Of e2e.test with one node."""
+"""The results of e2e.test with one node."""
 TWO_NODES: Final = Files(_HERE / f"two-nodes-kubelet-{VERSION}.tsv", _HERE / "two-nodes-syncpod.tsv")
-"""Of e2e.test with two nodes."""
+"""The results of e2e.test with two nodes."""
 NODE: Final = Files(_HERE / f"node-kubelet-{VERSION}.tsv", _HERE / "node-syncpod.tsv")
-"""Of e2e_node.test."""
+"""The results of e2e_node.test."""
 
 
 WHY_CLUSTER: Final[Mapping[str, str]] = {
@@ -84,7 +84,7 @@ class Result:
     state: str
     seconds: float
     message: str = ""
-    """The reason, where it did not pass: its first line."""
+    """The first line of the failure; "" if it passed."""
 
     @property
     def passed(self) -> bool:
@@ -94,9 +94,9 @@ class Result:
 def run(
     cluster: ControlPlane, out: Path, *, labels: str = BOTH, focus: Sequence[str] = (), processes: int = 6
 ) -> list[Result]:
-    """Run the tests that fit the label filter and one of the regular expressions; the log and the report stay in `out`.
+    """Run the tests that match the label filter and one of the regular expressions. Log and report stay in `out`.
 
-    Raises `Missing` where they are not built, RuntimeError where they ended without a report.
+    Raises `Missing` if the tests are not built, RuntimeError if they ended without a report.
     """
     out.mkdir(parents=True, exist_ok=True)
     report = out / "report.json"
@@ -114,7 +114,7 @@ def run(
 
 
 def results(report: Sequence[dict[str, Any]]) -> list[Result]:
-    """Read Ginkgo's report: the tests that ran, by name."""
+    """Return the results in Ginkgo's report, sorted by name, without skipped tests."""
     specs = (spec for suite in report for spec in suite["SpecReports"] or ())
     ran = [spec for spec in specs if spec["LeafNodeType"] == "It" and spec["State"] not in ("skipped", "pending")]
     return sorted((_result(spec) for spec in ran), key=lambda result: result.name)
@@ -139,7 +139,7 @@ def recorded(path: Path) -> list[Result]:
 
 
 def record(path: Path, results: Sequence[Result]) -> None:
-    """Keep results in a file, each in place of an earlier one of the same test."""
+    """Write results to a file, each in place of an earlier one of the same test."""
     known = {each.name: each for each in (*recorded(path), *results)}
     lines = ["# state\tseconds\tconformance\tspec"]
     for name, each in sorted(known.items()):
@@ -149,10 +149,10 @@ def record(path: Path, results: Sequence[Result]) -> None:
 
 
 def fastest(count: int) -> list[Result]:
-    """The kubelet's quickest test of each group, at most `count` of them, the quickest first.
+    """The kubelet's quickest test of each group, at most `count` tests, the quickest first.
 
-    A group is the tests whose names begin with the same four words. Tests that the kubelet does not pass are none, and
-    neither are slow and serial ones.
+    A group is the tests whose names begin with the same four words. Slow and serial tests, and those that the kubelet
+    does not pass, are left out.
     """
     first: dict[str, Result] = {}
     for each in sorted(kubelets(), key=lambda result: (result.seconds, result.name)):

@@ -1,8 +1,8 @@
-"""What Kubernetes' tests of a node ask of systemd, on a machine that was not started by it: one unit, the kubelet's.
+"""A stand-in for systemd on a machine without it, for the kubelet's unit in Kubernetes' tests of a node.
 
-`install` writes `systemd-run`, `systemctl` and `sudo` into a directory, which goes before the others in PATH. They do
-what the tests use: to start a unit, to end and restart it, and to list it. SIGTERM goes to the unit's program alone,
-as with `KillMode=process`.
+`install` writes `systemd-run`, `systemctl` and `sudo` into a directory that comes first in PATH. They implement the
+commands that the tests use: to start, stop, restart, kill and list units. SIGTERM is sent to the unit's main process
+only, as with `KillMode=process`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOG: Final = "StandardError=append:"
 
 
 def install(directory: Path) -> Path:
-    """Write the programs into `directory/bin`, which is returned; the units are kept beside it."""
+    """Write the programs into `directory/bin`, and return it. The units are kept in `directory/units`."""
     programs, units = directory / "bin", directory / "units"
     for each in (programs, units):
         each.mkdir(parents=True)
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(units: Path, arguments: Sequence[str]) -> int:
-    """Start a unit; what stands before its command are options."""
+    """Start a unit. The arguments are options, and then the unit's command."""
     if "--version" in arguments:
         sys.stdout.write(f"{_VERSION}\n")
         return 0
@@ -67,7 +67,7 @@ def _run(units: Path, arguments: Sequence[str]) -> int:
         elif option.startswith("--unit="):
             name = option.removeprefix("--unit=")
         at += 1
-    # The tests write `%` and `$` twice, as systemd reads them.
+    # The tests escape `%` and `$` for systemd by doubling them.
     command = [each.replace("%%", "%").replace("$$", "$") for each in arguments[at:]]
     unit = {"name": name, "command": command, "log": log, "directory": str(Path.cwd())}
     _start(units / f"{name}.json", unit)
@@ -75,14 +75,14 @@ def _run(units: Path, arguments: Sequence[str]) -> int:
 
 
 def _control(units: Path, arguments: Sequence[str]) -> int:
-    """Do one verb of systemctl. Unknown ones fail, so that no test passes because of one that did nothing."""
+    """Execute one command of systemctl. Unknown commands fail, so that no test passes although nothing was done."""
     verb, *rest = arguments
     if verb == "list-units":
         return _list(units, rest)
     if verb == "reset-failed":
         return 0
     chosen = [units / f"{each}.json" for each in rest if not each.startswith("-")]
-    # A test may leave the suffix out.
+    # Tests may leave out the suffix `.service`.
     chosen = [each if each.exists() else each.with_name(f"{each.stem}.service.json") for each in chosen]
     if verb not in ("restart", "start", "stop", "kill") or not all(each.exists() for each in chosen):
         sys.stderr.write(f"systemctl {shlex.join(arguments)}: not known to this stand-in\n")
@@ -138,7 +138,7 @@ def _is_running(unit: dict[str, Any]) -> bool:
 
 
 def _began(pid: int) -> str:
-    """When a process began, in the kernel's ticks: a number that was used again is another process; "" = it is gone."""
+    """When a process began, in the kernel's ticks, which detects that a pid was reused; "" = the process is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except (FileNotFoundError, ProcessLookupError):

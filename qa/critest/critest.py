@@ -1,4 +1,4 @@
-"""The conformance suite of CRI runtimes (kubernetes-sigs/cri-tools), and what is known of its specs."""
+"""Runs critest, the conformance suite of CRI runtimes (kubernetes-sigs/cri-tools), with lists of expected results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 PASS = HERE / "pass.txt"
 """The specs that the embedded runtime passes, by their full names, one on each line."""
 FAIL = HERE / "not.txt"
-"""Those that it does not, under lines that begin with `#` and say why."""
+"""The specs that it does not pass, under lines that begin with `#` and have the reason."""
 
 SERVE = "echo {name} serves; exec {busybox} httpd -f -p {port} -h {home}"
 PROGRAMS = {
@@ -33,7 +33,7 @@ PROGRAMS = {
     f"hostnet-nginx-{architecture()}": (SERVE, 12003),
     "test-image-tag": ("exec {busybox} sleep 1000", 0),
 }
-"""What some of critest's images run, by the last part of their names: a shell script, and the port where it listens."""
+"""The programs of some of critest's images, by the last part of their names: a shell script, and the port it serves."""
 
 REGISTRY = "gcr.io/k8s-staging-cri-tools"
 USERS = {
@@ -43,16 +43,16 @@ USERS = {
     "test-image-user-username-group": "www-data:100",
     "test-image-predefined-group": "",
 }
-"""Who some of critest's images run as. The last one has a user that is in a group besides."""
+"""The users of some of critest's images, by name. In the last image, a user is member of a further group."""
 SETUID = "registry.k8s.io/e2e-test-images/nonewprivs:1.3"
-"""The one whose program is root's, and sets its user."""
+"""The image with a setuid program of root."""
 _PASSWD = b"root:x:0:0:root:/root:/bin/sh\ndefault-user:x:1000:1000::/:/bin/sh\n"
 _GROUP = b"root:x:0:\ndefault-user:x:1000:\ngroup-defined-in-image:x:50000:default-user\n"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one spec: `passed`, `failed`, `skipped` and the rest of ginkgo's words, and what it said."""
+    """The result of one spec: Ginkgo's state, such as `passed`, `failed` or `skipped`, and its message."""
 
     state: str
     message: str
@@ -65,7 +65,7 @@ def expected() -> tuple[str, ...]:
 
 
 def excused() -> Mapping[str, str]:
-    """By name, why a spec does not pass."""
+    """The reasons why specs do not pass, by their names."""
     reasons: dict[str, str] = {}
     reason = ""
     for line in FAIL.read_text().splitlines():
@@ -80,14 +80,14 @@ def excused() -> Mapping[str, str]:
 async def run(
     program: Path, directory: Path, *, endpoint: str = "", only: Sequence[str] = (), options: Sequence[str] = ()
 ) -> Mapping[str, Outcome]:
-    """Run it with its report in `directory`, all specs or those named; by name, what became of each.
+    """Run all specs, or those in `only`, with the report in `directory`; return the outcomes by name.
 
-    Raises AssertionError with the end of its output where it wrote no report.
+    Raises AssertionError with the end of the output if there is no report.
     """
     report = directory / "report.json"
     command = [str(program), f"--ginkgo.json-report={report}", "--ginkgo.no-color", "--ginkgo.seed=1", *options]
     command += [f"--runtime-endpoint={endpoint}", f"--image-endpoint={endpoint}"] if endpoint else []
-    # Go's \Q...\E: every character means itself. What is matched is the suite's name and the spec's.
+    # Go's \Q...\E quotes all characters. The pattern is matched with the suite's name and the spec's.
     command += [f"--ginkgo.focus=\\Q{name}\\E$" for name in only]
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -115,10 +115,10 @@ async def run(
 
 @contextlib.contextmanager
 def programs() -> Iterator[Path]:
-    """A directory of programs for the names of critest's images: on this runtime an image stands for what is on PATH.
+    """A directory with a program for each of critest's images: in this runtime, an image's name selects one on PATH.
 
-    Busybox under the names of all its applets, as in `busybox:1.29`, and web servers of one page. It is below /var/tmp:
-    containers have a /tmp of their own.
+    It has busybox under the names of all its applets, as in `busybox:1.29`, and web servers of one page. It is below
+    /var/tmp, since containers have their own /tmp.
     """
     busybox = shutil.which("busybox")
     if busybox is None:
@@ -138,9 +138,9 @@ def programs() -> Iterator[Path]:
 
 
 def load_images(state_dir: Path, directory: Path) -> None:
-    """Have a server know those of critest's images in which more counts than the name of a program.
+    """Load those of critest's images that need more than a program: busybox with users and groups, a setuid program.
 
-    These are busybox with users and groups, and a setuid program. Raises `Missing` where they cannot be made.
+    Raises `Missing` if they cannot be made.
     """
     busybox = images()[1]
     people = layer(entry("etc/passwd", _PASSWD), entry("etc/group", _GROUP))
@@ -157,7 +157,7 @@ def load_images(state_dir: Path, directory: Path) -> None:
 
 
 def _compiled(directory: Path) -> bytes:
-    """The program that says who it is. Raises `Missing` where there is no C compiler."""
+    """The program that prints its effective user. Raises `Missing` if there is no C compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise Missing("there is no C compiler to make critest's setuid program with")

@@ -1,6 +1,6 @@
-"""One manifest, a live kubelet and a node of ours: what differs.
+"""Compares a live kubelet with a node of ours, manifest by manifest.
 
-`python -m qa.differential` drops each manifest of `families` into the directory of static pods of a kubelet and into
-the manifest directory of one of our nodes, each with a containerd of its own, waits for the same moment on both, and
-compares the pod's status, its events, what its containers say of their inside, and what the runtime was asked.
+`python -m qa.differential` puts each manifest of `families` into the static pod directory of a kubelet and into the
+manifest directory of a node of ours, each with its own containerd. It waits for the same state on both, and compares
+the pod's status, its events, the output of its containers, and the requests to the runtime.
 """

@@ -1,4 +1,4 @@
-"""What two observations differ in, and what is said of it."""
+"""Judges the differences between two observations, and keeps verdicts in a file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from qa.differential.sentence import Facts, Sentence
 
 Kind = Literal["equal", "explained", "defect", "unexplained", "undecided"]
 NEVER_TRIED: Final = "never tried"
-"""Why a scenario is undecided that the file of results does not have."""
+"""The reason of an undecided scenario that is not in the file of results."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One fact that is not the same on both sides; None where a side does not have it."""
+    """One fact that differs between the sides. A value is None if that side does not have the fact."""
 
     path: str
     kubelet: Any
@@ -37,18 +37,18 @@ class Seen:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a scenario came to."""
+    """The judgement of a scenario."""
 
     title: str
     kind: Kind
     differences: tuple[Difference, ...] = ()
     why: str = ""
     seen: Seen | None = None
-    """What was compared; None where there was nothing to compare."""
+    """The facts that were compared; None = there was nothing to compare."""
 
 
 def judge(title: str, seen: Seen) -> Verdict:
-    """Say what the differences of a scenario come to: the worst of them decides."""
+    """Return the verdict on a scenario, which its worst difference decides."""
     found = tuple(_differences(title, seen))
     if not found:
         return Verdict(title, "equal", seen=seen)
@@ -59,7 +59,7 @@ def judge(title: str, seen: Seen) -> Verdict:
 
 
 def _differences(title: str, seen: Seen) -> Iterator[Difference]:
-    """Yield what differs, in the order of its paths, each with the first sentence that fits."""
+    """Yield the differences by path, each with the first sentence that explains it."""
     for path in sorted(seen.kubelet.keys() | seen.ours.keys()):
         theirs, mine = seen.kubelet.get(path), seen.ours.get(path)
         if theirs != mine:
@@ -67,7 +67,7 @@ def _differences(title: str, seen: Seen) -> Iterator[Difference]:
 
 
 def _sentence_for(title: str, path: str, seen: Seen) -> Sentence | None:
-    """Return the first sentence that fits a difference of a scenario, None if none does."""
+    """Return the first sentence that explains a difference of a scenario; None if none does."""
     for sentence in (*EXPLAINED, *DEFECTS):
         here = any(fnmatch.fnmatchcase(title, each) for each in sentence.scenarios)
         this = any(fnmatch.fnmatchcase(path, each) for each in sentence.paths)
@@ -77,7 +77,7 @@ def _sentence_for(title: str, path: str, seen: Seen) -> Sentence | None:
 
 
 def _holds(sentence: Sentence, path: str, seen: Seen) -> bool:
-    """Say whether a sentence explains the two values: by themselves, and by what other facts make of the kubelet's."""
+    """Return whether a sentence explains the two values: by its `holds`, and by its `turned`."""
     theirs, mine = seen.kubelet.get(path), seen.ours.get(path)
     if sentence.holds is not None and not sentence.holds(theirs, mine):
         return False
@@ -85,7 +85,7 @@ def _holds(sentence: Sentence, path: str, seen: Seen) -> bool:
 
 
 def keep(path: Path, verdicts: Iterable[Verdict]) -> None:
-    """Put verdicts into the file, each in place of an older one of its scenario."""
+    """Write verdicts to the file, each in place of an older one of its scenario."""
     known = _read(path)
     for verdict in verdicts:
         seen = {"kubelet": verdict.seen.kubelet, "ours": verdict.seen.ours} if verdict.seen is not None else None
@@ -94,7 +94,7 @@ def keep(path: Path, verdicts: Iterable[Verdict]) -> None:
 
 
 def kept(path: Path, titles: Iterable[str]) -> list[Verdict]:
-    """The verdicts of these scenarios, judged by the sentences that there are now; undecided if never tried."""
+    """Return verdicts on these scenarios: the file's facts, judged by today's sentences; undecided if never tried."""
     known = _read(path)
     verdicts = []
     for title in titles:

@@ -1,6 +1,6 @@
-"""Why the two differ, where they do: one sentence for each reason, with where it applies and how it is checked.
+"""The reasons for differences between the kubelet and a node: a sentence each, with its scope and its check.
 
-A difference that no sentence fits fails the run.
+A difference that no sentence explains fails the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NET_ADMIN: Final = 1 << 12
 
 
 def _is(kubelet: Any, ours: Any) -> _Check:
-    """The two values are just these."""
+    """The two values are exactly these."""
     return lambda theirs, mine: (theirs, mine) == (kubelet, ours)
 
 
@@ -36,14 +36,14 @@ def _one_of(*pairs: tuple[Any, Any]) -> _Check:
 
 
 def _like(kubelet: str, ours: str) -> _Check:
-    """The two values match these patterns, whole."""
+    """The two values fully match these patterns."""
     return lambda theirs, mine: bool(
         re.fullmatch(kubelet, str(theirs), re.DOTALL) and re.fullmatch(ours, str(mine), re.DOTALL)
     )
 
 
 def _lacks_the_same(kubelet: Any, ours: Any) -> bool:
-    """Both messages are of a pod that was refused for want of the same resource."""
+    """Both messages are about a pod that was refused because the same resource was exhausted."""
     lacking = re.search(r"no set of running pods found to reclaim resources: \[\(res: (\S+),", str(kubelet))
     return lacking is not None and f"Node didn't have enough resource: {lacking[1]}, requested: " in str(ours)
 
@@ -420,4 +420,4 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
 """Intended differences."""
 
 DEFECTS: Final[tuple[Sentence, ...]] = ()
-"""Differences that ought not to be, and are known."""
+"""Known differences that are defects of ours."""

@@ -1,8 +1,8 @@
-"""The kubelet that we are compared with: built from the Go module proxy, and run alone, with static pods only.
+"""The kubelet of the comparison: built from the Go module proxy, and run without an API server, with static pods.
 
     python -m qa.differential --build
 
-It is kept in `~/.cache/syncpod/kubernetes-1.37.2`. `SYNCPOD_KUBELET` names another one.
+The program is kept in `~/.cache/syncpod/kubernetes-1.37.2`. `SYNCPOD_KUBELET` overrides its path.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.runtimes.leftovers import CGROUPS, remove_cgroup, unmount_below
 from tests.runtimes.require import Missing
 
 VERSION: Final = "1.37.2"
-"""Its version: the one whose decisions a node follows."""
+"""The kubelet's version, whose decisions a node of ours mirrors."""
 CONTAINER_LOGS: Final = Path("/var/log/containers")
-"""Where a kubelet links to the logs of containers; it cannot be told another place."""
+"""The directory in which a kubelet links to containers' logs; no setting changes it."""
 
 
 def program() -> Path:
-    """The kubelet of this machine. Raises `Missing`, saying how it is built."""
+    """The path of the kubelet. Raises `Missing`, whose text has the command that builds it."""
     path = Path(os.environ.get("SYNCPOD_KUBELET") or programs.directory(VERSION) / "kubelet")
     if not os.access(path, os.X_OK):
         raise Missing(f"there is no kubelet at {path}: python -m qa.differential --build builds one")
@@ -39,7 +39,7 @@ def program() -> Path:
 
 
 def build() -> Path:
-    """Build it if it is missing, and return it; that takes ten minutes on two cores.
+    """Build the kubelet if it is missing, which takes ten minutes on two cores; return its path.
 
     Raises `Missing`, CalledProcessError.
     """
@@ -47,10 +47,10 @@ def build() -> Path:
 
 
 class Kubelet:
-    """One kubelet without an API server, on a CRI socket. `close` ends it, and removes what it has made."""
+    """A kubelet without an API server, on a CRI socket. `close` ends it, and removes its cgroups, mounts and links."""
 
     def __init__(self, directory: Path, *, endpoint: str, node: str, cgroup_root: str) -> None:
-        """Start it with its state, its pods' logs and its own log in `directory`. Raises `Missing`."""
+        """Start the kubelet, with its state, its pods' logs and its own log in `directory`. Raises `Missing`."""
         executable = program()
         self.directory = directory
         self.node = node
@@ -74,8 +74,8 @@ class Kubelet:
             "--cert-dir",
             directory / "pki",
         ]
-        # Without an address it looks its name up for each status that it makes, in its only loop: no machine knows
-        # that name, and a name server that lets a question go unanswered stops the loop for five seconds.
+        # Without an address, the kubelet resolves its name for each status, in its only loop. Nothing resolves that
+        # name, and a name server that does not answer blocks the loop for five seconds.
         command += ["--hostname-override", node, *(f"--node-ip={address}" for address in _own_address()), "-v", "3"]
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -83,11 +83,11 @@ class Kubelet:
             )
         self._read = 0
         self.events: dict[str, list[dict[str, str]]] = {}
-        """The events of each pod, by its name, as far as `read_log` has come."""
+        """The events of each pod, by its name, as of the last `read_log`."""
         self.refused: dict[str, str] = {}
-        """Why files were refused, by their names."""
+        """The reasons why files were refused, by file name."""
         self.taken_up: dict[str, float] = {}
-        """When its loop took up each pod, by its name, in seconds since the epoch."""
+        """When its loop began each pod, by the pod's name, in seconds since the epoch."""
 
     @property
     def pid(self) -> int:
@@ -95,7 +95,7 @@ class Kubelet:
         return self._process.pid
 
     async def ready(self, *, patience: float = 120.0) -> Self:
-        """Wait until it answers. Raises RuntimeError with the end of its log."""
+        """Wait until the kubelet answers. Raises RuntimeError with the end of its log."""
         deadline = time.monotonic() + patience
         while True:
             try:
@@ -109,11 +109,11 @@ class Kubelet:
                 return self
 
     async def pods(self) -> dict[str, Any]:
-        """The pods that it has, with their status, by name. Raises OSError while it does not answer."""
+        """Return the kubelet's pods, with their status, by name. Raises OSError while it does not answer."""
         return await asyncio.to_thread(self._pods)
 
     def read_log(self) -> None:
-        """Take from its log what has been added: events, files that it has refused, and when it took up pods."""
+        """Parse the new lines of its log: events, refused files, and the times at which it began pods."""
         with self.log.open("rb") as log:
             log.seek(self._read)
             text = log.read()
@@ -124,7 +124,7 @@ class Kubelet:
                 self._take(json.loads(line))
 
     def close(self) -> None:
-        """End it with SIGKILL; remove its cgroups, its mounts and its links to logs. Its runtime ends its pods."""
+        """End it with SIGKILL; remove its cgroups, mounts and links to logs. The pods end with their runtime."""
         self._process.kill()
         self._process.wait()
         remove_cgroup(self._cgroup_root)
@@ -178,7 +178,7 @@ class Kubelet:
 
 
 def _own_address() -> list[str]:
-    """The address from which this machine reaches others; none if it reaches none. Nothing is sent."""
+    """The source address of this machine's default route; none if it has no such route. Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
             asking.connect(("192.0.2.1", 9))  # TEST-NET-1: an address of documentation
@@ -188,7 +188,7 @@ def _own_address() -> list[str]:
 
 
 def make_cgroup(path: str) -> None:
-    """Make the cgroup above a kubelet's own in each hierarchy: a kubelet expects it there."""
+    """Make the parent cgroup of a kubelet's cgroups in each hierarchy: a kubelet requires that it exists."""
     for hierarchy in CGROUPS.iterdir():
         if (hierarchy / "cgroup.procs").exists() and not hierarchy.is_symlink():
             cgroup = hierarchy / path.strip("/")

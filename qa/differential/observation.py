@@ -1,4 +1,4 @@
-"""What is compared of one pod on one side, in words that do not depend on the side."""
+"""The facts of one pod on one side, with all text that depends on the side replaced by common words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qa.differential.sides import Event, Side
 
 @dataclass(frozen=True)
 class Rule:
-    """What must differ between two nodes, and the word for it that is compared instead."""
+    """A pattern for text that always differs between two nodes, and the word that replaces it."""
 
     name: str
     pattern: re.Pattern[str]
@@ -32,7 +32,7 @@ RULES: Final = (
     Rule("an ephemeral port is drawn", re.compile(r"<ip>:\d{5}(?=->)"), "<ip>:<port>"),
     Rule("durations vary", re.compile(r"\b\d+(\.\d+)?(ms|µs|s)\b(?= \(\d)"), "<duration>"),
 )
-"""These replace text wherever it stands, after each side's own names."""
+"""Replacements in every text, made after the replacement of each side's own names."""
 
 _TIMES: Final = frozenset(
     ("startedAt", "finishedAt", "lastTransitionTime", "lastProbeTime", "startTime", "creationTimestamp")
@@ -47,7 +47,7 @@ class Observation:
 
 
 def own_words(side: Side, pod: Mapping[str, Any]) -> Callable[[str], str]:
-    """How to replace what one side calls by names of its own: directories, uids, cgroups, then what `RULES` say."""
+    """Return a function that replaces one side's own names (directories, UIDs, cgroups), and then applies `RULES`."""
     uid = str(pod["metadata"]["uid"])
     names = {
         str(side.shared): "<dir>",
@@ -74,7 +74,7 @@ def own_words(side: Side, pod: Mapping[str, Any]) -> Callable[[str], str]:
 def observe(
     side: Side, pod: Mapping[str, Any], events: Iterable[Event], said: Mapping[str, str], asked: Asked
 ) -> Observation:
-    """Put together what is compared of a pod."""
+    """Return the facts of a pod: its status, its events, its containers' output, and the requests to the runtime."""
     say = own_words(side, pod)
     facts: dict[str, Any] = {}
     _flatten("status", _status(pod.get("status", {})), facts)
@@ -90,7 +90,7 @@ def observe(
 
 
 def _status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """A status by names in place of positions, without what only tells where and when."""
+    """Return a status with lists as mappings by name, and without addresses."""
     told = {key: value for key, value in status.items() if key not in ("podIP", "podIPs", "hostIP", "hostIPs")}
     for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
         told[kind] = {each["name"]: each for each in status.get(kind, ())}
@@ -100,7 +100,7 @@ def _status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _events(events: Iterable[Event], status: Mapping[str, Any], say: Callable[[str], str]) -> dict[str, Any]:
-    """Which events there are; and how many, of those that stand for one act each, up to the instance that is shown."""
+    """Return the events. `Created` and `Started` are counted, up to the number of instances in the status."""
     shown = {each["name"]: each.get("restartCount", 0) + 1 for each in containers(status)}
     told: dict[str, Any] = {}
     for event in events:
@@ -113,7 +113,7 @@ def _events(events: Iterable[Event], status: Mapping[str, Any], say: Callable[[s
 
 
 def _lines(text: str) -> dict[str, str]:
-    """`key=value` lines under their keys, all others under their number."""
+    """Return the lines of a text: `key=value` lines by their key, all others by their number."""
     told: dict[str, str] = {}
     for number, line in enumerate(text.splitlines()):
         key, equals, value = line.partition("=")
@@ -125,7 +125,7 @@ def _lines(text: str) -> dict[str, str]:
 
 
 def _container(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A container's configuration, its variables, mounts and devices by their names."""
+    """Return a container's configuration, with variables by name and mounts by path."""
     told = dict(config)
     told["envs"] = {each["key"]: _text(each.get("value", "")) for each in config.get("envs", ())}
     told["mounts"] = {each["containerPath"]: each for each in config.get("mounts", ())}
@@ -133,12 +133,12 @@ def _container(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(value: str) -> str:
-    """A variable's value, which CRI has as bytes and JSON therefore as base64."""
+    """Return a variable's value. CRI has it as bytes, so the message's JSON has it in base64."""
     return base64.b64decode(value).decode(errors="replace")
 
 
 def _flatten(path: str, value: Any, into: dict[str, Any]) -> None:
-    """Put each leaf of a document under its path; empty ones and times are not there."""
+    """Put each leaf of a document into `into`, by its path. Empty leaves are left out, and times are replaced."""
     if isinstance(value, Mapping):
         for key, each in value.items():
             _flatten(f"{path}.{key}", "<time>" if key in _TIMES and each else each, into)

@@ -1,4 +1,4 @@
-"""A CRI socket that hands every call on and notes what the runtime was asked for each pod."""
+"""A CRI proxy that passes every call on, and records the requests to the runtime for each pod."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOTED: Final = {
 
 @dataclass
 class Asked:
-    """What a runtime was asked for one pod."""
+    """The requests to a runtime for one pod."""
 
     sandbox: dict[str, Any] = field(default_factory=dict)
     """The configuration of its first sandbox."""
@@ -33,12 +33,12 @@ class Asked:
     attempts: dict[str, int] = field(default_factory=dict)
     """The highest attempt of each container."""
     stops: list[tuple[str, int]] = field(default_factory=list)
-    """Container and timeout of each stop, in the order in which they came."""
+    """Container and timeout of each StopContainer, in the order of the calls."""
     sandbox_stopped: bool = False
 
 
 class Recording(CriProxy):
-    """The socket; `asked` has what it saw, by the pod's name."""
+    """The proxy's socket; `asked` has the recorded requests, by the pod's name."""
 
     def __init__(self, socket: Path, target: str) -> None:
         super().__init__(socket, target)
@@ -47,7 +47,7 @@ class Recording(CriProxy):
         self._containers: dict[str, tuple[str, str]] = {}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """Hand a call on, and note it if it is one that shapes or ends a pod."""
+        """Pass a call on, and record it if it creates or stops a sandbox or container."""
         handler = super().service(handler_call_details)
         method = handler_call_details.method.rpartition("/")[2]
         if method not in _NOTED:
@@ -63,7 +63,7 @@ class Recording(CriProxy):
         return grpc.unary_unary_rpc_method_handler(noting)
 
     def _asked(self, method: str, request: bytes) -> None:
-        """Note a call before it is made, so that what the runtime refuses is noted too."""
+        """Record a request before it is passed on, so that refused requests are recorded too."""
         if method == "RunPodSandbox":
             config = cri.RunPodSandboxRequest.FromString(request).config
             asked = self.asked[config.metadata.name]

@@ -1,4 +1,4 @@
-"""Trying scenarios on both sides, several at once."""
+"""Runs scenarios on both sides, several at once."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from qa.differential.scenario import Scenario, Waiting
 from qa.differential.sides import NODE, Event, Side, Stage
 
 PATIENCE_SECONDS: Final = 110.0
-"""How long a scenario may take to come to its moment, on each side."""
+"""How long a scenario may take to reach its moment, on each side."""
 AT_ONCE: Final = 12
 _LOOK_SECONDS: Final = 0.4
 _LOOKS_PER_REFUSALS: Final = 10
 _LAST_SECONDS: Final = 3.0
-"""How long no event must have come for a pod that has ended."""
+"""The events of an ended pod are complete if none has come in this time."""
 _REFERRING: Final = re.compile(r"static pods may not reference \w+")
-"""The one reason for a refusal that is compared: a kubelet's, which is not about the manifest."""
+"""The only reason of a refusal that is compared; it is the kubelet's, and not about an invalid manifest."""
 
 
 class Undecided(Exception):
-    """A side has not come to the moment; the message says which and what it had."""
+    """A side has not reached the moment. The message has the side's name and its last state."""
 
 
 @dataclass
 class Looking:
-    """The newest status of every scenario's pod on one side."""
+    """Polls the newest status of every scenario's pod on one side."""
 
     side: Side
     names: set[str]
     seen: dict[str, dict[str, Any]]
     refused: dict[str, str]
-    """Why files were refused, by their names, as of some seconds ago."""
+    """The reasons why files were refused, by file name; up to some seconds old."""
 
     async def look(self) -> None:
-        """Look until cancelled. One request tells of all pods."""
+        """Poll until cancelled. One request is enough for all pods."""
         for turn in itertools.count():
             with contextlib.suppress(OSError, TimeoutError):
-                # A busy node may not tell of all in time: what it told before holds.
+                # A busy node may not return all pods in time: their last status is kept.
                 self.seen |= await self.side.source.pods(frozenset(self.names))
                 if turn % _LOOKS_PER_REFUSALS == 0:
                     self.refused = await self.side.source.refusals()
@@ -56,12 +56,12 @@ class Looking:
 
 
 async def run(stage: Stage, scenarios: Sequence[Scenario], told: Callable[[Verdict], None]) -> list[Verdict]:
-    """Try the scenarios, some at once, and return what each came to, in their order.
+    """Run the scenarios, some at once, and return the verdicts in the scenarios' order. `told` is called with each.
 
-    One that missed its moment, as happens on a busy machine, is tried once more.
+    A scenario that missed its moment, as happens on a busy machine, is run once more.
     """
     turns = asyncio.Semaphore(AT_ONCE)
-    # Mixed, so that those that wait for back-offs run beside those that use the processor.
+    # In mixed order, so that scenarios that wait for back-offs run beside those that use the CPU.
     mixed = random.Random(0).sample(scenarios, len(scenarios))
     lookings = [Looking(side, set(), {}, {}) for side in (stage.kubelet, stage.ours)]
     looks = [asyncio.create_task(looking.look()) for looking in lookings]
@@ -84,14 +84,14 @@ async def run(stage: Stage, scenarios: Sequence[Scenario], told: Callable[[Verdi
 
 
 def _missed(verdict: Verdict) -> bool:
-    """Say whether a side has not come to the moment, and no sentence says why."""
+    """Return whether a side has not reached the moment, and no sentence explains that."""
     return verdict.kind == "undecided" or any(
         each.path == "moment" and each.sentence is None for each in verdict.differences
     )
 
 
 def _again(scenario: Scenario) -> Scenario:
-    """The scenario for its second try, under another name: the same static pod would be the same, with its past."""
+    """The scenario for its second run, under another name: a static pod of the same name would keep its history."""
     moment = scenario.moment.or_ended if isinstance(scenario.moment, Waiting) else scenario.moment
     return dataclasses.replace(scenario, name=f"{scenario.name}-again", moment=moment)
 
@@ -106,14 +106,14 @@ async def _try(lookings: Iterable[Looking], scenario: Scenario, title: str) -> V
     for each in seen:
         if isinstance(each, BaseException) and not isinstance(each, Undecided):
             raise each
-    if late:  # nothing but that can be compared
+    if late:  # only whether each side reached the moment can be compared
         seen = [Observation({"moment": "reached" if isinstance(each, Observation) else str(each)}) for each in seen]
     kubelet, ours = (each.facts for each in seen if isinstance(each, Observation))
     return judge(title, Seen(kubelet, ours))
 
 
 async def _observe(looking: Looking, scenario: Scenario) -> Observation:
-    """Run the scenario on one side, to its moment, and take it away again."""
+    """Run the scenario on one side up to its moment, return the observation, and remove the pod."""
     side, file, name = looking.side, f"{scenario.pod_name}.json", f"{scenario.pod_name}-{NODE}"
     looking.names.add(name)
     await asyncio.to_thread(side.write, file, scenario.manifest())
@@ -131,7 +131,7 @@ async def _observe(looking: Looking, scenario: Scenario) -> Observation:
 
 
 async def _moment(looking: Looking, file: str, name: str, scenario: Scenario) -> dict[str, Any]:
-    """Wait until the pod has come to the moment and stays as it is. Raises Undecided, soon if its file is refused."""
+    """Wait until the pod has reached the moment and no longer changes. Raises Undecided, at once for a refused file."""
     deadline, since, before = time.monotonic() + PATIENCE_SECONDS, 0.0, None
     while time.monotonic() < deadline:
         pod = looking.seen.get(name)
@@ -153,7 +153,7 @@ async def _last_warning(side: Side, name: str) -> str:
 
 
 async def _said(side: Side, name: str, scenario: Scenario) -> bool:
-    """Say whether the event has come that the scenario waits for, and its containers have been asked for."""
+    """Return whether the scenario's event has come, and its containers have been requested from the runtime."""
     if sum(number + 1 for number in side.recording.asked[name].attempts.values()) < scenario.created:
         return False
     return not scenario.after or any(each.reason == scenario.after for each in await side.source.events(name))
@@ -185,7 +185,7 @@ async def _ended(looking: Looking, file: str, name: str, pod: dict[str, Any]) ->
 
 
 async def _last_events(side: Side, name: str) -> list[Event]:
-    """The events of a pod that has ended, once no more have come for a while: some are told after its last stop."""
+    """The events of an ended pod, once no more have come for a while: some are sent after its last stop."""
     since, before = time.monotonic(), await side.source.last_events(name)
     while time.monotonic() - since < _LAST_SECONDS:
         await asyncio.sleep(1)
@@ -207,7 +207,7 @@ def _short(pod: dict[str, Any] | None) -> str:
 
 
 def tell(verdict: Verdict) -> None:
-    """Print a verdict, with what is not explained."""
+    """Print a verdict, with its unexplained differences."""
     sys.stdout.write(f"{verdict.kind:12} {verdict.title} {verdict.why}\n")
     for each in verdict.differences:
         if each.sentence is None:

@@ -1,4 +1,4 @@
-"""What is tried on both: a manifest, the moment to wait for, and the manifests' building blocks."""
+"""Scenarios of the comparison: a manifest and the moment at which it is compared, with building blocks for both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.runtimes.images import BUSYBOX
 Manifest = dict[str, Any]
 Status = Mapping[str, Any]
 Moment = Callable[[Status], bool]
-"""Whether a pod's status has come to the point at which the two are compared."""
+"""Returns whether a pod's status has reached the state in which the two sides are compared."""
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,15 @@ class Scenario:
     moment: Moment
     metadata: Manifest = field(default_factory=dict)
     ends: bool = False
-    """Whether its file is removed at the moment; it is then compared when its sandbox has been stopped."""
+    """Whether its file is removed at the moment. The pod is then compared after its sandbox has been stopped."""
     after: str = ""
-    """The reason of an event that has to be there too; "" for none."""
+    """The reason of an event that must have come too; "" = none."""
     created: int = 0
-    """How many containers the runtime has been asked to create by then, at least."""
+    """The fewest containers that must have been requested from the runtime."""
     still_seconds: float = 1.2
-    """How long a status has to stay the same before it is compared: events and conditions come in several writes."""
+    """How long a status must stay the same before it is compared: events and conditions come in several writes."""
     refused: bool = False
-    """Whether the kubelet is expected to refuse the file; then that both refuse it is all there is to compare."""
+    """Whether the kubelet should refuse the file. Then only the refusals are compared."""
 
     @property
     def title(self) -> str:
@@ -45,7 +45,7 @@ class Scenario:
         return f"{self.family}-{self.name}".replace("_", "-").lower()
 
     def manifest(self) -> Manifest:
-        """The pod, as it is written to its file; `@dir@` in it stands for a directory of each side's own."""
+        """The Pod that is written to its file. `@dir@` in it is replaced by a directory of each side."""
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -60,7 +60,7 @@ def shell(name: str, script: str, **fields: Any) -> Manifest:
 
 
 def sleeper(name: str = "main", **fields: Any) -> Manifest:
-    """A container that runs until it is told to end, and then ends with 0 at once."""
+    """A container that runs until SIGTERM, and then exits with 0 at once."""
     return shell(name, "trap 'exit 0' TERM; sleep 1000 & wait", **fields)
 
 
@@ -92,19 +92,19 @@ def running(status: Status) -> bool:
 
 
 FAILED_STARTS: Final = ("RunContainerError", "PostStartHookError")
-"""What a kubelet says of a container whose start has failed, until its next sync."""
+"""The waiting reasons of a container whose start failed, which a kubelet shows until its next sync."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """The moment at which a container waits for that reason, after just so many restarts."""
+    """The moment at which a container is waiting, with this reason and exactly this number of restarts."""
 
     reason: str
     container: str
     restarts: int
 
     def __call__(self, status: Status) -> bool:
-        """Whether it does."""
+        """Return whether the container is waiting so."""
         return any(
             each["name"] == self.container
             and each.get("state", {}).get("waiting", {}).get("reason") == self.reason
@@ -113,22 +113,22 @@ class Waiting:
         )
 
     def or_ended(self, status: Status) -> bool:
-        """Whether it does, or has ended or not been started and is not said to wait.
+        """Return whether the container is waiting so, or has ended, or failed to start, with this number of restarts.
 
-        A kubelet says of a container in its back-off that it waits at its first sync after the one in which the
-        back-off began; where nothing else happens, that is the sync in which it ends.
+        A kubelet shows a container in its back-off as waiting only from the second sync of the back-off on. If nothing
+        else happens, that is the sync at the back-off's end.
         """
         failed = any(Waiting(reason, self.container, self.restarts)(status) for reason in FAILED_STARTS)
         return self(status) or failed or ended(self.container, restarts=self.restarts)(status)
 
 
 def waiting(reason: str, container: str = "main", *, restarts: int = 0) -> Waiting:
-    """A container waits for that reason, after just so many restarts."""
+    """A container is waiting, with this reason and exactly this number of restarts."""
     return Waiting(reason, container, restarts)
 
 
 def ended(container: str, *, restarts: int) -> Moment:
-    """A container has ended in its n-th restart, whether or not its next one is said to wait."""
+    """A container's state is terminated after this number of restarts."""
 
     def has(status: Status) -> bool:
         return any(
@@ -169,7 +169,7 @@ def all_of(*moments: Moment) -> Moment:
 
 
 def unique(scenarios: Iterable[Scenario]) -> tuple[Scenario, ...]:
-    """The scenarios, each with a pod name of its own. Raises ValueError for two of one name."""
+    """Return the scenarios. Raises ValueError if two have the same pod name."""
     named: dict[str, Scenario] = {}
     for scenario in scenarios:
         if scenario.pod_name in named:

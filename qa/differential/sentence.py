@@ -1,4 +1,4 @@
-"""One reason for which the two differ, with how it is checked."""
+"""A reason for differences between kubelet and node, with its check."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Any
 
 Facts = Mapping[str, Any]
-"""What was seen of a pod on one side: each value under its path."""
+"""The observation of a pod on one side: values by path."""
 
 
 class Reason(StrEnum):
-    """What kind of reason it is."""
+    """The kind of a reason."""
 
     BETTER = "decided otherwise here"
     MARKS = "marks and words of our own"
@@ -24,18 +24,19 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Sentence:
-    """One reason for differences. A difference that its check does not pass stays unexplained.
+    """One reason for differences, with a check: a difference that fails the check stays unexplained.
 
-    It has `holds`, `turned` or both: a sentence that nothing checks would explain everything at its paths.
+    It must have `holds`, `turned` or both. Without a check it would explain every difference at its paths.
     """
 
     text: str
     reason: Reason
     paths: tuple[str, ...]
-    """Which facts it is about, as shell patterns; `[` is written `[[]`."""
+    """Shell patterns for the paths of the facts that it explains; `[` is written `[[]`."""
     scenarios: tuple[str, ...] = ("*",)
-    """Which scenarios it is about, as shell patterns."""
+    """Shell patterns for the scenarios to which it applies."""
     holds: Callable[[Any, Any], bool] | None = None
-    """Whether it explains these two values, the kubelet's and ours."""
+    """Returns whether it explains these two values, the kubelet's and ours."""
     turned: Callable[[Facts, Facts], Facts] | None = None
-    """The kubelet's facts as they would be but for this difference, given both sides': the fact then has to be ours."""
+    """Returns the kubelet's facts as they would be without this difference, given both sides' facts. The difference is
+    explained if the returned value equals ours."""

@@ -1,4 +1,4 @@
-"""The two sides of the comparison: a kubelet and a node of ours, each behind a recording CRI socket of its own."""
+"""The two sides of the comparison: a kubelet and a node of ours, each with its own recording CRI proxy."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.worker.node_process import NodeProcess
 
 _TRIES: Final = 20
 NODE: Final = "differ"
-"""What both nodes are called."""
+"""The name of both nodes."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event of a pod, as often as it was seen."""
+    """One event of a pod, with the number of its repetitions."""
 
     type: str
     reason: str
@@ -45,7 +45,7 @@ class Event:
 
 @dataclass
 class Side:
-    """One of the two: where its manifests, logs and shared directories are, and what it runs on."""
+    """One side: its directories, its runtime with the recording proxy, and the source of its answers."""
 
     name: str
     directory: Path
@@ -55,16 +55,16 @@ class Side:
 
     @property
     def shared(self) -> Path:
-        """The directory that scenarios call `@dir@`."""
+        """The directory below which each pod has the directory that replaces `@dir@`."""
         return self.directory / "shared"
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """Where it keeps what it mounts into containers."""
+        """The directories with the files that it mounts into containers."""
         return self.source.roots
 
     def write(self, file: str, manifest: dict[str, Any]) -> None:
-        """Have it run a pod: its file is written beside the directory and renamed into it."""
+        """Have this side run a pod: write its file beside the manifest directory, and rename it into the directory."""
         own = self.shared / manifest["metadata"]["name"]
         own.mkdir(mode=0o777, parents=True, exist_ok=True)
         own.chmod(0o777)
@@ -73,24 +73,24 @@ class Side:
         beside.rename(self.source.manifests / file)
 
     def remove(self, file: str) -> None:
-        """Have it end that pod."""
+        """Have this side end the pod of this file."""
         (self.source.manifests / file).unlink(missing_ok=True)
 
     def logs(self, pod: dict[str, Any]) -> dict[str, str]:
-        """What the newest instance of each container has written, by container."""
+        """The log of the newest instance of each container, by container."""
         meta = pod["metadata"]
         return logs_below(self.source.pod_logs / f"{meta['namespace']}_{meta['name']}_{meta['uid']}")
 
 
 class Source(Protocol):
-    """What is asked of a kubelet and of a node alike."""
+    """The common interface to a kubelet and a node."""
 
     manifests: Path
     pod_logs: Path
     roots: tuple[Path, ...]
 
     async def pods(self, names: Collection[str]) -> dict[str, Any]:
-        """Those of these pods that it has, by name, with their status."""
+        """Return those of the named pods that exist, by name, with their status."""
         ...
 
     async def events(self, name: str) -> list[Event]:
@@ -102,12 +102,12 @@ class Source(Protocol):
         ...
 
     async def refusals(self) -> dict[str, str]:
-        """Why files were refused, by their names."""
+        """The reasons why files were refused, by file name."""
         ...
 
 
 class KubeletSource:
-    """A kubelet, asked on its read-only port and read from its log."""
+    """A kubelet's answers, from its read-only port and its log."""
 
     def __init__(self, kubelet: Kubelet) -> None:
         self._kubelet = kubelet
@@ -140,7 +140,7 @@ class KubeletSource:
 
 
 class NodeSource:
-    """A node of ours, asked on its worker's socket."""
+    """A node's answers, from its worker's socket and its workflows."""
 
     def __init__(self, directory: Path, client: Client) -> None:
         self._state = directory / "state"
@@ -164,7 +164,7 @@ class NodeSource:
         return []
 
     async def last_events(self, name: str) -> list[Event]:
-        """The events of a pod that has ended: its workflow may be closed, and its node have forgotten it."""
+        """The events of a pod that has ended, from its workflow, since its node may have dropped the pod."""
         handle = self._client.get_workflow_handle(pod_workflow_id("default", name))
         answer: list[dict[str, Any]] = await handle.query("events", rpc_timeout=timedelta(seconds=60))
         return [_event(each) for each in answer]
@@ -196,7 +196,7 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def stage(version: str) -> AsyncIterator[Stage]:
-    """Start a containerd for each side, a kubelet and a node, and leave nothing of them. Raises `Missing`."""
+    """Run a kubelet and a node during the block, each with its own containerd. Raises `Missing`."""
     async with contextlib.AsyncExitStack() as stack:
         top = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-differ-", ignore_cleanup_errors=True))
@@ -249,7 +249,7 @@ def _laid_out(place: Path) -> Path:
 
 
 def logs_below(directory: Path) -> dict[str, str]:
-    """The newest log of each container below a pod's directory of logs, without CRI's head of each line."""
+    """The newest log of each container below a pod's log directory, without CRI's prefix of each line."""
     said = {}
     for container in directory.iterdir() if directory.is_dir() else ():
         numbered = sorted((int(path.stem), path) for path in container.glob("*.log") if path.stem.isdigit())

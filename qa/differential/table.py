@@ -14,13 +14,13 @@ from qa.differential.sentence import Reason, Sentence
 _BEGIN: Final = "<!-- scenarios: begin -->"
 _END: Final = "<!-- scenarios: end -->"
 _MOST: Final = 4
-"""Differences of one scenario that are shown, of those that nothing explains."""
+"""The most unexplained differences of a scenario that are shown."""
 _WORDS: Final = 90
-"""Characters of a value that are shown."""
+"""The most characters of a value that are shown."""
 
 
 def write_table(path: Path, verdicts: Sequence[Verdict]) -> None:
-    """Write what was seen between the marks of a page. Raises ValueError where it has no marks."""
+    """Write the tables between the marks of a page. Raises ValueError if the page has no marks."""
     before, begin, rest = path.read_text().partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not (begin and end):
@@ -68,7 +68,7 @@ def _families(verdicts: Sequence[Verdict]) -> Iterator[str]:
 
 
 _Met = Mapping[Sentence, list[tuple[str, Difference]]]
-"""By sentence: the differences that it explains, each with its scenario."""
+"""The differences that each sentence explains, each with its scenario's title."""
 
 
 def _met(verdicts: Iterable[Verdict]) -> _Met:
@@ -81,7 +81,7 @@ def _met(verdicts: Iterable[Verdict]) -> _Met:
 
 
 def _reasons(met: _Met) -> Iterator[str]:
-    """How many scenarios and facts differ for each kind of reason, and by how many sentences."""
+    """The table of the kinds of reasons, with the numbers of their sentences, scenarios and facts."""
     yield "\n### Reasons\n"
     yield "| reason | sentences | scenarios | facts |"
     yield "|---|---|---|---|"
@@ -122,7 +122,7 @@ def _rest(verdicts: Sequence[Verdict]) -> Iterator[str]:
         if verdict.kind == "undecided":
             yield f"| {verdict.title} | {_text(verdict.why)} | | |"
         unexplained = [each for each in verdict.differences if each.sentence is None]
-        for each in unexplained[-_MOST:]:  # those of the status come last, and tell most
+        for each in unexplained[-_MOST:]:  # those of the status come last, and are the most informative
             yield f"| {verdict.title} | `{each.path}` | {_cell(each.kubelet)} | {_cell(each.ours)} |"
         if len(unexplained) > _MOST:
             yield f"| {verdict.title} | {len(unexplained) - _MOST} more | | |"

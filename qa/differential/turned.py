@@ -1,6 +1,6 @@
-"""A kubelet's facts, rewritten as they would be but for one difference: then they have to equal ours.
+"""Rewrites a kubelet's facts as they would be without one known difference. They then must equal ours.
 
-What cannot be rewritten stays as it is, and so stays unexplained.
+A fact that cannot be rewritten is left unchanged, so its difference stays unexplained.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LONGEST_BACK_OFF: Final = 300
 
 
 def at_the_next_sync(kubelet: Facts, ours: Facts) -> Facts:
-    """What a kubelet shows of containers in their back-off at its next sync.
+    """Return the kubelet's facts with containers in their back-off as the kubelet shows them at its next sync.
 
-    They wait for CrashLoopBackOff, and how they ended is their last state. A container is turned only if it then is, in
-    state and last state, what ours is. The message has to name container, pod and the delay that its restarts come to.
+    They wait for CrashLoopBackOff, and their end is in lastState. A container is changed only if its state and
+    lastState then equal ours. The message must name the container, the pod, and the delay for its number of restarts.
     """
     facts = dict(kubelet)
     for path in kubelet:
@@ -44,10 +44,10 @@ def at_the_next_sync(kubelet: Facts, ours: Facts) -> Facts:
 
 
 def with_exits(kubelet: Facts, ours: Facts) -> Facts:
-    """The kubelet's facts with our events of exits, as far as its own statuses bear them out.
+    """Return the kubelet's facts with our events of exits that its statuses confirm.
 
-    A container that neither side shows as ended, such as one whose pod is being ended, has only to be one of the pod's.
-    So has one that was removed because all containers are restarted: both sides show that in place of its end.
+    If neither side shows the container as ended, such as in a pod that is being ended or restarts all containers, it
+    only must be a container of the pod.
     """
     facts = dict(kubelet)
     for path in ours:
@@ -57,9 +57,9 @@ def with_exits(kubelet: Facts, ours: Facts) -> Facts:
 
 
 def with_made_ahead(kubelet: Facts, ours: Facts) -> Facts:
-    """The kubelet's facts with the configuration of each container that only we had made before its turn.
+    """Return the kubelet's facts with the configuration of each container that only we created before its turn.
 
-    It was removed again without a word: both sides show it as waiting, and no event is about it.
+    Such a container was removed again: both sides show it as waiting, and no event is about it.
     """
     facts = dict(kubelet)
     for path in ours:
@@ -73,7 +73,7 @@ def with_made_ahead(kubelet: Facts, ours: Facts) -> Facts:
 
 
 def with_mount_failure(kubelet: Facts, ours: Facts) -> Facts:
-    """The kubelet's facts with the words of its FailedMount events as what containers wait for."""
+    """Return the kubelet's facts with its FailedMount events as the waiting messages of containers."""
     facts, prefix = dict(kubelet), "event.Warning FailedMount : "
     said = {f"FailedMount: {path.removeprefix(prefix)}" for path in kubelet if path.startswith(prefix)}
     for path, value in ours.items():
@@ -83,9 +83,9 @@ def with_mount_failure(kubelet: Facts, ours: Facts) -> Facts:
 
 
 def with_requests_as_limits(kubelet: Facts, ours: Facts) -> Facts:
-    """The kubelet's facts of a pod with limits of its own, as they are if it also requests what these limits are.
+    """Return the kubelet's facts as if the pod requested the amounts of its pod-level limits.
 
-    It is Guaranteed then. Where nothing may lower a process's score for the OOM killer, the container keeps 0.
+    The pod is then Guaranteed. If no process may lower its OOM score, the container keeps 0.
     """
     facts, limit = dict(kubelet), "status.resources.limits."
     for path in kubelet:
@@ -105,9 +105,9 @@ def with_requests_as_limits(kubelet: Facts, ours: Facts) -> Facts:
 
 
 def at_its_own_pace(name: str) -> Turn:
-    """Return what shows a container of the kubelet's as ours, if both have ended with the same codes only.
+    """Return a turn that replaces the kubelet's facts of a container by ours, if both show the same exit codes.
 
-    For a container beside the one whose moment is compared: it may have been restarted more or less often by then.
+    It is for a container beside the one that the moment is about, which may have restarted more or less often.
     """
 
     def turned(kubelet: Facts, ours: Facts) -> Facts:
@@ -123,10 +123,10 @@ def at_its_own_pace(name: str) -> Turn:
 
 
 def in_a_loop(kubelet: Facts, ours: Facts) -> Facts:
-    """A kubelet's facts of a pod whose containers are restarted again and again, as those of ours in its back-off.
+    """Return the kubelet's facts of a pod that restarts all containers again and again, replaced by ours in back-off.
 
-    Ours are turned to only if each container waits for the back-off of all containers and has been restarted no more
-    often than the kubelet's, which run or have just been removed.
+    They are replaced only if each of our containers waits for the common back-off with at most the kubelet's number of
+    restarts, and the kubelet's container runs or has just been removed.
     """
     names = [path.split(".")[2] for path in ours if re.fullmatch(r"status\.containerStatuses\.[\w-]+\.name", path)]
     pattern = r"back-off 10s restarting all containers of pod=[\w.-]+\(<uid>\): main exited with code 88"
@@ -145,7 +145,7 @@ def in_a_loop(kubelet: Facts, ours: Facts) -> Facts:
 
 
 def in_our_order(*prefixes: str) -> Turn:
-    """Return what puts the facts below these prefixes into our order, if they are the same but for their order."""
+    """Return a turn that puts the facts below these prefixes into our order, if only their order differs."""
 
     def turned(kubelet: Facts, ours: Facts) -> Facts:
         facts = dict(kubelet)
@@ -171,13 +171,13 @@ def _make_last(facts: dict[str, Any], at: str) -> None:
 
 
 def _are_same(container: Facts, ours: Facts, at: str) -> bool:
-    """Say whether a container's state and last state are ours; a start time that only one has does not count."""
+    """Return whether a container's state and lastState equal ours, apart from start times."""
     paths = {path for path in (*container, *ours) if path.startswith((f"{at}.state.", f"{at}.lastState."))}
     return all(container.get(path) == ours.get(path) for path in paths if not path.endswith(".startedAt"))
 
 
 def _wait(facts: dict[str, Any], at: str, name: str, ours: Facts) -> None:
-    """Have a container wait for the back-off that follows its restarts; nothing else of it changes."""
+    """Set a container's state to waiting for the back-off of its number of restarts."""
     facts[f"{at}.state.waiting.reason"] = "CrashLoopBackOff"
     message = str(ours.get(f"{at}.state.waiting.message", ""))
     delay = _delay(int(facts.get(f"{at}.restartCount", 0)))
@@ -187,7 +187,7 @@ def _wait(facts: dict[str, Any], at: str, name: str, ours: Facts) -> None:
 
 
 def _delay(restarts: int) -> str:
-    """Return the back-off after so many restarts, the first of which comes at once."""
+    """Return the back-off after this number of restarts. The first restart has none."""
     seconds = min(_FIRST_BACK_OFF << max(restarts - 1, 0), _LONGEST_BACK_OFF)
     minutes, rest = divmod(seconds, 60)
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"

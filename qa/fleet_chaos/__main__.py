@@ -30,7 +30,7 @@ NODES = ("n1", "n2", "n3", "n4")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if nothing was found, 1 if something was, 2 if the machine lacks a part."""
+    """Tell the story, and print it. Return 0 if no rule was broken, 1 if one was, 2 if the machine lacks a part."""
     parser = argparse.ArgumentParser(prog="python -m qa.fleet_chaos", description=__doc__)
     parser.add_argument("--pods", type=int, default=40, help="in all (default: %(default)s)")
     parser.add_argument("--cut", type=float, default=10, help="minutes that a node is cut off (default: %(default)s)")
@@ -88,7 +88,7 @@ def _acts(story: Story, ear: Eavesdropper, invitations: dict[str, Path]) -> None
 
 
 def _lay_out(directory: Path) -> None:
-    """Make the directories that containers see, open to the users that they run as."""
+    """Make the directories that containers mount, which the users of the containers may read and write."""
     directory.chmod(0o755)
     for place in ("out", "bin"):
         (directory / place).mkdir()
@@ -97,7 +97,7 @@ def _lay_out(directory: Path) -> None:
 
 
 def _keep(place: Path, directory: Path) -> None:
-    """Keep notes and logs, to look for causes later."""
+    """Copy notes and logs to `place`, to look for causes later."""
     place.mkdir(parents=True, exist_ok=True)
     shutil.copytree(directory / "out", place / "out", dirs_exist_ok=True)
     logs = (directory.glob(pattern) for pattern in ("headquarters/*.log", "*/state/log/*"))

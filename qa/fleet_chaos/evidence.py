@@ -58,7 +58,7 @@ def sandboxes(endpoints: dict[str, str]) -> dict[str, Counter[str]]:
 
 
 def rows(listing: str) -> list[Row]:
-    """The lines of `syncpod fleet get pods -o wide --no-headers`."""
+    """Parse the output of `syncpod fleet get pods -o wide --no-headers`."""
     found = []
     for line in listing.splitlines():
         name, ready, status, restarts, _age, _ip, node, _owner = re.split(r" {2,}", line.strip())
@@ -67,6 +67,6 @@ def rows(listing: str) -> list[Row]:
 
 
 def containing(data: bytes, signs: Iterable[str]) -> list[str]:
-    """Which of these texts the data contains, literally or in hexadecimal digits, as PostgreSQL dumps bytes."""
+    """Those of the texts that the data contains, literally or in hexadecimal digits, as PostgreSQL dumps bytes."""
     lower = data.lower()
     return [sign for sign in signs if sign.encode() in data or sign.encode().hex().encode() in lower]

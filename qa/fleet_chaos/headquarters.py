@@ -21,7 +21,7 @@ _PATIENCE = 300.0
 
 @dataclass(frozen=True)
 class Said:
-    """A command that was finally answered: how often it was given, and how many seconds that took."""
+    """A command that succeeded in the end: the number of attempts, and the seconds that they took together."""
 
     words: str
     tries: int
@@ -32,7 +32,7 @@ class _Front:
     """A load balancer with an event loop of its own, since all other code here blocks."""
 
     def __init__(self, ports: list[int]) -> None:
-        """Serve before these ports until `close`."""
+        """Forward connections to these ports until `close`."""
         self._ports, self.address = ports, ""
         self._loop = asyncio.new_event_loop()
         self._ready, self._over = threading.Event(), asyncio.Event()
@@ -53,7 +53,7 @@ class _Front:
 
 
 class Headquarters:
-    """The place from which a fleet is commanded. `with` ends all of it."""
+    """The servers, worker, gate and commands of a fleet. `with` ends all of its processes."""
 
     def __init__(self, directory: Path, gate_address: str) -> None:
         """Start the cluster, the worker, and the gate at this address. Raises `Missing`."""
@@ -79,7 +79,7 @@ class Headquarters:
         return self._front.address
 
     def invite(self, node: str, place: Path) -> Path:
-        """Write a node's invitation."""
+        """Write a node's invitation to the file `place`, and return that. Raises RuntimeError."""
         self.say("invite", node, "--gate", self.gate, "-o", str(place))
         return place
 
@@ -88,7 +88,7 @@ class Headquarters:
         return run((), *SYNCPOD, "fleet", *words, environ=self._environ, stdin=stdin)
 
     def insist(self, *words: str, stdin: str = "") -> str:
-        """Repeat a command until it succeeds, as a person would; raises RuntimeError after five minutes.
+        """Repeat a command until it succeeds, as a person would; raises its last error after five minutes.
 
         A repeated deletion may find nothing to delete, if the first answer was lost.
         """
@@ -109,7 +109,7 @@ class Headquarters:
             return answer
 
     def close(self) -> None:
-        """End everything."""
+        """End all processes."""
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:
@@ -128,7 +128,7 @@ class Headquarters:
         self.close()
 
     def _start(self, log: Path, *words: str) -> None:
-        """Start a long-running command, and wait for its first line."""
+        """Start a long-running command, and wait for the line that says that it serves. Raises RuntimeError."""
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [*SYNCPOD, "fleet", *words],

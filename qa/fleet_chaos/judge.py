@@ -82,7 +82,7 @@ class Instance:
 
 @dataclass
 class Verdict:
-    """The findings."""
+    """The broken rules, one sentence each, and counts for the report."""
 
     violations: list[str] = field(default_factory=list)
     figures: Counter[str] = field(default_factory=Counter)
@@ -126,8 +126,8 @@ def instances_of(
 ) -> Iterator[Instance]:
     """A pod's instances with the times of their ends.
 
-    The end is the noted one, else the death of the node. An instance that has neither and no longer lives ended
-    unnoticed.
+    The end is the noted one, else the death of the node. An instance that has neither and no longer lives is counted
+    in the verdict's figures; its end is taken to be its start.
     """
     ends = {note.id: note.at for note in notes if note.what == "END"}
     starts = [note for note in notes if note.what == "START"]
@@ -157,7 +157,7 @@ def _one_at_a_time(verdict: Verdict, instances: Iterable[Instance]) -> None:
 
 
 def _one_of_each_name(verdict: Verdict, instances: Iterable[Instance], asked: Asked) -> None:
-    """Each pod name has one UID on one node, since even a Deployment gives a new copy another name."""
+    """Blame pod names with several UIDs or nodes: even a Deployment gives a new copy another name."""
     seen: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for each in instances:
         seen[each.pod].add((each.uid, each.node))
@@ -223,7 +223,7 @@ def _nothing_else(
 
 
 def _init_first(verdict: Verdict, instances: Iterable[Instance]) -> None:
-    """A pod's init container has completed before its container begins."""
+    """Blame a container that began before its pod's init container had ended."""
     first: dict[str, Instance] = {}
     for each in sorted(instances, key=lambda one: one.began):
         if each.container == "first":
@@ -235,7 +235,7 @@ def _init_first(verdict: Verdict, instances: Iterable[Instance]) -> None:
 
 
 def _lived_on(verdict: Verdict, instances: Iterable[Instance], asked: Asked, cut: CutOff) -> None:
-    """A node that is cut off continues its crash loops, and starts its pods again after its own reboot."""
+    """Blame a node that was cut off if a crash loop stopped, or a pod did not start after the node's reboot."""
     began: dict[tuple[str, str], list[int]] = defaultdict(list)
     for each in instances:
         if each.node == cut.node and cut.began < each.began < cut.ended:
@@ -251,9 +251,9 @@ def _lived_on(verdict: Verdict, instances: Iterable[Instance], asked: Asked, cut
 
 
 def answers(rows: Sequence[Row], asked: Asked, before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
-    """The statements about pods that the fleet's answer still lacks, or gets wrong.
+    """One sentence for each error in the fleet's list of pods; an empty list if the pods run as asked.
 
-    `before` and `after` have the restarts of each pod by its notes, before and after the fleet answered.
+    `before` and `after` have each pod's number of restarts by its notes, before and after the fleet answered.
     """
     wrong, listed = [], Counter(row.name for row in rows)
     wrong += [f"{name} is listed {number} times" for name, number in listed.items() if number > 1]
@@ -280,14 +280,14 @@ def answers(rows: Sequence[Row], asked: Asked, before: Mapping[str, int], after:
 
 
 def restarts(notes: Notes, asked: Asked, deaths: Sequence[Death] = ()) -> dict[str, int]:
-    """How often the containers of each pod were restarted, without its init container.
+    """The number of restarts of each pod's containers by their notes, without its init container.
 
-    A pod may have had an earlier life, under another UID or on another node: the fleet counts only the last one. So it
-    is with a pod of a Deployment that may never be too many: its node stops it when cut off for long, and then runs it
-    anew under its UID, with numbers from 0 on. Any other pod whose numbers begin anew has lost its memory.
+    If a pod had several UIDs or nodes, only the last one counts, as in the fleet's answer. A pod of a Deployment in
+    `never_more` may also begin again with number 0 under the same UID, since a node that is cut off for long stops it
+    and later starts it again: only the starts since then count. For other pods, all starts of the UID count, so a
+    number that begins again is noticed as a difference.
 
-    With `deaths`, those that may have been count too: a node that dies while it starts a container may have started it,
-    so that number is used up, and nobody has noted it.
+    `deaths` adds restarts that nobody noted: a node that died while it started a container may have used up a number.
     """
     found = {}
     for pod, lines in notes.items():
@@ -304,7 +304,7 @@ def restarts(notes: Notes, asked: Asked, deaths: Sequence[Death] = ()) -> dict[s
 
 
 def _unnoted(starts: Sequence[Note], deaths: Sequence[Death]) -> int:
-    """How many numbers of one container were used up by the deaths of its node, at most one by each."""
+    """How many restart numbers of one container are missing because its node died; each death explains at most one."""
     missing = 0
     for before, after in itertools.pairwise(starts):
         node = before.uid.partition("@")[2]
@@ -314,7 +314,7 @@ def _unnoted(starts: Sequence[Note], deaths: Sequence[Death]) -> int:
 
 
 def _last_life(starts: Sequence[Note]) -> Sequence[Note]:
-    """The starts of one container since its numbers last began anew, oldest first."""
+    """The starts of one container since its restart number last did not increase, oldest first."""
     anew = [at for at, (before, after) in enumerate(itertools.pairwise(starts), 1) if after.restart <= before.restart]
     return starts[anew[-1] if anew else 0 :]
 

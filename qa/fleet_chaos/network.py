@@ -17,7 +17,7 @@ class Wire:
     """One node's namespace and its link to the bridge. `remove` removes both, and ends all processes inside."""
 
     def __init__(self, bridge: str, name: str, place: ipaddress.IPv4Interface, gateway: str) -> None:
-        """Plug a new namespace into the bridge."""
+        """Make a namespace with this address, and connect it to the bridge. Raises RuntimeError."""
         self.namespace = f"{bridge}-{name}"
         self._outside = f"{bridge}{name}"
         self.address = str(place.ip)
@@ -38,11 +38,11 @@ class Wire:
         return ("nsenter", f"--net=/run/netns/{self.namespace}")
 
     def cut(self) -> None:
-        """Pull the plug."""
+        """Set the link down."""
         ip("link", "set", self._outside, "down")
 
     def mend(self) -> None:
-        """Plug it in again."""
+        """Set the link up again."""
         ip("link", "set", self._outside, "up")
 
     def inside(self) -> frozenset[int]:
@@ -82,7 +82,7 @@ class Network:
     """A bridge with an address of this machine, at which the fleet's gate listens."""
 
     def __init__(self) -> None:
-        """Make the bridge, with a unique name and subnet."""
+        """Make the bridge, with a unique name and a free subnet. Raises RuntimeError."""
         self.bridge = f"sf{secrets.token_hex(3)}"
         self._subnet = network.free_subnet()
         self.address = str(self._subnet[1])
@@ -92,13 +92,13 @@ class Network:
         ip("link", "set", self.bridge, "up")
 
     def plug(self, name: str) -> Wire:
-        """Connect a new node's namespace to the bridge."""
+        """Make a node's namespace, and connect it to the bridge. Raises RuntimeError."""
         place = ipaddress.IPv4Interface(f"{self._subnet[len(self._wires) + 11]}/24")
         self._wires.append(Wire(self.bridge, name, place, self.address))
         return self._wires[-1]
 
     def remove(self) -> None:
-        """Remove all of it."""
+        """Remove the namespaces, with all processes in them, and the bridge."""
         for wire in self._wires:
             wire.remove()
         subprocess.run(["ip", "link", "delete", self.bridge], capture_output=True, check=False)

@@ -16,7 +16,7 @@ from tests.runtimes.processes import kill, processes, with_descendants
 
 SYNCPOD = (sys.executable, "-m", "syncpod.cli.main")
 COMPILED = claim.HOME / "compiled"
-"""Where Python keeps the bytecode of our programs, which run hundreds of times here."""
+"""The directory of the bytecode of syncpod's programs, which start hundreds of times in a run."""
 _MEMORY = Path("/dev/shm")
 
 
@@ -47,7 +47,7 @@ class Machine:
         )
 
     def up(self) -> None:
-        """Start its Temporal server and its worker by `syncpod up`, on the same ports as every node."""
+        """Run `syncpod up`, which starts the Temporal server and the worker, on the same ports as on every node."""
         self.say("up", "--node", self.name, seconds=600)
 
     def say(self, *words: str, seconds: float = 300) -> str:
@@ -55,7 +55,7 @@ class Machine:
         return run(self.wire.within, *SYNCPOD, *words, environ=self._environ, seconds=seconds)
 
     def die(self) -> int:
-        """SIGKILL all of it at once, as in a power cut, and drop all state in memory; return the number of processes.
+        """Kill all its processes, as a power cut does, and remove all state in memory; return how many were killed.
 
         The kernel is this machine's and keeps running, so its boot id and clock do not change.
         """
@@ -75,17 +75,17 @@ class Machine:
         return killed
 
     def boot(self) -> None:
-        """Start the programs that a machine starts at boot."""
+        """Start containerd and syncpod, as a machine does at boot."""
         self.runtime.start(patience=180)
         self.up()
 
     def remove(self) -> None:
-        """End it, and leave nothing behind."""
+        """End all its processes, and remove its containerd's directory."""
         self.die()
         self.runtime.close()
 
     def _everything(self) -> tuple[int, ...]:
-        """Its processes: those in its namespace, and its shims' containers, which have namespaces of their own."""
+        """Its processes: those in its network namespace, its shims, and all their descendants."""
         everything = processes()
         roots = {*self.wire.inside(), *(shim.pid for shim in self.runtime.shims)}
         return tuple(set(with_descendants(roots, everything)))

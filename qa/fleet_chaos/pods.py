@@ -10,13 +10,13 @@ from typing import Any, Final
 from qa.chaos import witness
 
 SECRET: Final = "planted-in-the-env-of-a-pod"
-"""A value that only the fleet's keys and its nodes may reveal."""
+"""A value in the specs that must not be readable without the fleet's keys."""
 COMMAND: Final = f"{witness.PLACE}/witness"
 ROLLED, GUARDED = "web", "keep"
-"""The Deployment that is rolled out, and the one whose copies must never be too many (`stop-after`)."""
+"""The names of the Deployment that is rolled out, and of the one that may never have too many copies (`stop-after`)."""
 STOP_AFTER: Final = 120
 NOWHERE: Final = "registry.invalid/planted/nothing:9"
-"""An image that no node can get."""
+"""An image that no node can pull."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Wanted:
 
     nodes: tuple[str, ...]
     each: int
-    """Pods with a `nodeName`, of each node."""
+    """Pods with a `nodeName`, for each node."""
     rolled: int
     """Copies of the Deployment that is rolled out."""
     guarded: int
@@ -33,7 +33,7 @@ class Wanted:
 
     @classmethod
     def of(cls, pods: int, nodes: tuple[str, ...]) -> Wanted:
-        """Bind about two thirds of the pods to a node; the others are copies of Deployments."""
+        """Divide a number of pods: about two thirds are bound to nodes; the others are copies of Deployments."""
         rolled, guarded = max(3, pods // 5), max(2, pods // 12)
         each = max(2, (pods - rolled - guarded) // len(nodes))
         return cls(nodes, each, max(rolled, pods - len(nodes) * each - guarded), guarded)
@@ -48,7 +48,7 @@ class Wanted:
 
 
 def _kind(number: int) -> str:
-    """One of four pods of a node fails again and again, and one of four has an init container."""
+    """The first word of a pod's name: one of four pods loops in failure, and one of four has an init container."""
     return ("serves", "loops", "begins", "serves")[number % 4]
 
 
@@ -59,7 +59,7 @@ def own_pods(wanted: Wanted, node: str, directory: Path) -> str:
 
 
 def own_pod(name: str, number: int, node: str, directory: Path) -> dict[str, Any]:
-    """One pod for one node: one of two has a network of its own."""
+    """The manifest of one pod for one node; pods with odd numbers have a network of their own."""
     spec = _spec(directory, _main("web")) | {"nodeName": node, "hostNetwork": number % 2 == 0}
     if name.startswith("loops"):
         spec["containers"].append(_main("fails", "for=1000", "code=3"))
@@ -69,7 +69,7 @@ def own_pod(name: str, number: int, node: str, directory: Path) -> dict[str, Any
 
 
 def rolled(wanted: Wanted, version: int, directory: Path, *, image: str = "") -> str:
-    """The Deployment that is rolled out: its containers are called `v1`, then `v2`."""
+    """The manifest of the Deployment that is rolled out; its container is called `v1`, `v2` and so on by version."""
     spec = _spec(directory, _main(f"v{version}") | ({"image": image, "imagePullPolicy": "Always"} if image else {}))
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge(wanted), "maxUnavailable": surge(wanted)}}
     more = {"strategy": strategy, "progressDeadlineSeconds": 3600}
@@ -82,7 +82,7 @@ def surge(wanted: Wanted) -> int:
 
 
 def guarded(wanted: Wanted, directory: Path) -> str:
-    """The Deployment whose copies stop on a node that has not heard of its fleet for a time."""
+    """The manifest of the Deployment whose copies a node stops when it has not heard from its fleet for a time."""
     document = _deployment(GUARDED, wanted.guarded, _spec(directory, _main("web")))
     document["metadata"]["annotations"] = {"syncpod.dev/when-lost": f"stop-after={STOP_AFTER}s"}
     return json.dumps(document)

@@ -21,7 +21,7 @@ class Eavesdropper:
     """tcpdump on the bridge, which carries all traffic between nodes and gate."""
 
     def __init__(self, bridge: str, file: Path) -> None:
-        """Listen from now on."""
+        """Capture from now on, into the file. Raises RuntimeError if tcpdump ends."""
         self._file = file
         command = ["tcpdump", "-i", bridge, "-s", "0", "-U", "-Z", "root", "-w", str(file)]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -31,7 +31,7 @@ class Eavesdropper:
             time.sleep(0.05)
 
     def end(self) -> bytes:
-        """End, and return everything that was captured."""
+        """End tcpdump, and return everything that it captured."""
         self._process.terminate()
         self._process.wait(30)
         return self._file.read_bytes() if self._file.exists() else b""
@@ -44,7 +44,10 @@ class Eavesdropper:
 
 
 def read_wire(heard: bytes, server_name: str) -> tuple[str, list[str]]:
-    """One sentence about the capture, and the violations in it. The gate's name proves that it captured traffic."""
+    """Search a capture for texts of specs: one phrase about it, and the violations.
+
+    The gate's name must be in it, which proves that traffic was captured.
+    """
     wrong = [f"eavesdropper: reads {sign}" for sign in containing(heard, SIGNS)]
     if not containing(heard, [server_name]):
         wrong.append(f"eavesdropper: heard nothing: not even {server_name}, which a handshake shows")
@@ -52,7 +55,7 @@ def read_wire(heard: bytes, server_name: str) -> tuple[str, list[str]]:
 
 
 def read_database(headquarters: Headquarters, node: str) -> tuple[str, list[str]]:
-    """The same for a dump of both databases. A node's name, part of an id, proves that they are this fleet's."""
+    """Search dumps of both databases in the same way; a workflow id with the node's name must be in them."""
     archives = headquarters.cluster.database.dump(DATABASES, form="plain")
     read = b"".join(archive.read_bytes() for archive in archives.values())
     wrong = [f"reader of the database: reads {sign}" for sign in containing(read, SIGNS)]

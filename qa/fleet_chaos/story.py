@@ -73,7 +73,7 @@ class Story:
         self.settle("v2 rolled out")
 
     def cut_a_node_off(self, node: str) -> None:
-        """Cut a node off; meanwhile reboot it, and kill database and servers during a rollout."""
+        """Cut a node off; meanwhile reboot it, and kill the database and a Temporal server during a rollout."""
         machine, fleet = self.machines[node], self.headquarters
         machine.wire.cut()
         cut_at, ends = evidence.now(), time.monotonic() + self.cut_seconds
@@ -114,7 +114,7 @@ class Story:
         self.settle("v3 rolled out, all nodes back")
 
     def judge(self) -> None:
-        """Judge the outcome by all notes."""
+        """Judge the fleet by all notes, again and again until no rule is broken or the patience is over."""
         out = self.directory / "out"
         endpoints = {name: machine.runtime.endpoint for name, machine in self.machines.items()}
         verdict: Verdict | None = None
@@ -131,7 +131,7 @@ class Story:
         self.figures += [f"{number} {what}" for what, number in verdict.figures.items()]
 
     def roll_out_what_fails(self) -> None:
-        """Roll out an image that no node can get: the rollout must stop at its first pods, and be undone by itself."""
+        """Roll out an image that no node can pull: the fleet must stop after a few pods, and roll back by itself."""
         before, fleet = self.copies(), self.headquarters
         fleet.insist("apply", "-f", "-", stdin=pods.rolled(self.wanted, 4, self.directory, image=NOWHERE))
         self.tell(f"an image that is nowhere rolled out ({ROLLED}, {self.wanted.rolled} copies)")
@@ -159,7 +159,7 @@ class Story:
             self.violations.append(f"a bad image reached {len(made)} pods, and left {kept} alone, of at least {least}")
 
     def read_and_steal(self, heard: Callable[[], bytes], server_name: str, invitation: Path, thief: str) -> None:
-        """Let outsiders read traffic and database, and let a node use its certificate against another."""
+        """Search traffic and databases for secrets, and attack one node with another node's certificate."""
         victim = next(node for node in self.wanted.nodes if node != thief)
         for said, wrong in (read_wire(heard(), server_name), read_database(self.headquarters, victim)):
             self.figures.append(said)
@@ -173,7 +173,7 @@ class Story:
     # --- the parts of the acts ----------------------------------------------------------------------------------------
 
     def roll_out(self, version: int) -> None:
-        """Ask for the next template."""
+        """Apply this version of the Deployment that is rolled out, and expect it from now on."""
         self.headquarters.insist("apply", "-f", "-", stdin=pods.rolled(self.wanted, version, self.directory))
         containers = {**self.asked.container, ROLLED: f"v{version}"}
         self.asked = Asked(self.asked.pods, self.asked.copies, containers, self.asked.never_more)
@@ -185,7 +185,7 @@ class Story:
         return {row.name for row in listed if self.asked.deployment_of(row.name) == ROLLED}
 
     def settle(self, what: str) -> None:
-        """Wait until the fleet's answer about each pod agrees with the notes of its containers."""
+        """Wait until the fleet's list of pods agrees with the containers' notes, and all rollouts are over."""
         out = self.directory / "out"
 
         def lacks() -> list[str]:
@@ -214,7 +214,7 @@ class Story:
         self.tell(f"({what}: {time.monotonic() - began:.0f} s)")
 
     def tell(self, what: str) -> None:
-        """Add a line to the table of faults."""
+        """Add a row to the table of faults, and print it."""
         live = len(evidence.alive(self.directory / "out"))
         self.table.append((self.clock(), what, f"{live} containers live"))
         say(f"{self.clock()}  {what}  [{live} containers live, load {os.getloadavg()[0]:.0f}]")
@@ -225,7 +225,7 @@ class Story:
         return f"{seconds // 60:02}:{seconds % 60:02}"
 
     def _keep_servers(self) -> None:
-        """Restart a Temporal server that has ended by itself, as its supervisor would."""
+        """Restart Temporal servers that have ended by themselves, as a supervisor would."""
         for number, server in enumerate(self.headquarters.cluster.servers, 1):
             if server.has_ended:
                 server.start()
@@ -244,7 +244,7 @@ class Story:
             self.violations.append(f"{machine.name} did not boot without its fleet: {error}")
 
     def _look_at(self, machine: Machine) -> None:
-        """Ask the node that is cut off for its pods."""
+        """Ask the node that is cut off for its pods; it is a violation if the command fails."""
         try:
             listed = json.loads(machine.say("get", "pods", "-o", "json"))["items"]
         except RuntimeError as error:
@@ -254,6 +254,6 @@ class Story:
 
 
 def say(text: str) -> None:
-    """Print at once."""
+    """Print a line, without buffering."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()

@@ -24,7 +24,7 @@ from tests.gate.test_attacks import METHODS, OF_A_NODE, OTHERS, call
 
 
 def attempts(victim: str) -> list[tuple[str, str, bytes]]:
-    """The attempts: a name, the method, and the request of each."""
+    """The calls to try: a name, the method and the serialized request of each."""
     it = WorkflowExecution(workflow_id=fleet_node_id(victim))
 
     def poll(queue: str, kind: TaskQueueKind.ValueType = TaskQueueKind.TASK_QUEUE_KIND_NORMAL) -> bytes:
@@ -64,7 +64,7 @@ def attempts(victim: str) -> list[tuple[str, str, bytes]]:
 
 
 async def steal(invitation: Invitation, victim: str) -> int:
-    """Try all of them; return how many were not refused."""
+    """Make all these calls, and print those that were not refused; return their number. Raises `AioRpcError`."""
     credentials = grpc.ssl_channel_credentials(
         invitation.authorities.encode(), invitation.key.encode(), invitation.certificate.encode()
     )

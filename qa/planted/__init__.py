@@ -1,6 +1,6 @@
-"""Seventy-nine plausible bugs, to measure whether the suite finds them.
+"""Plausible bugs, to measure whether the test suite finds them.
 
-`python -m qa.planted` plants each of them into a copy of the tree and runs the tests that ought to find it;
-`python -m qa.planted NAME...` does so with some. A bug that is not found is a test that is missing. The bugs are in
-`bugs/`, by room, and `table.py` joins them.
+`python -m qa.planted` puts each bug into a copy of the tree and runs the tests that should find it;
+`python -m qa.planted NAME...` does so with the named ones. If a bug is not found, a test is missing. `bugs/` has the
+bugs, a module for each room or group of rooms, and its `TABLE` has all of them.
 """

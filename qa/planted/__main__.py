@@ -15,7 +15,7 @@ _SECONDS, _SECONDS_WHOLE = 600.0, 7200.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if all bugs are found, 1 if one is not, and 2 if one cannot be planted."""
+    """Plant the chosen bugs. Return 0 if all are found, 1 if one is not, and 2 if one cannot be planted."""
     parser = argparse.ArgumentParser(prog="python -m qa.planted", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="which bugs; all, if none is named")
     parser.add_argument("--list", action="store_true", help="list the bugs, and plant none")
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for plant in plants:
             _say(f"{plant.name:42}{plant.room:22}{plant.harm}")
         return 0
-    # A shell has what it starts in the background ignore it, and pytest would, too.
+    # A shell lets its background processes ignore SIGINT, and pytest would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     seconds = chosen.seconds or (_SECONDS_WHOLE if chosen.whole else _SECONDS)
     return _plant_all(plants, whole=chosen.whole, seconds=seconds, processes=chosen.processes)

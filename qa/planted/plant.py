@@ -9,12 +9,12 @@ ROOT = Path(__file__).parents[2]
 
 
 class StalePlant(Exception):
-    """A bug can no longer be planted, since its file has changed; the text names the bug and says why."""
+    """A bug can no longer be planted, because its file has changed. The text names the bug and the reason."""
 
 
 @dataclass(frozen=True)
 class Plant:
-    """One bug: a line that is replaced, and where the suite ought to notice it."""
+    """One bug: the text to replace, and the tests that should fail then."""
 
     name: str
     room: str
@@ -27,7 +27,7 @@ class Plant:
     harm: str
     """What the bug does to a user, in one sentence."""
     tests: tuple[str, ...]
-    """Paths for pytest: the folders, or the files, of the usual suite that ought to find it."""
+    """Arguments for pytest: the directories or files of the suite that should find it."""
 
     def planted(self, root: Path) -> str:
         """Return the text of the file below `root` with the bug in it. Raises StalePlant."""

@@ -1,4 +1,4 @@
-"""One bug, planted into a copy of the tree, and the tests that ought to find it run there."""
+"""Plants bugs into a copy of the tree, one after another, and runs the tests that should find them there."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ENDING_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Trial:
-    """How the tests of a bug ended."""
+    """The result of the tests of one bug."""
 
     found: bool
     seconds: float
     said: str
-    """The test that found it; else why it is not found."""
+    """The first test that failed; if none did, pytest's last line, or how it ended."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class _Run:
     """The tests that failed, and the files that could not be collected."""
     seconds: float
     last: str
-    """The last line that pytest has written, or what has become of it."""
+    """The last line of pytest's output, or a sentence on how it ended."""
     is_whole: bool = True
-    """Pytest has run what it was to run."""
+    """Pytest ended by itself, and with one of the usual exit codes."""
 
 
 class Nursery:
-    """A copy of the tree in a temporary directory, into which one bug after the other is planted."""
+    """A copy of the tree in a directory, into which one bug after another is planted."""
 
     def __init__(self, directory: Path, *, whole: bool, seconds: float, processes: int) -> None:
         self._directory = directory
@@ -55,14 +55,14 @@ class Nursery:
         shutil.copytree(ROOT, self._tree, ignore=_LEFT_OUT)
 
     def try_out(self, plant: Plant) -> Trial:
-        """Plant a bug and run its tests, or the whole suite, until one fails. Raises StalePlant."""
+        """Plant a bug, and run its tests or the whole suite until one fails. Raises StalePlant."""
         with self._planted(plant):
             tests = ("tests", "--ignore=tests/qa/test_planted.py") if self._whole else plant.tests
             run = self._run("-x", *tests, seconds=self._seconds)
         return Trial(bool(run.failed), run.seconds, run.failed[0] if run.failed else run.last)
 
     def failing_without_bug(self, tests: Collection[str]) -> frozenset[str]:
-        """Return those of these tests that fail without a bug, too."""
+        """Return those of these tests that also fail without a bug. Raises RuntimeError if pytest does not finish."""
         if not tests:
             return frozenset()
         run = self._run(*sorted(tests), seconds=self._seconds * len(tests))
@@ -72,7 +72,7 @@ class Nursery:
 
     @contextmanager
     def _planted(self, plant: Plant) -> Iterator[None]:
-        """Have the bug in the tree for the while."""
+        """Write the bug into the tree for the duration of the `with` block. Raises StalePlant."""
         file, text = self._tree / plant.file, plant.planted(self._tree)
         right = file.read_text()
         try:
@@ -96,7 +96,7 @@ class Nursery:
         lines = log.read_text(errors="replace").splitlines()
         last = next((line.strip("= ") for line in reversed(lines) if line.strip()), "pytest has said nothing")
         failed = _failed(lines)
-        if code is None:  # what has failed before counts: a bug may keep a test from ever ending
+        if code is None:  # tests that failed until then count: because of the bug, a later test may never end
             return _Run(failed, took, f"not over within {seconds:.0f} s", is_whole=False)
         if code not in (_ALL_PASSED, _SOME_FAILED, _INTERRUPTED):
             return _Run(failed, took, f"pytest ended with {code}: {last}", is_whole=False)
@@ -105,21 +105,24 @@ class Nursery:
 
 @contextmanager
 def nursery(*, whole: bool, seconds: float, processes: int) -> Iterator[Nursery]:
-    """Give a nursery, which is removed afterwards."""
+    """Yield a nursery in a temporary directory, which is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="planted-") as directory:
-        # Some tests run as another user, who has to be let in.
+        # Some tests run as another user, who must be able to enter the directory.
         Path(directory).chmod(0o755)
         yield Nursery(Path(directory), whole=whole, seconds=seconds, processes=processes)
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a module, and forget what was compiled of it: that may be of the same size, and of the same second."""
+    """Write a module, and remove its bytecode, which Python would use if size and second of the source are the same."""
     file.write_text(text)
     shutil.rmtree(file.parent / "__pycache__", ignore_errors=True)
 
 
 def _ended_within(process: subprocess.Popen[bytes], seconds: float) -> int | None:
-    """Wait for pytest; None = it took too long, and is ended: asked to first, so that it ends what it has started."""
+    """Wait for pytest, and return its exit code; None if it took too long and was ended.
+
+    It is first ended by SIGINT, so that it can end the processes that it started.
+    """
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -137,7 +140,7 @@ def _ended_within(process: subprocess.Popen[bytes], seconds: float) -> int | Non
 
 
 def _failed(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the tests that pytest's summary names as failed, without their parameters and xdist's ``@group``."""
+    """Return the tests and files that pytest's summary lists as failed, without parameters and xdist's ``@group``."""
     named = (line.partition(" ")[::2] for line in lines)
     failed = (rest for word, rest in named if word in ("FAILED", "ERROR") and rest.startswith("tests/"))
     return tuple(dict.fromkeys(re.split(r"\[|@", rest.partition(" - ")[0])[0] for rest in failed))

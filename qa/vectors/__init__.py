@@ -1,1 +1,1 @@
-"""Decisions of a real kubelet, recorded by calling its own functions, and the generator of the cases."""
+"""Generates cases, and records a real kubelet's decisions about them by calling the kubelet's own functions."""

@@ -36,7 +36,7 @@ def write(version: str) -> None:
 
 
 def differences(version: str, seed: int) -> list[str]:
-    """Return a line for each case of a seed that a kubelet and we decide differently.
+    """Return a line for each case of a seed that a kubelet and syncpod decide differently.
 
     Raises `Missing`, CalledProcessError.
     """
@@ -52,7 +52,7 @@ def differences(version: str, seed: int) -> list[str]:
 
 
 def main() -> int:
-    """Record, or compare. 0: done, nothing differs; 1: something differs; 2: no recorder can be had."""
+    """Record or compare. Return 0 if nothing differs, 1 if something does, 2 if there is no recorder or it fails."""
     parser = argparse.ArgumentParser(prog="python -m qa.vectors", description=__doc__.partition("\n")[0])
     parser.add_argument("version", choices=VERSIONS)
     parser.add_argument("--compare", type=int, metavar="SEEDS", default=0, help="compare this many seeds, 1 and on")

@@ -1,14 +1,14 @@
-"""Cases for a recorder, drawn from a seed: the same seed gives the same cases.
+"""Draws cases for the recorder; the same seed gives the same cases.
 
-Situations that decide something are drawn far more often than chance would have them: several instances of a
-container, instances of an earlier sandbox, probes that failed, resources that differ from those last applied.
+Situations on which decisions depend are made far more frequent than they would be by chance: several instances of a
+container, instances of an earlier sandbox, failed probes, resources that differ from those last applied.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from random import Random  # noqa: TID251  # seeded, and of nobody else
+from random import Random  # noqa: TID251  # seeded, and shared with nobody
 from typing import Any, Final
 
 from qa.vectors.recorder import Kind
@@ -17,9 +17,9 @@ Case = dict[str, Any]
 
 _POLICIES: Final = ("Always", "OnFailure", "Never")
 _FRACTION: Final = "0.5Gi"
-"""A quantity that Go keeps behind a pointer."""
+"""A quantity that Go stores behind a pointer."""
 _OTHER_UNIT: Final = "65536Ki"
-"""As much as `64Mi`."""
+"""The same amount as `64Mi`."""
 _QUANTITIES: Final = {
     "cpu": ("0", "1m", "100m", "0.1", "250m", "0.5", "1", "1500m", "2"),
     "memory": ("0", "1", "64Mi", _OTHER_UNIT, "128Mi", "129M", "129e6", "1Gi", _FRACTION),
@@ -27,12 +27,12 @@ _QUANTITIES: Final = {
 _EXITS: Final = (0, 0, 0, 1, 2, 42, 137, 143, 255)
 _MILLISECOND: Final = 1_000_000
 _BEGINNING: Final = 1_790_000_000_000
-"""Milliseconds since 1970: some day in 2026."""
+"""A time in 2026, in milliseconds since 1970."""
 _FURTHEST_BACK_OFF: Final = 1_300_000
 
 
 def cases(kind: Kind, count: int, version: str, *, seed: int) -> str:
-    """Return so many cases of a kind for a kubelet, a line of JSON each. The version changes nothing but a field."""
+    """Return `count` cases of a kind, a line of JSON each. The kubelet's version only sets a field."""
     draw, random = _KINDS[kind], Random(f"{kind} {seed}")
     followed = version.rpartition(".")[0]
     made = ({"name": f"{seed}/{number}", "kubelet": followed, **draw(random)} for number in range(count))
@@ -121,7 +121,7 @@ def _all_containers(pod: Case) -> Iterator[Case]:
 
 
 def _sandboxes(random: Random, pod: Case) -> list[Case]:
-    """Mostly one good sandbox, and some of before; now and then each reason to make a new one."""
+    """Mostly one good sandbox and a few earlier ones; sometimes one of the reasons to make a new sandbox."""
     newest = random.choice((0, 0, 1, 2, 7))
     host = "NODE" if pod["spec"].get("hostNetwork") else "POD"
     good: Case = {
@@ -154,7 +154,7 @@ def _sandboxes(random: Random, pod: Case) -> list[Case]:
 
 
 def _instances(random: Random, name: str, sandboxes: Sequence[Case]) -> list[Case]:
-    """The instances of one container, newest first: an older one has mostly exited."""
+    """The instances of one container, newest first; most of the older ones have exited."""
     made: list[Case] = []
     for age in range(random.choices((0, 1, 2, 3), (25, 50, 15, 10))[0]):
         weights = (6, 48, 40, 6) if age == 0 else (1, 1, 96, 2)
@@ -183,7 +183,7 @@ def _instances(random: Random, name: str, sandboxes: Sequence[Case]) -> list[Cas
 
 
 def _sandbox_of(random: Random, sandboxes: Sequence[Case]) -> str:
-    """An instance is mostly of the newest sandbox; else of one of before, which may be gone."""
+    """The id of an instance's sandbox: mostly the newest one; else a random one, or one that is gone."""
     if sandboxes and random.random() < 0.75:
         return str(sandboxes[0]["id"])
     return str(random.choice(sandboxes)["id"]) if sandboxes and random.random() < 0.7 else "gone"
@@ -198,7 +198,7 @@ def _probe_results(random: Random, pod: Case) -> Case:
 
 
 def _actuated(random: Random, pod: Case) -> Case:
-    """Mostly what the spec says, since a record without a resize is equal to it."""
+    """The resources last applied: mostly those of the spec, as without a resize."""
 
     def record(own: Case | None) -> Case:
         return dict(own or {}) if random.random() < 0.75 else _resources(random)
@@ -299,8 +299,9 @@ def _phase_case(random: Random) -> Case:
 def _backoff_case(random: Random) -> Case:
     pod = {"name": f"web{random.randrange(9)}", "namespace": "default", "uid": f"uid-{random.randrange(1000)}"}
     now, events = _BEGINNING + random.randrange(10**6), []
-    # The kubelet's key of a back-off has Go's own record of each quantity in it. A fraction of a binary unit has the
-    # address of a pointer there, so that each reading of a pod would begin anew; some equal amounts have one record.
+    # The kubelet's key of a back-off contains Go's internal form of each quantity. For a fraction of a binary unit, it
+    # contains the address of a pointer, so the back-off would begin again each time a pod is read. Some equal amounts
+    # have the same form.
     drawn = (_resources(random) for _ in range(100))
     resources = [each for each in drawn if not any(text in json.dumps(each) for text in (_FRACTION, _OTHER_UNIT))][:2]
     for _ in range(random.randrange(1, 14)):

@@ -1,6 +1,7 @@
 """The recorder: a program that calls a kubelet's own functions, built inside a copy of that kubelet's module.
 
-The functions are not exported. So a file of ours lies in each of their packages, and a main package beside them.
+Since the functions are not exported, a file of ours is added to each of their packages, and a main package to the
+module.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MAIN: Final = "cmd/recorder"
 
 
 def recorder(version: str) -> Path:
-    """Return the recorder of a kubelet of this version, and build it if it is not in the cache: some minutes of CPU.
+    """Return the recorder for a kubelet of this version. If it is not in the cache, build it, which takes minutes.
 
     Raises `Missing`, CalledProcessError.
     """
@@ -41,7 +42,7 @@ def recorder(version: str) -> Path:
 
 
 def _digest() -> str:
-    """Return what tells apart recorders of different sources: an older one in the cache is not taken for this one."""
+    """Return a digest of our source files, so that a recorder from older sources in the cache is not used."""
     content = b"".join(each.read_bytes() for each in sorted(_FILES.iterdir()))
     return hashlib.sha256(content).hexdigest()[:12]
 
@@ -59,7 +60,7 @@ def _add_files(source: Path, version: str) -> None:
 
 
 def record(version: str, kind: Kind, cases: str) -> str:
-    """Return the lines with a kubelet's answers to cases, which are a line of JSON each.
+    """Return a kubelet's answers to cases; both are a line of JSON for each case.
 
     Raises `Missing`, CalledProcessError.
     """
