@@ -1,1 +1,1 @@
-"""Shared by all Temporal clients of the project: data converter, interceptors, tracing, starting a pod's workflow."""
+"""The parts that all Temporal clients of the project share: data converter, interceptors, tracing, workflow starts."""

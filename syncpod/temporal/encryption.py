@@ -12,7 +12,7 @@ from syncpod.messages.signature import PayloadPlace
 
 
 def encrypted(key: bytes, place: PayloadPlace, payload: Payload) -> Payload:
-    """Return a payload encrypted for a workflow; one that is encrypted already as it is."""
+    """Return a payload encrypted for a workflow; unchanged if it is encrypted already."""
     if is_encrypted(payload.metadata):
         return payload
     metadata, data = encrypt(key, place, payload.SerializeToString(), secrets.token_bytes(NONCE_BYTES))
@@ -24,12 +24,12 @@ def decrypted(keys: Mapping[str, bytes], place: PayloadPlace | None, payload: Pa
     inner = decrypt(keys, place, payload.metadata, payload.data)
     try:
         return Payload.FromString(inner)
-    except Exception:  # noqa: BLE001  # protobuf's own; who has the key may have encrypted anything
+    except Exception:  # noqa: BLE001  # protobuf's own errors: whoever has the key may have encrypted anything
         raise Undecipherable("it holds no payload") from None
 
 
 def readable(keys: Mapping[str, bytes], payload: Payload, place: PayloadPlace | None = None) -> Payload:
-    """Return a payload decrypted if it can be, else as it is: for showing it."""
+    """Return a payload to show it: decrypted, or unchanged if it cannot be decrypted."""
     if not is_encrypted(payload.metadata):
         return payload
     try:

@@ -16,7 +16,7 @@ from syncpod.temporal.hiding import hide_in_failure
 from syncpod.temporal.signing import REFUSED
 
 _TYPES_OF_DEFECTS: Final = (Fault.INTERNAL_ERROR.value, Fault.FAILED_KILL_POD.value)
-"""The types under which a step reports a defect. The node reports its own troubles under them too, as benign."""
+"""The error types of a step's defects. A step also uses them for the node's own troubles, in the category BENIGN."""
 
 
 _ENCODED: Final = "Encoded failure"
@@ -26,11 +26,11 @@ _ENCODED: Final = "Encoded failure"
 class FailureConverter(DefaultFailureConverter):
     """Writes failures with a stack trace only if they are defects; decodes every failure.
 
-    A refusal of the runtime, an image that cannot be pulled or an invalid update says all in its message.
+    For a refusal of the runtime, an image that cannot be pulled or an invalid update, the message is enough.
 
-    One whose details cannot be decoded is decoded without them. Anybody may fail a step by hand (`temporal activity
-    fail`), with any payload. If a workflow task could not decode it, it would fail for ever, and the pod with it.
-    Details whose signature was not accepted are left out too.
+    A failure whose details cannot be decoded is decoded without them. Anybody can fail a step by hand (`temporal
+    activity fail`), with any payload. If the workflow task raised for that, it would fail for ever, and the pod with
+    it. Details whose signature was not accepted are left out too.
     """
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
@@ -59,7 +59,7 @@ class FailureConverter(DefaultFailureConverter):
 
 
 class EncodedFailureConverter(FailureConverter):
-    """The same, for a node that encrypts: the text of a failure is encoded with the payloads."""
+    """A `FailureConverter` for a node that encrypts: it also turns a failure's text into a payload, to be encrypted."""
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
         """Write an exception into `failure`, and encode its text."""
@@ -70,20 +70,20 @@ class EncodedFailureConverter(FailureConverter):
 
 
 def _is_refused(detail: Payload) -> bool:
-    """Say whether a detail of a failure is not accepted, or was signed as something else."""
+    """Say whether a detail of a failure has no accepted signature, or was signed for another purpose."""
     said = detail.metadata
     return said.get("encoding") == REFUSED or said.get(PURPOSE, RESULT.encode()) != RESULT.encode()
 
 
 def _is_expected(exception: BaseException) -> bool:
-    """Say whether it was raised on purpose, as a message. A defect is another exception, or of a type of theirs."""
+    """Say whether an exception was raised on purpose, as a message, and is no defect (`_TYPES_OF_DEFECTS`)."""
     if not isinstance(exception, ApplicationError):
         return False
     return exception.category == ApplicationErrorCategory.BENIGN or exception.type not in _TYPES_OF_DEFECTS
 
 
 def _forget_tracebacks(exception: BaseException) -> None:
-    """Drop the traceback of an exception and of its causes. The SDK has logged it by then."""
+    """Drop the traceback of an exception and of its causes. The SDK has logged it before."""
     each: BaseException | None = exception
     while each is not None:
         each.__traceback__ = None

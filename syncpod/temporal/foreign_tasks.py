@@ -1,8 +1,8 @@
-"""Limits the log while others have workflows or steps of theirs on a worker's task queue: a line an hour for each kind.
+"""Limits the log of foreign tasks on a worker's task queue: one line an hour for each kind.
 
-Anybody who reaches the server can put them there, and can send signals that nobody can decode. The worker fails each of
-these tasks and drops each of these signals, the server tries many of the tasks again without an end, and the SDK logs
-each failure with a traceback, those of workflows twice.
+Anybody who reaches the server can put workflows and steps of their own on the queue, and can send signals that nobody
+can decode. The worker fails these tasks and drops these signals. The server retries many of the tasks without end, and
+the SDK logs each failure with a traceback, those of workflows twice.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _SIGNAL: Final = re.compile(
 _LONGEST: Final = 100
 _CORE: Final = "temporalio.core"
 _HIDDEN: Final = "Encoded failure"
-"""What core quotes of a failure whose text is encrypted."""
+"""The text in core's log for a failure whose own text is encrypted."""
 
 
 class ForeignTasks(logging.Filter):
     """A filter for log handlers. The first record of each kind in an hour is let through, as one sentence."""
 
     def __init__(self, queue: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`queue` says whose task queue it is, such as "this node's"; `clock` is steady, in seconds."""
+        """`queue` names the owner of the task queue, such as "this node's"; `clock` is monotonic, in seconds."""
         super().__init__()
         self._queue, self._lines = queue, RareLines(REPEAT_SECONDS, clock)
         self._kinds: set[str] = set()
-        """Those with lines of their own."""
+        """The kinds that have lines of their own."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether to write a record; a due one is replaced by advice."""
+        """Return whether to write a record. A record that is due is replaced by a sentence with advice."""
         if record.name == __name__:
             return True
         error = record.exc_info[1] if record.exc_info else None

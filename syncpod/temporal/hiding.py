@@ -1,8 +1,8 @@
 """Hides the values of Secrets in all that this process sends to Temporal, and in its log.
 
-Results and failures of the worker's steps are sent, and its agent's signals and updates. A workflow's own payloads are
-left alone: they depend on the history alone, and each text in them came from a sender that has hidden the values. A
-process that knows no values changes nothing.
+That covers results and failures of the worker's steps, and its agent's signals and updates. A workflow's own payloads
+stay unchanged: they must depend on the history alone, and each text in them came from a sender that has hidden the
+values. A process that has read no Secret changes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HIDING: Final = {HIDE: of_process.redact}
 
 
 class HidingConverter(PydanticJSONPlainPayloadConverter):
-    """JSON as pydantic has it, with the values of Secrets hidden in each `ForeignText` of a message."""
+    """Converts to pydantic's JSON, with the values of Secrets hidden in each `ForeignText` of a message."""
 
     def to_payload(self, value: Any) -> Payload | None:
         """Encode a value. Raises as pydantic does."""
@@ -43,7 +43,7 @@ def hide_in_failure(failure: Failure) -> None:
 class HiddenInLog(logging.Filter):
     """Hides the values in each record of a process's log, its traceback included, and drops none.
 
-    For the only handler of a process, after the filters that read a record's arguments: the record is changed.
+    Add it to the only handler of a process, after filters that read a record's arguments, since it changes the record.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

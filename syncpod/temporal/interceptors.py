@@ -1,4 +1,4 @@
-"""Reports to the node's agent when steps begin and end, and has it signal the end of back-offs."""
+"""Connects a worker with the node's agent: reports when steps begin and end, and arms the agent's back-off queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syncpod.messages.worker_functions import ARM_BACKOFF, PODS_PAGE, PUBLISH
 from syncpod.temporal.workflow_watch import WatchedRunner
 
 _METADATA: Final = "__temporal_workflow_metadata"
-"""The query that the Temporal UI asks for a workflow's current details."""
+"""The query that the Temporal UI sends for a workflow's current details."""
 
 
 class NodeHooks(Protocol):
@@ -42,7 +42,7 @@ class NodeHooks(Protocol):
 
 
 class NodeInterceptor(Interceptor):
-    """Tells the node's agent about steps and back-offs."""
+    """Calls the agent's hooks for steps, and gives workflows the functions of their worker."""
 
     def __init__(self, hooks: NodeHooks | None, watched: WatchedRunner | None = None) -> None:
         self._hooks = hooks
@@ -65,9 +65,10 @@ class NodeInterceptor(Interceptor):
 
 
 class _ShowsPods(WorkflowInboundInterceptor):
-    """Completes a node's page when somebody looks at it: its workflow does not know pods that no list names.
+    """Adds the worker's pods to the node's page in the Temporal UI, whenever the UI queries it.
 
-    It would cost an event for each change of a pod to tell it, and a query costs none.
+    The node's workflow has only the pods of its lists. Signals about all others would cost an event for each change of
+    a pod, and a query costs none.
     """
 
     async def handle_query(self, input: HandleQueryInput) -> Any:

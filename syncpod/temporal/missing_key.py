@@ -1,8 +1,8 @@
 """Limits the log of a fleet's worker that lacks a key: one sentence a minute, in place of a traceback for each try.
 
 A database that was restored from a backup needs the keys of its time. Until they are there, each task of each workflow
-fails, and the server tries it again every ten seconds. Without a sealing key, a node's
-tasks fail if its answers are sealed for it.
+fails, and the server retries it every ten seconds. If a sealing key is missing, the tasks of those nodes fail whose
+answers are sealed for that key.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class MissingKey(logging.Filter):
     """A filter for log handlers. The first record in a minute is let through, as one sentence."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Have said nothing yet. `clock` is steady, in seconds."""
+        """`clock` is monotonic, in seconds."""
         super().__init__()
         self._lines = RareLines(REPEAT_SECONDS, clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether to write a record; a due one is replaced by advice."""
+        """Return whether to write a record. A record that is due is replaced by a sentence with advice."""
         error = record.exc_info[1] if record.exc_info else None
         if not isinstance(error, Undecipherable):
             # The SDK's core quotes what was logged just before.
@@ -51,11 +51,11 @@ class UnopenedAnswers:
     """Logs that a node's answers are sealed for a key that the fleet lacks: a sentence a minute."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Have said nothing yet. `clock` is steady, in seconds."""
+        """`clock` is monotonic, in seconds."""
         self._lines = RareLines(REPEAT_SECONDS, clock)
 
     def say(self, node: str, keys: Sequence[str]) -> None:
-        """Log it, if it is due. `keys`: the ids of the keys that would open the answer."""
+        """Log the sentence, at most once a minute. `keys`: the ids of the keys that would open the answer."""
         if self._lines.left_out() is None:
             return
         log.warning(

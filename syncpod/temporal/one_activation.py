@@ -1,10 +1,10 @@
 """Gives each workflow instance one activation at a time: the SDK (1.35) may evict one that another thread still runs.
 
-It fails a task that does not come back within two seconds by the clock, as happens on a busy machine, and evicts the
-run. It means to wait for the task's thread first, but has cancelled the future that it would wait for. Two threads then
-run one event loop, which refuses to enter the tasks that are to end: they never do, each later eviction fails because
-of them, and the run gets no task any more until the worker is restarted. An eviction that takes more than two seconds
-is also begun once more, whatever the first one did.
+The SDK fails a task that does not return within two seconds of wall-clock time, as happens on a busy machine, and then
+evicts the run. It should wait for the task's thread first, but has already cancelled the future to wait for. Two
+threads then run one event loop, which cannot enter the tasks that have to end. These never end, each later eviction
+fails because of them, and the run receives no task until the worker is restarted. The SDK also begins a second eviction
+beside one that takes more than two seconds.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from temporalio.workflow import Info
 from typing_extensions import override
 
 _TURN_SECONDS: Final = 1.0
-"""How long an activation waits for the one before it. The SDK repeats an eviction that fails, and would begin another
-one beside an eviction that takes more than two seconds: threads that wait would become ever more."""
+"""Seconds that an activation waits for the one before it. If an eviction waited for more than two seconds, the SDK
+would begin another beside it, and waiting threads would pile up. An eviction that fails is only repeated."""
 
 
 class StillRuns(Exception):
@@ -36,11 +36,11 @@ class OneActivation(WorkflowRunner):
         self._inner = inner
 
     def prepare_workflow(self, defn: Any) -> None:
-        """Leave it to the inner runner."""
+        """Call the inner runner."""
         self._inner.prepare_workflow(defn)
 
     def set_worker_level_failure_exception_types(self, types: Any) -> None:
-        """Leave it to the inner runner."""
+        """Call the inner runner."""
         self._inner.set_worker_level_failure_exception_types(types)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
@@ -49,7 +49,7 @@ class OneActivation(WorkflowRunner):
 
 
 class WrappedInstance(WorkflowInstance):
-    """An instance of a workflow around another one, which answers all that is not asked of this one."""
+    """A workflow instance around another one, to which it passes every call that a subclass does not handle."""
 
     def __init__(self, inner: WorkflowInstance) -> None:
         self._inner = inner

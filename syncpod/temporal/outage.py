@@ -1,8 +1,8 @@
-"""Tells when a Temporal server does not answer, for a worker that must not outlive its server's database.
+"""Waits until a Temporal server stops answering, or serves again, for a worker that must not outlive its database.
 
-A database is restored while its server is stopped. A worker that kept workflows in memory meanwhile would go on from
-a state that the restored database does not know: the server takes its commands, and no worker can replay such a
-history any more.
+A database is restored while its server is stopped. A worker that kept workflows in its cache meanwhile would go on from
+a state that the restored database does not have. The server would accept its commands, and no worker could replay such
+a history again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 PROBE_SECONDS: Final = 1.0
-"""The time between two questions to the server. To stop a server, restore its database and start it again takes
-longer."""
+"""The time between two health checks. Stopping a server, restoring its database and starting it again takes longer."""
 _RPC: Final = timedelta(seconds=10)
 
 
 async def until_away(client: Client) -> None:
-    """Return as soon as the server does not answer, or says that it does not serve."""
+    """Return as soon as the server does not answer, or answers a health check with "not serving"."""
     while True:
         if not await _serves(client):
             return

@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 _RPC: Final = timedelta(seconds=5)
 _ASKED_SECONDS: Final = 0.5
-"""For how long an answer counts."""
+"""For how long the result of a check is used."""
 
 
 async def cluster_identity(client: Client) -> str:
@@ -31,23 +31,23 @@ async def cluster_identity(client: Client) -> str:
 
 
 class OwnServer:
-    """Asks ahead whose the server is. All methods belong to one event loop."""
+    """Checks, ahead of a send if possible, that the server is the node's. Call all methods in one event loop."""
 
     def __init__(self, require: Callable[[], Awaitable[None]]) -> None:
-        """Ask by `require`, which raises RPCError if the server is not the node's."""
+        """Check by `require`, which raises RPCError if the server is not the node's."""
         self._require = require
         self._asked: tuple[float, asyncio.Future[None]] | None = None
-        """Since when the server is being asked, or has been, and with what result."""
+        """When the last check began, and its result or pending result; None before the first check."""
 
     def expect(self) -> None:
-        """Ask already now, since something may have to be sent in a moment."""
+        """Begin a check now, since something may have to be sent in a moment."""
         if self._asked is None or time.monotonic() - self._asked[0] > _ASKED_SECONDS / 2:
             asking = asyncio.ensure_future(self._require())
             asking.add_done_callback(_heard)
             self._asked = time.monotonic(), asking
 
     async def require(self) -> None:
-        """Raise RPCError if the server is not the node's; it may have been asked a moment ago."""
+        """Raise RPCError if the server is not the node's. A check that began a moment ago counts."""
         asked = self._asked
         if asked is None or time.monotonic() - asked[0] > _ASKED_SECONDS:
             await self._require()
@@ -57,15 +57,15 @@ class OwnServer:
 
 
 def _heard(asking: asyncio.Future[None]) -> None:
-    """Take note of an error that perhaps nobody asks for, so that asyncio does not report it."""
+    """Retrieve the error of a check whose result may never be awaited, so that asyncio does not log it."""
     if not asking.cancelled():
         asking.exception()
 
 
 async def _cluster_id(client: Client) -> str:
-    """Return the id of the server's cluster, which lies in its database. Raises RPCError.
+    """Return the id of the server's cluster, which is stored in its database. Raises RPCError.
 
-    A dev server with a database keeps it over restarts; one in memory has a new one each time.
+    A dev server with a database file keeps its id over restarts; one in memory has a new id each time.
     """
     info = await client.workflow_service.get_cluster_info(GetClusterInfoRequest(), retry=True, timeout=_RPC)
     return str(info.cluster_id)

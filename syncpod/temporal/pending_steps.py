@@ -1,4 +1,4 @@
-"""The steps of a pod that Temporal is trying, and what they say of themselves."""
+"""The steps of a pod that Temporal is trying, with their last failures and heartbeats."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from syncpod.messages.running_steps import PendingStep
 from syncpod.temporal.signing import UNREADABLE
 
 _TOO_LARGE: Final = "Failure exceeds size limit."
-"""A server's text in place of a failure of more than a few KiB."""
+"""The server's message in place of a failure of more than a few KiB."""
 _ENCODED: Final = "Encoded failure"
-"""The rest of an encrypted failure's message, as the SDK leaves it."""
+"""The message that the SDK leaves in a failure whose text is encrypted."""
 
 
 async def pending_steps(description: WorkflowExecutionDescription) -> tuple[PendingStep, ...]:

@@ -1,4 +1,4 @@
-"""Shared by all Temporal clients of the project: the data converter, the interceptors, and how to connect.
+"""The parts that all Temporal clients of the project share: data converter, interceptors, and how to connect.
 
 The command line needs only ``client = await connect()``. The worker, the replayer and workflow tests also use
 :func:`syncpod_plugin`, with workflows, runner and interceptors, so that they cannot differ.
@@ -45,8 +45,8 @@ _ENCODED_FAILURES = DataConverter(
 DEFAULT_ADDRESS = "127.0.0.1:7233"
 _CONNECT_TIMEOUT = timedelta(seconds=5)
 ANSWER_TIMEOUT = timedelta(seconds=15)
-"""How long the first call to a server may take. The SDK alone waits half a minute for one that accepts connections and
-never answers."""
+"""How long the first call to a server may take. The SDK by itself waits half a minute for a server that accepts
+connections and never answers."""
 
 
 class NoServer(Exception):
@@ -68,8 +68,8 @@ def syncpod_plugin(
     Without hooks (a replayer, a workflow test) steps and back-offs are not reported, and the workflow's own timers end
     back-offs. With `watch`, which needs a `runner`, workflow tasks are reported to it.
 
-    With `keys`, everything that commands workflows and steps must be signed; `begun`, which needs a `watch`, then says
-    which starts may begin a run. The worker's client must be a `verifying` one.
+    With `keys`, everything that commands workflows and steps must be signed, and the worker's client must be a
+    `verifying` one. `begun`, which needs a `watch`, then decides which starts may begin a run.
     """
     # Imported here, so that a client that is not a worker starts faster.
     from temporalio.plugin import SimplePlugin
@@ -126,8 +126,8 @@ async def connect(
 ) -> Client:
     """Connect to the server and check that the namespace exists; with `keys`, all commands are signed.
 
-    `converter` is for a server that is a fleet's (`syncpod.temporal.sealing`). `begun_by` is the command that is named
-    if there is no server. `on_namespace` is called with the namespace's id.
+    `converter` is for a fleet's server (`syncpod.temporal.sealing`). `begun_by` is the command that the error names if
+    there is no server. `on_namespace` is called with the namespace's id.
 
     `interceptors` are called before those that every client has. Raises NoServer.
     """
@@ -167,14 +167,14 @@ async def connect(
 
 
 def verifying(client: Client, keys: Keys) -> Client:
-    """Return a worker's client on the same connection: commands to its workflows and steps are verified."""
+    """Return a worker's client on the same connection, which verifies commands to its workflows and steps."""
     config = client.config()
     config["data_converter"] = verifying_converter(keys)
     return Client(**config)
 
 
 def verifying_converter(keys: Keys) -> DataConverter:
-    """Return the data converter of a worker that takes only signed payloads."""
+    """Return the data converter of a worker that accepts only signed payloads."""
     return signing_converter(_base(keys), keys, verifies=True)
 
 

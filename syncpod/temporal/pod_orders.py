@@ -1,9 +1,9 @@
-"""Orders to pods' workflows: to run a pod, and to end it.
+"""Orders to pods' workflows: to run a pod, to end it, and to add an ephemeral container.
 
-Two give them: the node's workflow for its lists, by its steps, and the node's agent for its directory of manifests.
-Each order may be given twice: applying what a workflow already has changes nothing, and a pod that has ended is not
-ended again. A workflow's refusal is a result, since another try would be refused as well. Everything else, including an
-update that the server has failed, is an error, and the order is to be given again.
+Steps of the node's workflow send them for the lists of pods that it has, and the node's agent sends them for manifests,
+for a Kubernetes cluster and at a shutdown. Each order may be sent twice: applying an unchanged pod changes nothing, and
+a pod that has ended is not ended again. A workflow's refusal is a result, since a retry would be refused as well.
+Everything else, including an update that the server has failed, raises an error, and the caller retries the order.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire
 from syncpod.temporal.workflow_starts import ENDED, begin_pod, look_at, start_operation
 
 ANSWER_SECONDS: Final = 15.0
-"""How long a workflow may take to answer: less than a step of the node may take."""
+"""How long a workflow may take to answer: less than the timeout of the node's step that sends the order."""
 _RPC: Final = timedelta(seconds=5)
 STARTS_AT_ONCE: Final = 16
-"""How many pods' workflows are started at the same time. For so many first tasks the worker keeps room, so that they
-come with the answer to the start; any other comes by its queue, which costs the server a commit and often a write more.
-A place is taken until its task is done, which is long after the start: with four places, one task in six came so."""
+"""How many pods' workflows are started at the same time. The worker reserves this many slots for eager starts, whose
+first task comes with the answer to the start. Any other first task comes through the queue, which costs the server one
+more commit and often one more write. A slot is taken until its task is done, long after the start: with four slots, one
+first task in six came through the queue."""
 
 Deleted = Callable[[str, datetime], None]
-"""Is told that the node itself has a pod deleted: by which workflow, and since when, by that workflow's history."""
+"""Called when the node itself has ordered a pod's deletion, with the id of the pod's workflow and the time at which the
+deletion began, by that workflow's history."""
 
 
 class PodSoFar(Protocol):
-    """The node's knowledge of a pod's life so far: `syncpod.node.pod_records.PodRecord`."""
+    """The node's record of a pod's life so far. Implemented by `syncpod.node.pod_records.PodRecord`."""
 
     @property
     def pod(self) -> Pod:
@@ -58,8 +60,8 @@ class PodSoFar(Protocol):
 
 
 Recorded = Callable[[Pod], Awaitable[PodSoFar | None]]
-"""Returns the node's knowledge of a pod's life so far, if there is any. Raises CriError, OSError: the order is
-repeated."""
+"""Returns the node's record of a pod's life so far; None if it has none. Raises CriError, OSError: the order is
+retried."""
 
 
 Require = Callable[[], Awaitable[None]]
@@ -67,7 +69,7 @@ Require = Callable[[], Awaitable[None]]
 
 
 async def of_the_node() -> None:
-    """Require nothing: a step comes from the node's own server."""
+    """Check nothing: a step was sent by the node's own server."""
 
 
 async def nothing_recorded(pod: Pod) -> PodSoFar | None:
@@ -76,11 +78,11 @@ async def nothing_recorded(pod: Pod) -> PodSoFar | None:
 
 
 def nobody(_workflow_id: str, _since: datetime) -> None:
-    """Tell nobody of a deletion, for a node that keeps no journal."""
+    """Ignore a deletion, for a node that keeps no journal."""
 
 
 class PodOrders:
-    """Gives the orders of one node."""
+    """Sends the orders of one node to the workflows of its pods."""
 
     def __init__(
         self,
@@ -89,9 +91,9 @@ class PodOrders:
         recorded: Recorded = nothing_recorded,
         deleted: Deleted = nobody,
     ) -> None:
-        """Use `client`; `facts` says whether the server has our search attributes, `recorded` which pods ran here.
+        """`facts` returns whether the server has our search attributes, and `recorded` the node's record of a pod.
 
-        `deleted` is called with each deletion that begins with an order from here.
+        `deleted` is called with each deletion that an order from here has begun.
         """
         self._client = client
         self._facts = facts
@@ -102,15 +104,15 @@ class PodOrders:
     async def apply(
         self, request: ApplyPodWorkflow, seconds: float | None = None, *, require: Require = of_the_node
     ) -> PodWorkflowResult:
-        """Hand a pod to its workflow. The pod that it replaces ends first, and this one follows as its successor.
+        """Start a pod's workflow, or update it. A pod that this one replaces ends first, and this one follows it.
 
-        If there is no workflow, but the node has a record of this very pod, or its runtime has the pod, it is adopted:
-        its containers run on, and those that have finished do not run again. A static pod has the same UID on a new
-        Temporal server, and after its node's state directory was lost.
+        If there is no workflow, but the node has a record of this pod, or its runtime has the pod, the pod is adopted:
+        its containers run on, and those that have finished do not run again. So a static pod, whose UID stays the same,
+        goes on under a new Temporal server, and after its node has lost its state directory.
 
-        The whole document is checked before any pod is ended for it, and nothing is sent before `require` has returned.
-        Raises ApplicationError, retryable, if the workflow does not answer within `seconds` (None =
-        :data:`ANSWER_SECONDS`); RPCError, and what `recorded` raises.
+        The whole document is checked before any pod is ended for it. Awaits `require` before it changes anything, and
+        changes nothing if that raises. Raises ApplicationError, retryable, if the workflow does not answer within
+        `seconds` (None = :data:`ANSWER_SECONDS`); RPCError, and the errors of `require` and `recorded`.
         """
         try:
             pod = admit_pod(request.pod)
@@ -132,9 +134,10 @@ class PodOrders:
             return await self._apply(pod, request.node, require)
 
     async def end(self, request: DeletePodWorkflow, seconds: float | None = None) -> PodWorkflowResult:
-        """Have a pod's workflow end it. A pod that does not exist, or has another UID, is left alone.
+        """Order a pod's workflow to end the pod. A pod that does not exist, or has another UID, is left alone.
 
-        With several UIDs the newest comes first: if it was to follow another pod, it no longer does. Raises as `apply`.
+        With several UIDs the newest is ended first: if it was to follow another pod, it no longer does. Raises as
+        `apply`.
         """
         grace = request.grace_period_seconds
         payload: dict[str, Any] = {} if grace is None else {"gracePeriodSeconds": grace}
@@ -144,7 +147,7 @@ class PodOrders:
         return next((result for result in results if not result.refused), results[-1])
 
     async def join(self, namespace: str, name: str, container: Mapping[str, Any]) -> PodWorkflowResult:
-        """Add an ephemeral container, a document, to a pod; it changes nothing if the pod has one of its name.
+        """Add an ephemeral container, given as a document, to a pod. Changes nothing if the pod has one of that name.
 
         Raises as `apply`.
         """
@@ -215,7 +218,7 @@ class PodOrders:
         return found.workflow_execution_info.status not in ENDED
 
     async def _stays(self, pod: Pod) -> bool:
-        """Say whether a pod's workflow has the pod and is not ending it; False too where the workflow cannot say."""
+        """Say whether a pod's workflow has the pod and is not ending it; False if the workflow does not answer."""
         handle = self._handle(pod.metadata.namespace, pod.metadata.name)
         try:
             found: dict[str, Any] = await handle.query(
@@ -223,7 +226,7 @@ class PodOrders:
             )
         except (WorkflowQueryRejectedError, WorkflowQueryFailedError):
             return False
-        except ValueError:  # a paused workflow does not answer, and the SDK does not know its status
+        except ValueError:  # a paused workflow: it does not answer, and the SDK cannot read its status
             return False
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
@@ -238,7 +241,7 @@ class PodOrders:
 
 @contextlib.asynccontextmanager
 async def _in_time(namespace: str, name: str, most: float | None) -> AsyncIterator[None]:
-    """Raise ApplicationError, retryable, where a pod's workflow takes too long to answer.
+    """Raise ApplicationError, retryable, if a pod's workflow takes too long to answer.
 
     The SDK turns a cancelled update, and so this time limit, into an error of its own.
     """
@@ -258,8 +261,8 @@ async def _in_time(namespace: str, name: str, most: float | None) -> AsyncIterat
 def _refusal(error: WorkflowUpdateFailedError) -> PodWorkflowResult:
     """Return the refusal of a workflow, of type Invalid.
 
-    Raises ApplicationError, retryable: of type Gone where the pod has just ended, and for errors that are not the
-    workflow's, such as the server's when a workflow was terminated before it had carried out an update.
+    Raises ApplicationError, retryable: of type Gone if the pod has just ended, and for errors that are not the
+    workflow's, such as the server's for a workflow that was terminated before it had carried out an update.
     """
     cause = error.cause
     kind = cause.type if isinstance(cause, ApplicationError) else None

@@ -15,15 +15,15 @@ AHEAD: Final = "the query met signals that no workflow task has taken yet; ask a
 """The message of a query that was refused because its replay would have run ahead of the history."""
 
 _PAUSES_SECONDS: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
-"""Pauses before each further try. The task that takes the signals is already under way, or waits for a worker."""
+"""The pauses before each retry. The task that takes the signals is already under way, or waits for a worker."""
 
 _BUSY: Final = ("Workflow is busy", "query buffer is full", "http2 error")
-"""Parts of messages, with RESOURCE_EXHAUSTED, if only this one workflow has too much to do; the last one is of a
-connection that the server has ended, because too many queries were given up on it."""
+"""Parts of the messages of RESOURCE_EXHAUSTED errors that are about one workflow only. With the last, the server has
+closed a connection on which too many queries were cancelled."""
 
 
 class AskAgain(Interceptor):
-    """Has a client repeat queries that were refused with AHEAD, a few times, within four seconds."""
+    """Retries a client's queries that were refused with AHEAD, a few times within four seconds."""
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # the SDK's name
         """Wrap the client's calls."""
@@ -43,5 +43,5 @@ class _AskAgain(OutboundInterceptor):
 
 
 def is_busy_workflow(error: RPCError) -> bool:
-    """Say whether only the workflow that was asked has too much to do, so that it is worth asking again."""
+    """Say whether only the queried workflow is too busy, and not the server, so that a retry is worthwhile."""
     return error.status == RPCStatusCode.RESOURCE_EXHAUSTED and any(words in error.message for words in _BUSY)

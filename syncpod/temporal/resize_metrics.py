@@ -1,4 +1,4 @@
-"""Resize metrics that only a pod's workflow knows, under the kubelet's names (metrics/metrics.go, v1.36).
+"""Resize metrics that only a pod's workflow can report, under the kubelet's names (metrics/metrics.go, v1.36).
 
 The steps themselves count resizes that were applied, and resizes that are infeasible.
 """

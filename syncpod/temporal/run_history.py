@@ -1,4 +1,4 @@
-"""The pod of a run, and the command that began it, by its own history: without a query, without a worker."""
+"""The pod of a run, the command that began it, and how it ended: read from its history, without a query or a worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syncpod.messages.signed import plain
 from syncpod.pod.problems import on_one_line
 
 _PAGE: Final = 20
-"""The first step, or the first search attributes, come within so many events."""
+"""Events in a page: the first step, or the first search attributes, are among the first of a run."""
 _CLIP: Final = 100
 """Characters of an identity, or of a reason, which anybody may have written."""
 _TERMINATED: Final = "was terminated"
@@ -38,16 +38,16 @@ class RunEnd(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """It as a clause about a pod, with the time in this machine's zone."""
+        """The end as a clause about a pod, with the time in this machine's zone."""
         verb, _, by = self.how.partition(" by ")
         return f"its workflow {verb} at {self.at.astimezone():%Y-%m-%d %H:%M:%S}{f', by {by}' if by else ''}"
 
 
 async def pod_uid_of_run(client: Client, workflow_id: str, run_id: str, *, timeout: timedelta) -> str:
-    """Return the UID of the pod that a run is or was of; "" if its history does not say so yet.
+    """Return the UID of a run's pod; "" if its history does not have it yet.
 
-    A run has one pod. Its input says which if it goes on from an earlier run's state, or adopts what runs; otherwise
-    the search attributes that it writes, and each step, do. Raises RPCError.
+    A run has one pod. Its input has the UID if it continues an earlier run, or adopts running containers. Otherwise the
+    search attributes that it writes have the UID, and so has the input of each step. Raises RPCError.
     """
     run = client.get_workflow_handle(workflow_id, run_id=run_id)
     async for event in run.fetch_history_events(page_size=_PAGE, rpc_timeout=timeout):
@@ -57,7 +57,7 @@ async def pod_uid_of_run(client: Client, workflow_id: str, run_id: str, *, timeo
 
 
 async def begun_by(client: Client, workflow_id: str, *, timeout: timedelta) -> str | None:
-    """Return the id of the command that has begun the newest run (`pod_start.start_operation`), "" if none has.
+    """Return the id of the command that began the newest run (`workflow_starts.start_operation`), "" if none did.
 
     None if there is no such workflow. Raises RPCError.
     """
@@ -76,7 +76,7 @@ async def how_ended(client: Client, workflow_id: str, *, timeout: timedelta) -> 
     """Return how the newest run has ended; None if it has not, or is not known. Raises RPCError."""
     try:
         described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=timeout)
-    except ValueError:  # a state that the SDK does not know, which is no end
+    except ValueError:  # a status that the SDK does not have, such as paused, which is no end
         return None
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
@@ -120,7 +120,7 @@ async def _first(converter: DataConverter, input_: Payloads) -> Any:
     """Return the first argument as JSON; None if there is none, or it cannot be decoded."""
     try:
         said = await converter.decode(input_.payloads)
-    except Exception:  # noqa: BLE001  # whoever started it may have sent anything, and a converter raises anything
+    except Exception:  # noqa: BLE001  # the input may be anything, and a converter may raise anything
         return None
     return said[0] if said else None
 

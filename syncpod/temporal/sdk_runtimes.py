@@ -1,7 +1,7 @@
-"""The SDK's runtimes: a command's core logs nothing, and a worker's logs through Python.
+"""The SDK's runtimes: in a command, the SDK's core logs nothing; in a worker, it logs through Python.
 
-A command's would print its lines, in colours, among what the command prints. For a worker's, the filters and the format
-of the process's log count.
+In a command, core's coloured lines would mix with the command's output. In a worker, the filters and the format of the
+process's log apply to core's lines too.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, Tele
 
 @cache
 def quiet_runtime() -> Runtime:
-    """Return this process's runtime whose core logs nothing. What it would log, calls raise as well."""
+    """Return this process's runtime whose core logs nothing. The errors that it would log are also raised by calls."""
     return Runtime(telemetry=TelemetryConfig(logging=None))
 
 
 HEARTBEAT: Final = timedelta(seconds=10)
-"""How often a worker sends a heartbeat to the server. Commands take one that is silent for 40 s for dead; the SDK's own
-interval is 60 s."""
+"""How often a worker sends a heartbeat to the server. Commands treat a worker without one for 40 s as dead; the SDK's
+own interval is 60 s."""
 
 
 def logged_runtime() -> Runtime:

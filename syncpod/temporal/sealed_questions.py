@@ -1,4 +1,4 @@
-"""A node's worker begins no activity whose input is not sealed for the node by its fleet, and logs that in one line."""
+"""Refuses, in a node's worker, each activity whose input its fleet has not sealed for the node, and logs one line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 UNSEALED: Final = "Unsealed"
 """The type of the failure of an activity whose input the node could not open."""
 QUIET_SECONDS: Final = 60.0
-"""For this long, the same reason is not logged again."""
+"""How long the same reason is not logged again."""
 _MEANINGS: Final = {
     FOR_ANOTHER_KEY: "the fleet asked it for an earlier certificate of this node, and asks anew within seconds",
     SEALED_BY_ANOTHER: "if the fleet's sealing key was removed while this node was away, invite the node anew",
@@ -28,18 +28,18 @@ _MEANINGS: Final = {
 
 
 class RefusesUnsealed(Interceptor):
-    """Fails an activity whose input the node's codec has refused. The fleet asks anew, sealed with its keys of then."""
+    """Fails an activity whose input the node's codec has refused. The fleet then sends a new one, with its new keys."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Have said nothing yet. `clock` is steady, in seconds."""
+        """`clock` is monotonic, in seconds."""
         self._lines = RareLines(QUIET_SECONDS, clock)
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # the SDK's name
-        """Wrap the node's answers."""
+        """Wrap the node's activities."""
         return _Refuses(next, self)
 
     def say(self, question: str, why: str) -> None:
-        """Log that a question was refused, unless the log says so already."""
+        """Log that a question of the fleet was refused, at most once a minute for each reason."""
         if self._lines.left_out(why) is not None:
             meaning = f" ({_MEANINGS[why]})" if why in _MEANINGS else ""
             log.warning("a question of the fleet, %s, is refused: %s%s", question, why, meaning)
@@ -56,7 +56,7 @@ class _Refuses(ActivityInboundInterceptor):
             why = f"it has {len(input.args)} payloads, and not one"
         if why:
             self._refusals.say(activity.info().activity_type, why)
-            # Not again: the next try would have the same input. The caller waits, and asks anew.
+            # Not retried: the next try would have the same input. The fleet's workflow waits, and sends a new activity.
             text = f"the node refuses what it is asked: {why}"
             raise ApplicationError(text, type=UNSEALED, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
         return await super().execute_activity(input)

@@ -1,14 +1,14 @@
 """The codecs of a fleet and of its nodes: messages between them are sealed, and the fleet's own data is encrypted.
 
-The fleet's codec knows by an activity's task queue that it is a node's. All other payloads are signed and encrypted as
-those of a node are that encrypts (`syncpod.temporal.signing`). A worker's codec must not raise, since that would fail
-the workflow task again and again: an answer that is not the node's own becomes a `Refused`, as a step's does that is
-not signed. The node's does the same with payloads that are not the fleet's: the activity fails then, before it has
-begun.
+The fleet's codec recognizes a node's activity by its task queue, and seals its payloads. All other payloads are signed
+and encrypted as those of a single node (`syncpod.temporal.signing`). A worker's codec must not raise, since that would
+fail the workflow task again and again. So an answer that the node has not sealed becomes a `Refused`, as an unsigned
+result of a step does. The node's codec does the same with payloads that the fleet has not sealed: the activity then
+fails before it begins.
 
-There is one thing for which a fleet's codec raises: a payload that is encrypted with a key that it does not have. A
-fleet may have workers on several machines, and one of them may get a new key late. The task is tried again until then.
-Each payload names its fleet. So what another fleet sends to a workflow, which no later key decrypts, is refused by it.
+The fleet's codec raises for one thing: a payload that is encrypted with a key that it does not have. A fleet may have
+workers on several machines, and one of them may receive a new key late. The task is retried until then. Each payload
+names its fleet. So a payload that another fleet sent to a workflow, which no later key decrypts, is refused instead.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
 QUEUE_PREFIX: Final = "fleet-node/"
-"""Before a node's name: the task queue whose payloads are sealed."""
+"""The beginning of the name of a node's task queue, before the node's name. Payloads on such a queue are sealed."""
 _UNSEALED: Final = "it is not sealed"
 _NOT_ELLIPTIC: Final = "a key of the invitation is none of an elliptic curve"
 
@@ -62,7 +62,7 @@ class FleetKeys(Protocol):
 
     @property
     def own(self) -> Sequence[EllipticCurvePrivateKey]:
-        """The fleet's, first the one in use. While the key is being changed there are several."""
+        """The fleet's private keys, first the one in use. There are several while the key is being changed."""
         ...
 
     def opening(self, ids: Sequence[str]) -> Sequence[EllipticCurvePrivateKey]:
@@ -70,16 +70,16 @@ class FleetKeys(Protocol):
         ...
 
     def receiving(self, node: str) -> Sequence[EllipticCurvePublicKey]:
-        """Return the keys of a node's certificates that count."""
+        """Return the keys of the node's certificates that are in force."""
         ...
 
     def known(self, node: str) -> Sequence[EllipticCurvePublicKey]:
-        """Return the keys of all certificates that a node ever had: histories have payloads that they sealed."""
+        """Return the keys of all certificates that a node ever had, since histories have payloads sealed with them."""
         ...
 
 
 _ID: Final = re.compile(r"[0-9a-f]{16}")
-"""A key's id. A node may write anything there."""
+"""A key's id. A node may have written any text in its place."""
 _unopened = UnopenedAnswers()
 
 
@@ -89,7 +89,7 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
     def __init__(
         self, keys: Keys, sealing: FleetKeys, *, verifies: bool, place: PayloadPlace | None = None, node: str = ""
     ) -> None:
-        """`keys` must encrypt; with `verifies` it is a worker's, as a :class:`SigningCodec`'s."""
+        """`keys` must encrypt; `verifies` is True in a worker, as for a :class:`SigningCodec`."""
         self._keys, self._sealing, self._verifies, self._place, self._node = keys, sealing, verifies, place, node
         self._signing = SigningCodec(keys, verifies=verifies)
 
@@ -111,15 +111,15 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
         if not self._node or self._place is None:
             encoded = await self._signing.encode(payloads)
             return [self._named(*each) for each in zip(payloads, encoded, strict=True)]
-        # Without a certificate that counts nobody opens it, and nobody can poll for it either.
+        # If no certificate of the node is in force, nobody can open the payload; but nobody can poll for it either.
         receivers = self._sealing.receiving(self._node)
         return [_sealed(self._sealing.own, receivers, self._place, _unmarked(payload)) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Open, or decrypt; a worker's says with each payload what its signature says.
+        """Open or decrypt payloads; in a worker, also add the result of each signature check.
 
-        Raises Undecipherable for what is encrypted with a key that the fleet has not; and, if it is not a worker's, for
-        all that only who has the fleet's keys could not have written.
+        Raises Undecipherable for a payload encrypted with a key that the fleet does not have. Outside a worker, raises
+        it also for any other payload that was not encrypted with the fleet's keys.
         """
         if not self._node or self._place is None:
             if not self._verifies:
@@ -141,17 +141,17 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
         return opened
 
     def missing(self, payload: Payload) -> list[str]:
-        """Return the ids of the keys that would open what a node has sealed; none if the fleet has one of them."""
+        """Return the ids of the keys that would open a node's sealed payload; [] if the fleet has one of them."""
         return self.lacking(receiver_ids(payload.metadata))
 
     def lacking(self, receivers: Sequence[str]) -> list[str]:
-        """Return those of a node's words that are ids of keys; none if the fleet has one of these keys."""
+        """Return the key ids among `receivers`, which a node wrote; [] if the fleet has one of these keys."""
         ids = [each for each in receivers if _ID.fullmatch(each)]
         own = {public_key_id(each.public_key()) for each in self._sealing.opening(ids)}
         return [] if own & set(ids) else ids
 
     def _named(self, plain: Payload, encoded: Payload) -> Payload:
-        """Return a payload with the fleet's id, if it has just been encrypted."""
+        """Return the encoded payload, with the fleet's id if it was encrypted just now."""
         if is_encrypted(plain.metadata):
             return encoded
         return Payload(metadata={**encoded.metadata, FLEET: self._sealing.fleet.encode()}, data=encoded.data)
@@ -162,7 +162,7 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
             raise Undecipherable(f"it is encrypted with key {named!r}, which the fleet does not have here")
 
     def _is_refused(self, payload: Payload) -> bool:
-        """Say whether a workflow refuses a payload as another fleet's. A step does not: it may be that fleet's own."""
+        """Say whether a payload is refused as another fleet's. A step's is not: it may be a step of that other fleet."""
         is_of_step = self._place is not None and bool(self._place.activity_type)
         return not is_of_step and is_of_another_fleet(self._sealing.fleet, payload.metadata)
 
@@ -203,9 +203,9 @@ class NodeCodec(PayloadCodec, WithSerializationContext):
         fleet: FleetKey,
         place: PayloadPlace | None = None,
     ) -> None:
-        """`own`: the key of the node's invitation, and then those of earlier ones that may still be sealed for.
+        """`own`: the key of the node's invitation, then keys of earlier invitations, for which payloads may be sealed.
 
-        `fleet`: the fleet's key that the node trusts, whenever something is sealed or opened.
+        `fleet`: the fleet's key that the node trusts; it is read anew for each payload.
         """
         self._own, self._fleet, self._place = own, fleet, place
 
@@ -222,7 +222,7 @@ class NodeCodec(PayloadCodec, WithSerializationContext):
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Open what the fleet, or an earlier try of this node, has sealed.
 
-        All else becomes a `Refused`, with which no activity begins (`syncpod.temporal.sealed_questions`).
+        Any other payload becomes a `Refused`, with which no activity begins (`syncpod.temporal.sealed_questions`).
         """
         place = self._place or PayloadPlace("", "")
         opened = []
@@ -235,7 +235,7 @@ class NodeCodec(PayloadCodec, WithSerializationContext):
 
 
 def fleet_converter(codec: FleetCodec | NodeCodec) -> DataConverter:
-    """Return the data converter of a client or worker of the fleet's server; failures are hidden too."""
+    """Return the data converter of a client or worker of the fleet's server; it encodes the texts of failures too."""
     return DataConverter(
         payload_converter_class=SignablePayloadConverter,
         failure_converter_class=EncodedFailureConverter,
@@ -260,13 +260,13 @@ def _place(context: SerializationContext) -> PayloadPlace | None:
         case WorkflowSerializationContext(namespace=namespace, workflow_id=workflow_id):
             return PayloadPlace(namespace, workflow_id or "")
         case ActivitySerializationContext():
-            # The id of an activity is not known where it is scheduled, unless the workflow names it.
+            # The id of an activity is left out: it is not known when the activity is scheduled.
             return PayloadPlace(context.namespace, context.workflow_id or "", "", context.activity_type or "")
     return None
 
 
 def _unmarked(payload: Payload) -> Payload:
-    """Return a payload without the mark for a signature, since the seal shows its writer."""
+    """Return a payload without the mark for a signature, since the seal authenticates its writer."""
     said = {name: value for name, value in payload.metadata.items() if name not in FIELDS}
     return Payload(metadata=said, data=payload.data) if len(said) < len(payload.metadata) else payload
 
@@ -295,5 +295,5 @@ def _opened(
     inner = open_sealed(own, senders, place, dict(payload.metadata), payload.data)
     try:
         return Payload.FromString(inner)
-    except Exception:  # noqa: BLE001  # protobuf's own; who has the key may have sealed anything
+    except Exception:  # noqa: BLE001  # protobuf's own errors: whoever has the key may have sealed anything
         raise Unsealable("it holds no payload") from None

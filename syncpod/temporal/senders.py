@@ -15,7 +15,7 @@ from temporalio.client import Client
 
 _PAGE: Final = 50
 _PAGES: Final = 4
-"""How far back a run's history is read: the event in question has just happened."""
+"""How many events of a page, and how many pages, are read of a run's history: the event in question is a recent one."""
 _ANSWER: Final = timedelta(seconds=10)
 
 

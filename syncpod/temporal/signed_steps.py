@@ -1,4 +1,4 @@
-"""Signs what workflows give their steps and their next runs, and refuses steps whose input is not accepted."""
+"""Marks the inputs of steps and of continued runs for signing, and refuses steps whose input is not accepted."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ UNSIGNED = "Unsigned"
 LATEST: Final = timedelta(seconds=60)
 """How long after its workflow's decision a step may be scheduled. A server gives a workflow task ten seconds."""
 REMEMBERED: Final = 10_000
-"""How many steps are known to have been scheduled before: more than a node schedules within `LATEST`."""
+"""How many scheduled steps are remembered: more than a node schedules within `LATEST`."""
 
 
 class SigningWorker(Interceptor):
-    """Marks what workflows give their steps and their next runs, and refuses steps whose input is not accepted."""
+    """Marks the inputs of steps and of continued runs for signing, and refuses steps whose input is not accepted."""
 
     def __init__(self) -> None:
-        """Know of no step yet."""
+        """Begin without remembered steps."""
         self._schedules = Schedules()
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # the SDK's name
@@ -51,19 +51,19 @@ class SigningWorker(Interceptor):
 
 
 class Schedules:
-    """Tells the tries of a step from copies of it.
+    """Distinguishes the tries of a step from copies of the step.
 
-    Anybody who polls the node's task queue can answer a workflow task in the worker's place, and schedule a step that
-    has ended again, with its id and its signed input. All tries of a step were scheduled at the same time by the
-    server's clock, and a copy later. This process knows the time of each step; if it has forgotten one, the id has the
-    time of the workflow's decision.
+    Anybody who polls the node's task queue can answer a workflow task in the worker's place, and schedule an ended step
+    again, with its id and its signed input. All tries of a step have one scheduled time, by the server's clock, and a
+    copy has a later one. This process remembers the scheduled time of each step. For a step that it has forgotten, it
+    uses the time of the workflow's decision, which is part of the step's id.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, datetime] = OrderedDict()
 
     def refusal(self, step_id: str, run_id: str, scheduled: datetime) -> str:
-        """Return why a try is refused, as a clause; "" if it is not. `scheduled` is when the step first was."""
+        """Return why a try is refused, as a clause; "" if it is not. `scheduled` is the step's scheduled time."""
         decided = step_id.rpartition("-")[2]
         if not step_id.startswith(f"{run_id}-") or not decided.isdigit():
             return "it is a copy from another run"
@@ -96,15 +96,15 @@ class _RefusesSteps(ActivityInboundInterceptor):
 
 
 class FleetSigningWorker(SigningWorker):
-    """The same for a fleet's worker: a next run's start has its number from the server's clock.
+    """A `SigningWorker` for a fleet: the number of a continued run's start is taken from the server's clock.
 
-    Each machine has its own clock, and a fleet's run refuses a start whose number is not of the time when it begins
-    (`syncpod.messages.signed.FleetCommands`). Without this, a worker whose clock is wrong would end the runs that it
-    continues.
+    Each machine has its own clock, and a fleet's run refuses a start whose number does not match the time of its
+    beginning (`syncpod.messages.signed.FleetCommands`). With its own clock, a worker whose clock is wrong would end the
+    runs that it continues.
     """
 
     def __init__(self) -> None:
-        """Know of no step yet, and of no start."""
+        """Begin without remembered steps and starts."""
         super().__init__()
         self._starts = Starts()
 
@@ -112,15 +112,15 @@ class FleetSigningWorker(SigningWorker):
         self,
         input: WorkflowInterceptorClassInput,  # the SDK's name
     ) -> type[WorkflowInboundInterceptor]:
-        """Wrap the workflows' calls, and tell them which starts have begun other runs."""
+        """Wrap the workflows' calls, and give them the check whether a start has begun another run."""
         input.unsafe_extern_functions[BEGINS] = self._starts.refusal
         return _SignsForFleet
 
 
 class Starts:
-    """Tells a start from a copy of it, which begins another run soon after: as far as this process has seen both.
+    """Distinguishes a start from a copy of it that begins another run soon after, if this process receives both.
 
-    The answer for a run is the same whenever it is asked for, as long as the process remembers its start.
+    The result for a run stays the same as long as the process remembers its start.
     """
 
     def __init__(self) -> None:
@@ -151,8 +151,9 @@ class _MarksSteps(WorkflowOutboundInterceptor):
         self._steps = 0
 
     def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:  # the SDK's name
-        # Replay: an activity's id is part of the history. It names the run, which no other run may reuse, since a
-        # step's result is signed for it, and the time of this task, after which nobody may schedule it (`Schedules`).
+        # Replay: an activity's id is part of the history. It has the run's id, because a step's result is signed for
+        # the activity's id and must not fit another run. It has the time of this task, since nobody may schedule the
+        # step much later (`Schedules`).
         self._steps += 1
         input.activity_id = f"{workflow.info().run_id}-{self._steps}-{int(workflow.now().timestamp())}"
         input.args = [Marked(each, INPUT) for each in input.args]
@@ -163,7 +164,7 @@ class _MarksSteps(WorkflowOutboundInterceptor):
         super().continue_as_new(input)
 
     def start(self, value: Any) -> Marked:
-        """Return what the next run begins with, marked."""
+        """Return the next run's input, marked for signing."""
         return Marked(value, START, CONTINUED)
 
 

@@ -1,20 +1,20 @@
-"""Signs the commands to a node or a fleet, and gives workflows and steps the judgement of each signature.
+"""Signs the commands to a node or a fleet, and gives workflows and steps the result of each signature check.
 
 A client marks the payloads of its starts, signals and updates with their purpose and a number (:class:`SigningClient`),
-and a worker those of its steps and of runs that continue as new (`syncpod.temporal.signed_steps`). The codec signs what
-is marked, for the workflow that the SDK names in the serialization context. A worker's answers to others (queries,
-updates, the result of a run) are not signed: nobody can have the worker sign a command.
+and a worker those of its steps and of runs that continue as new (`syncpod.temporal.signed_steps`). The codec signs
+marked payloads for the workflow that the SDK names in the serialization context. A worker's answers to others (queries,
+updates, the result of a run) are not signed, so nobody can make the worker sign a command.
 
-A worker's codec verifies. It raises nothing, since an exception would fail the workflow task, again and again. Instead
-a workflow's input becomes a :class:`~syncpod.messages.signed.Received`, whose handler refuses it by name, and a step's
+A worker's codec verifies. It never raises, since an exception would fail the workflow task, again and again. Instead a
+workflow's input becomes a :class:`~syncpod.messages.signed.Received`, whose handler refuses it by name, and a step's
 input or result that is not accepted becomes a :class:`~syncpod.messages.signed.Refused`.
 
-Where the node's keys encrypt, every payload is encrypted after that, and decrypted before anything else
-(`syncpod.messages.encryption`): signed payloads, and a worker's answers. A payload that is not encrypted is read all
-the same, so a node may begin to encrypt while it has pods.
+If the node's keys encrypt, every payload is encrypted after it was signed, and decrypted before it is verified
+(`syncpod.messages.encryption`). Unsigned answers are encrypted too. A payload that is not encrypted is still read, so a
+node may begin to encrypt while it has pods.
 
-Replay: the content of a payload's signature depends on nothing but the payload and the keys, and keys are kept. So it
-is the same at each replay.
+Replay: the result of a signature check depends only on the payload and the keys, and keys are kept. So it is the same
+at each replay.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ from syncpod.temporal.encryption import decrypted, encrypted, readable
 from syncpod.temporal.hiding import HidingConverter
 
 RECEIVED: Final = b"syncpod/received"
-"""The encoding of a workflow's input after the codec: the payload as it was, and what its signature says."""
+"""The encoding of a workflow's input after the codec: the payload as it was, and the result of its signature check."""
 REFUSED: Final = b"syncpod/refused"
-"""The encoding of a step's payload that was not accepted; its data says why."""
+"""The encoding of a step's payload that was not accepted; its data is the reason."""
 ENCODING: Final = "encoding"
 INNER: Final = "syncpod-encoding"
 REFUSAL: Final = "syncpod-refusal"
 UNREADABLE: Final = "the node's data in Temporal is encrypted: reading it takes the keys in the node's state directory"
 CONTINUED: Final = -1
-"""In a mark: the codec is to give the number, since a workflow must not read the clock."""
+"""The number in a mark that the codec replaces by the next number, since a workflow must not read the clock."""
 
 
-# --- the converter: values that are to be signed, and values with what their signatures say ---------------------------
+# --- the converter: values to sign, and values with the results of their signature checks -----------------------------
 
 
 class SignablePayloadConverter(PydanticPayloadConverter):
-    """pydantic's JSON, with marks for the codec, and with the codec's judgement of each signature."""
+    """Converts to and from pydantic's JSON, with marks for the codec, and with its results of signature checks."""
 
     def __init__(self) -> None:
-        """Share the converters with all others: the SDK makes a new one of these for each activation and each run."""
+        """Use shared converters: the SDK makes a new instance of this class for each activation and each run."""
         self.converters = _shared_converters()
 
     def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
@@ -86,7 +86,7 @@ class SignablePayloadConverter(PydanticPayloadConverter):
 
 
 class _ReceivedConverter(EncodingPayloadConverter):
-    """Decodes the payloads to a workflow, for any requested type: the signature's content comes with the value."""
+    """Decodes a workflow's input, for any requested type, into a `Received` with the result of the signature check."""
 
     def __init__(self, inner: Mapping[bytes, EncodingPayloadConverter]) -> None:
         self._inner = inner
@@ -112,7 +112,7 @@ class _ReceivedConverter(EncodingPayloadConverter):
 
 
 class _RefusedConverter(EncodingPayloadConverter):
-    """Decodes a step's payload that was not accepted, for any requested type."""
+    """Decodes a step's payload that was not accepted, for any requested type, into a `Refused`."""
 
     @property
     def encoding(self) -> str:
@@ -126,7 +126,7 @@ class _RefusedConverter(EncodingPayloadConverter):
 
 
 class _EncryptedConverter(EncodingPayloadConverter):
-    """Says of a payload that is still encrypted after the codec, or without one, that it cannot be read."""
+    """Raises Undecipherable for a payload that is still encrypted, after a codec or without one."""
 
     @property
     def encoding(self) -> str:
@@ -141,7 +141,7 @@ class _EncryptedConverter(EncodingPayloadConverter):
 
 @cache
 def _shared_converters() -> Mapping[bytes, EncodingPayloadConverter]:
-    """Return pydantic's and ours, by encoding. All that they hold are pydantic's adapters of types."""
+    """Return pydantic's converters and ours, by encoding. Their only state are pydantic's adapters of types."""
     hiding = HidingConverter()
     inner = {**PydanticPayloadConverter().converters, hiding.encoding.encode(): hiding}
     ours = (_ReceivedConverter(inner), _RefusedConverter(), _EncryptedConverter())
@@ -152,7 +152,7 @@ def _shared_converters() -> Mapping[bytes, EncodingPayloadConverter]:
 
 
 class SigningCodec(PayloadCodec, WithSerializationContext):
-    """Signs what is marked, and encrypts everything if the keys do; a worker's verifies what comes in too."""
+    """Signs marked payloads, and encrypts all payloads if the keys do; in a worker, it also verifies payloads."""
 
     def __init__(self, keys: Keys, *, verifies: bool, place: PayloadPlace | None = None) -> None:
         """Sign and verify for a place, which :meth:`with_context` sets; without one nothing is signed or verified."""
@@ -171,16 +171,16 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         return SigningCodec(self._keys, verifies=self._verifies, place=place)
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Sign what is marked, and all that a worker's step gives back; then encrypt, if the keys do."""
+        """Sign marked payloads and the results of a worker's steps; then encrypt all payloads, if the keys do."""
         key = self._keys.current  # one for both, so that the id beside a ciphertext names each key that it needs
         signed = [self._signed(payload, key) for payload in payloads]
         if not self._keys.encrypts:
             return signed
-        place = self._place or PayloadPlace("", "")  # a payload without a place is hidden too
+        place = self._place or PayloadPlace("", "")  # a payload without a place is encrypted too
         return [encrypted(key, place, payload) for payload in signed]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Say with each payload what its signature says, in a worker."""
+        """Decrypt payloads; in a worker, also add the result of each signature check."""
         place = self._place
         if not self._verifies or place is None:
             return [readable(self._keys.by_id, payload, place) for payload in payloads]
@@ -202,7 +202,7 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         return Payload(metadata=metadata, data=payload.data)
 
     def _judged(self, payload: Payload, place: PayloadPlace) -> tuple[Payload, SignatureCheck]:
-        """Return a payload as it was before it was encrypted, and the content of its signature."""
+        """Return the payload, decrypted if possible, and the result of its signature check."""
         keys = self._keys.by_id
         if is_encrypted(payload.metadata):
             try:
@@ -213,7 +213,7 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
 
 
 def _of_workflow(payload: Payload, check: SignatureCheck) -> Payload:
-    """Return a workflow's payload with the judgement of its signature."""
+    """Return a workflow's payload with the result of its signature check."""
     inner = payload.metadata.get(ENCODING, b"")
     said = {ENCODING: RECEIVED, INNER: inner, REFUSAL: check.refusal.encode()}
     if not check.refusal:
@@ -222,13 +222,13 @@ def _of_workflow(payload: Payload, check: SignatureCheck) -> Payload:
 
 
 def numbered(payload: Payload) -> int:
-    """Return the number of a workflow's payload, after the codec; 0 if it is not accepted, or has none."""
+    """Return the signed number of a workflow's payload, after the codec; 0 if it was not accepted, or has none."""
     said = payload.metadata
     return int(said[NUMBER]) if NUMBER in said and not said[REFUSAL] else 0
 
 
 def _of_step(payload: Payload, check: SignatureCheck) -> Payload:
-    """Return a step's payload if it is accepted."""
+    """Return a step's payload if it is accepted, else a `REFUSED` payload with the reason."""
     refusal = check.refusal
     if not refusal and check.purpose not in (INPUT, RESULT):
         refusal = f"it was signed as {check.purpose}"
@@ -240,9 +240,9 @@ class _SigningConverter(DataConverter):
     """A data converter whose codec alone depends on the context."""
 
     def with_context(self, context: SerializationContext) -> Self:
-        """Return one for the payloads of a workflow or a step.
+        """Return a data converter for the payloads of a workflow or a step.
 
-        The SDK's makes all converters anew for each call and each context, which costs more than a signature.
+        The SDK's method makes all converters anew for each call and each context, which costs more than a signature.
         """
         if not isinstance(codec := self.payload_codec, SigningCodec):
             return super().with_context(context)
@@ -252,7 +252,7 @@ class _SigningConverter(DataConverter):
 
 
 def signing_converter(plain: DataConverter, keys: Keys, *, verifies: bool) -> DataConverter:
-    """Return a data converter that signs; with `verifies` a worker's, which verifies too."""
+    """Return a data converter that signs; with `verifies`, which is for a worker, it verifies too."""
     return _SigningConverter(
         payload_converter_class=plain.payload_converter_class,
         failure_converter_class=plain.failure_converter_class,
@@ -264,15 +264,16 @@ def signing_converter(plain: DataConverter, keys: Keys, *, verifies: bool) -> Da
 
 
 def is_overtaken(error: client.WorkflowUpdateFailedError) -> bool:
-    """Return whether a workflow refused an update since later ones have come first: it accepts one that is new.
+    """Return whether a workflow refused an update because it has already received a command with a later number.
 
-    It may have begun by a start that was signed later, or by a machine whose clock is ahead of this one.
+    A new update is accepted. The later command may be a start that was signed after the update, or one from a machine
+    whose clock is ahead of this one.
     """
     return isinstance(error.cause, ApplicationError) and error.cause.type == OVERTAKEN
 
 
 class SigningClient(client.Interceptor):
-    """Marks what a client sends, so that its codec signs it."""
+    """Marks a client's starts, signals, updates and activities, so that its codec signs them."""
 
     def __init__(self, number: Callable[[], int]) -> None:
         """Take the number of each command from `number`, which returns the next one."""

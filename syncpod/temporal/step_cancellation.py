@@ -1,9 +1,8 @@
-"""Has a running step learn of its cancellation within a second, although steps rarely heartbeat.
+"""Delivers a cancellation to a running step within a second, although steps rarely heartbeat.
 
 The server reports a cancellation in its answer to a heartbeat. The workflow that requests the cancellation runs in the
-same worker as the step. So the worker knows of the request, and from then on it heartbeats each second for the step,
-with the details of the step's last heartbeat. A step that another worker has begun learns of it with its own next
-heartbeat.
+same worker as the step. So from the request on, the worker heartbeats each second for the step, with the details of the
+step's last heartbeat. A step that another worker has begun receives the cancellation with its own next heartbeat.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from syncpod.messages.worker_functions import STEP_CANCELLED
 
 BEAT_SECONDS: Final = 1.0
 _FIRST_BEAT_SECONDS: Final = 0.05
-"""By then the server usually has the workflow's request."""
+"""The delay of the first such heartbeat, after which the server usually has the workflow's request."""
 
 
 class StepCancellation(Interceptor):
-    """Heartbeats for the steps that their workflows have asked to let go. One for each worker."""
+    """Heartbeats for the steps of workflows that have cancelled a step. Each worker has one."""
 
     def __init__(self) -> None:
         self._running: dict[str, list[_Step]] = {}
@@ -61,7 +60,7 @@ class StepCancellation(Interceptor):
             del self._running[workflow_id]
 
     def _cancelled(self, workflow_id: str) -> None:
-        """Have all steps of a workflow heartbeat often. Called from threads of workflow tasks."""
+        """Heartbeat each second for all steps of a workflow. Called from threads of workflow tasks."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._hasten, workflow_id)
 
@@ -115,7 +114,7 @@ class _KnowsSteps(ActivityInboundInterceptor):
 
 
 class _Remembers(ActivityOutboundInterceptor):
-    """Remembers the details of the last heartbeat."""
+    """Keeps the details of a step's last heartbeat."""
 
     def __init__(self, next: ActivityOutboundInterceptor) -> None:
         super().__init__(next)

@@ -1,7 +1,7 @@
 """The spans of a pod's syncs. They are recorded outside the workflow: a replayed workflow must not record spans.
 
-A sync is what a run does from one rest to the next: something triggers it, it decides, takes a step, decides again, and
-so on until no step may begin. Each sync is one trace, however long the workflow lives::
+A sync is the work of a run from one rest to the next: a trigger wakes the run, which decides, takes a step, decides
+again, and so on until no step may begin. Each sync is one trace, however long the workflow lives::
 
     sync_pod                       from the trigger to the next rest
     ├─ await_workflow_task         until the worker gets the trigger: the server, its queue, the worker's queue

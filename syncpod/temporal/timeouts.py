@@ -18,5 +18,5 @@ STICKY_QUEUE: Final = timedelta(seconds=60)
 there, since a worker takes only a few tasks at a time."""
 
 HEARTBEAT_THROTTLE: Final = timedelta(seconds=1)
-"""The shortest time between two heartbeats of a step that reach the server. Steps beat more rarely; of its cancellation
-a step learns within a second, by `step_cancellation`."""
+"""The shortest time between two heartbeats of a step that are sent to the server. Steps heartbeat more rarely, but
+`step_cancellation` heartbeats for a step that is cancelled."""

@@ -145,7 +145,7 @@ class _StepSpan(ActivityInboundInterceptor):
 
 
 def _awaited(info: activity.Info, parent: Context) -> None:
-    """Record the span from when the server had a step to do until this worker began it."""
+    """Record the span from the time at which the server scheduled this try of a step until this worker began it."""
     now = time.time_ns()
     scheduled = min(now, int(info.current_attempt_scheduled_time.timestamp() * 1e9))
     _tracer.start_span("await_step", parent, start_time=scheduled).end(now)
@@ -201,7 +201,8 @@ class _TracedSignal(client.OutboundInterceptor):
 
 
 _NAME: Final = "_tracer-data"
-"""The SDKs' name for it. Its payload is a JSON object of W3C Trace Context headers."""
+"""The name of the header in which the SDKs pass a trace's context. Its payload is a JSON object of W3C Trace Context
+headers."""
 
 
 def with_context(headers: Mapping[str, Payload], context: SpanContext) -> dict[str, Payload]:

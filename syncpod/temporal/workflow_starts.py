@@ -45,11 +45,11 @@ ENDED: Final[frozenset[int]] = frozenset(
     )
 )
 """The numbers of the workflow statuses in which a pod no longer has a workflow. In any other status the workflow owns
-the pod, also while it is paused, a status that the SDK does not know."""
+the pod, even in one that the SDK does not have, such as paused."""
 
 _LOOK_SECONDS: Final = 0.2
 _SUMMARY: Final = 390
-"""Characters of a summary: a server takes 400 bytes of it as JSON, and of details 20,000."""
+"""Characters of a summary. A server accepts 400 bytes of a summary as JSON, and 20,000 of details."""
 _RPC: Final = timedelta(seconds=5)
 
 
@@ -65,9 +65,9 @@ def start_operation(
 ) -> WithStartWorkflowOperation[Any, Any]:
     """Return the operation that starts a pod's workflow on a node if it has none; use it for one attempt only.
 
-    `has_attributes`: whether the namespace has our search attributes; with an unknown one no workflow starts.
+    `has_attributes`: whether the namespace has our search attributes; the server refuses a start with an unknown one.
     `sender`: the identity of the client that applies the pod, for the workflow's page.
-    `begun_by`: an id of the command, by which `run_history.begun_by` tells later whether the command began the run.
+    `begun_by`: an id of the command, which `run_history.begun_by` returns later if this command began the run.
     `recorded` is the same pod as its node recorded it, in its life `incarnation`: its running containers are adopted.
     """
     adopted = adoption(incarnation) if recorded is not None and incarnation else {}
@@ -87,7 +87,7 @@ def start_operation(
 def start_arguments(pod: Pod, node: str, *, has_attributes: bool, sender: str = "") -> dict[str, Any]:
     """Return the arguments that start a pod's workflow on a node, without its input and its conflict policy.
 
-    `has_attributes` and `sender` as for `start_operation`; "" = nobody has applied the pod now.
+    `has_attributes` and `sender` are those of `start_operation`; a `sender` of "" means that no client applies the pod.
     """
     meta = pod.metadata
     return {
@@ -104,8 +104,8 @@ def start_arguments(pod: Pod, node: str, *, has_attributes: bool, sender: str = 
 async def begin_pod(client: Client, pod: Pod, node: str, *, has_attributes: bool) -> bool:
     """Start the workflow of a pod that has none; return False if it has one, which then needs an update.
 
-    The server hands the first workflow task to this very worker with its answer, and there is no update to be accepted.
-    A document that the workflow would refuse must have been refused before. Raises RPCError.
+    This is an eager start: the server returns the first workflow task to this worker with its answer, and the workflow
+    need not accept an update. A document that it would refuse must have been refused before. Raises RPCError.
     """
     try:
         await client.start_workflow(
@@ -144,7 +144,7 @@ def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
         "PodStatus": "Pending",
         "NodeName": node,
     }
-    if pod.metadata.uid:  # known before the workflow has run: of a pod that is adopted
+    if pod.metadata.uid:  # others get their UID only in the workflow's first task
         keywords["PodUID"] = pod.metadata.uid
     pairs: list[SearchAttributePair[Any]] = [
         SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in keywords.items()
@@ -159,7 +159,7 @@ def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
 def node_start_arguments(node: str, *, has_attributes: bool) -> dict[str, Any]:
     """Return the arguments that start a node's workflow, without its input, conflict policy and first signal.
 
-    `has_attributes`: whether the namespace has our search attributes; with an unknown one no workflow starts.
+    `has_attributes`: whether the namespace has our search attributes; the server refuses a start with an unknown one.
     """
     name = SearchAttributePair(SearchAttributeKey.for_keyword("NodeName"), node)
     return {

@@ -27,7 +27,7 @@ _PAGE_SIZE = "HugePages-"
 
 
 def check_host_path(source: HostPathVolumeSource, path: str) -> Iterator[Problem]:
-    """Check a hostPath; unlike the API server, refuse a relative one, which depends on who mounts it."""
+    """Check a hostPath; unlike the API server, refuse a relative one: each process would resolve it differently."""
     if not source.path:
         yield Problem(f"{path}.path", "required")
     elif wrong := syntax.no_backsteps(source.path):
