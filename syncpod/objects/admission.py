@@ -1,4 +1,4 @@
-"""Taking a ConfigMap or Secret in: drop what belongs to a cluster, and validate."""
+"""Admission of ConfigMaps and Secrets: validate, and drop the fields that belong to a cluster."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class ObjectAdmission(NamedTuple):
-    """An admitted object, and what its author should know about it."""
+    """An admitted object, and warnings for its author."""
 
     object: ConfigMap | Secret
     warnings: tuple[Problem, ...]
 
 
 def admit_object(given: ConfigMap | Secret) -> ObjectAdmission:
-    """Take an object for a first or a repeated apply; one without a namespace goes to ``default``.
+    """Admit an object for a first or a repeated apply; one without a namespace goes to ``default``.
 
     The output of `kubectl get -o yaml` is accepted too. Fields that an API server filled in are dropped with a warning,
     and so is kubectl's last-applied annotation, which repeats a Secret's values in clear. Raises PodInvalid with every

@@ -1,10 +1,10 @@
-"""The claims of a pod to volumes of its cluster: a pod's needs, and how a node keeps the place behind a claim.
+"""The claims of a pod to volumes of its cluster, and how a node stores the place behind a claim.
 
-A volume that a storage driver makes for a pod alone (`csi`) is kept in the same way: it needs no claim.
+The place of a volume that a storage driver makes for one pod (`csi`), which needs no claim, is stored in the same way.
 
-A node keeps a place as it keeps a ConfigMap of the cluster, under a name that it makes of the pod and of the claim. So
-it lasts while the API server is away, over a reboot too, and ends with the pod. It is no object of the cluster, and no
-pod can name it.
+A node stores a place as it stores a ConfigMap of the cluster, under a name made from the pod's UID and the claim. So
+the place outlasts an outage of the API server and a reboot, and is removed with the pod. It is no object of the
+cluster, and no pod can refer to it by name.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ class InlineVolume:
     """A volume that a storage driver makes for one pod, and that ends with it."""
 
     name: str
-    """The volume's, in the pod."""
+    """The volume's name in the pod."""
     driver: str
     handle: str
-    """The node's name for it, which the driver is told."""
+    """The volume's id, which the node makes and passes to the driver."""
     fs_type: str = ""
     attributes: tuple[tuple[str, str], ...] = ()
     secret: str = ""
-    """The Secret, in the pod's namespace, that the driver is given; "" = none."""
+    """The Secret, in the pod's namespace, that is passed to the driver; "" = none."""
 
 
 @dataclass(frozen=True)
 class ClaimNeed:
-    """A claim that a pod's volumes name, or a volume that a storage driver makes for it alone."""
+    """A claim that a pod's volumes name, or a volume that a storage driver makes for the pod alone."""
 
     ref: ObjectRef
-    """The node's name for the place behind it."""
+    """The reference under which the node stores the place."""
     pod: str
     uid: str
     claim: str
-    """The claim's name, in the pod's namespace; "" = it has none."""
+    """The claim's name, in the pod's namespace; "" = a driver's volume, which has no claim."""
     is_pods_own: bool
     """The claim is made and deleted with the pod, and must belong to it."""
     is_read_only: bool = False
     """The pod only reads there."""
     service_account: str = "default"
-    """The pod's."""
+    """The pod's service account."""
     group: int | None = None
     """The pod's fsGroup."""
     only_if_root_differs: bool = False
-    """The volume is given to it only if its directory does not belong to it yet (OnRootMismatch)."""
+    """The files get that group only if the volume's root directory does not have it yet (OnRootMismatch)."""
     volume: str = ""
     """The volume's name in the pod."""
     is_mounted: bool = False
@@ -65,7 +65,7 @@ class ClaimNeed:
     is_device: bool = False
     """A container gets it as a block device."""
     inline: InlineVolume | None = None
-    """The volume that a driver makes; None: that of the claim."""
+    """The volume that a driver makes for the pod; None for a claim."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ class ClaimedPlace:
     """The place on this node behind a claim that is bound, or of a volume that a driver makes for the pod alone."""
 
     volume: str
-    """The PersistentVolume's name, or the volume's in its pod."""
+    """The PersistentVolume's name; for a driver's own volume, the volume's name in its pod."""
     plugin: str
     """The kind of its source: `local`, `hostPath` or `csi`."""
     path: str
-    """Where it is; "" = its driver is still bringing it here."""
+    """Its path on the node; "" = the driver has not published it yet."""
     type: str = ""
     """The hostPath's type; "" = anything."""
     driver: str = ""
@@ -85,22 +85,22 @@ class ClaimedPlace:
     handle: str = ""
     """The driver's name for the volume."""
     target: str = ""
-    """The path at which the driver was asked to make the volume visible for the pod."""
+    """The path at which the driver publishes the volume for the pod."""
     staging: str = ""
-    """The path at which the driver keeps the volume for all pods; "" = the driver does not stage."""
+    """The path at which the driver stages the volume for all pods; "" = the driver does not stage."""
     boot_id: str = ""
-    """The boot of the machine since which it is here: what is mounted ends with it."""
+    """The machine's boot in which the driver published the volume. Its mounts do not outlast that boot."""
     is_block: bool = False
     """It is a block device, and not a file system."""
     is_attached: bool = False
-    """The cluster has attached it to this node, and detaches it when the node does not use it any more."""
+    """The cluster has attached it to this node, and detaches it when the node no longer uses it."""
 
 
 def claim_name(pod: Pod, volume: Volume) -> str | None:
-    """Return the name of the claim that a volume means; None if it means none.
+    """Return the name of a volume's claim; None if it has none.
 
-    That of a claim made with the pod is the pod's and the volume's (component-helpers, storage/ephemeral, v0.36,
-    VolumeClaimName).
+    A claim that is made with the pod is named after the pod and the volume (component-helpers, storage/ephemeral,
+    v0.36, VolumeClaimName).
     """
     if volume.persistent_volume_claim is not None:
         return volume.persistent_volume_claim.claim_name
@@ -108,9 +108,9 @@ def claim_name(pod: Pod, volume: Volume) -> str | None:
 
 
 def claim_ref(pod: Pod, volume: Volume) -> ObjectRef | None:
-    """Return the node's name for the place of a volume's claim, or of a driver's volume; None: it has none.
+    """Return the reference to the place of a volume's claim, or of a driver's volume; None if the volume is neither.
 
-    A pod that is no cluster's has none.
+    None also if the pod is not a cluster's.
     """
     origin: Origin = "claim" if volume.csi is None else "inline"
     name = claim_name(pod, volume) if volume.csi is None else volume.name
@@ -167,13 +167,13 @@ def _inline(pod: Pod, volume: Volume) -> InlineVolume | None:
 
 
 def kept_place(ref: ObjectRef, place: ClaimedPlace) -> ConfigMap:
-    """Return what a node keeps of a place."""
+    """Return the ConfigMap in which a node stores a place."""
     data = {_PLACE: json.dumps(asdict(place))}
     return ConfigMap(metadata=ObjectMeta(name=ref.name, namespace=ref.namespace), data=data)
 
 
 def claimed_place(kept: Mapping[str, bytes]) -> ClaimedPlace:
-    """Return the place that a node has kept, from the values of its note. Raises ValueError."""
+    """Return the place that a node has stored, from the values of its ConfigMap. Raises ValueError."""
     try:
         found = json.loads(kept[_PLACE])
         return ClaimedPlace(**{each.name: found[each.name] for each in fields(ClaimedPlace) if each.name in found})

@@ -1,8 +1,8 @@
-"""Values of Secrets before they were changed or deleted: containers that were given one may still write it.
+"""Former values of Secrets, which were changed or deleted: containers that received them may still write them.
 
-A Secret's old file is kept beside those of the Secrets, in memory, until nothing is left of the pods that may have been
-given it. So no worker forgets a value that is in use, and a new worker knows what its predecessors gave. All of it goes
-with a reboot, as the Secrets do. `known_since` tells which containers are older than the node's knowledge.
+A Secret's old file is kept beside the Secrets, in memory, until no pod is left that may have received it. So no worker
+loses a value that is in use, and a new worker has the values that its predecessors passed to containers. A reboot
+removes all of them, as it does the Secrets. `known_since` returns the time since which all values are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OF_CLUSTER: Final = "cluster-"
 
 @dataclass(frozen=True)
 class FormerSecret:
-    """A Secret until it was changed or deleted. Its repr shows no value."""
+    """A version of a Secret from before a change or deletion. Its repr shows no value."""
 
     ref: ObjectRef
     file: Path
@@ -44,7 +44,7 @@ def keep_former(root: Path, file: Path, origin: Origin) -> None:
 
 
 def former_secrets(root: Path) -> Iterator[tuple[FormerSecret, Secret]]:
-    """Yield all that are kept, without those that cannot be read. Blocks. Raises OSError."""
+    """Yield all former versions that are kept and can be read. Blocks. Raises OSError."""
     directory = root / _DIRECTORY
     for file in sorted(directory.iterdir()) if directory.is_dir() else ():
         try:
@@ -55,7 +55,7 @@ def former_secrets(root: Path) -> Iterator[tuple[FormerSecret, Secret]]:
 
 
 def begin_knowing(root: Path) -> None:
-    """Note that all Secrets are known from now on, if that is not noted yet. Blocks; safe to repeat. Raises OSError."""
+    """Record that all values are kept from now on, if that is not recorded yet. Blocks; idempotent. Raises OSError."""
     try:
         os.close(os.open(root / _SINCE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -63,9 +63,9 @@ def begin_knowing(root: Path) -> None:
 
 
 def known_since(root: Path) -> float | None:
-    """Return since when all Secrets are known, in seconds since 1970; None if that is not noted. Raises OSError.
+    """Return since when all values are kept, in seconds since 1970; None if that is not recorded. Raises OSError.
 
-    Earlier values of containers are not known: they went with a reboot, or no version of this kept them.
+    Values that containers received earlier are lost: by a reboot, or because an older version did not keep them.
     """
     try:
         return (root / _SINCE).lstat().st_mtime

@@ -1,7 +1,7 @@
-"""What a cluster issues for a pod beside tokens: trust anchors and certificates, and how a node keeps each.
+"""The trust anchors and certificates that a cluster issues for a pod, and how a node stores them.
 
-A node keeps them as it keeps ConfigMaps and Secrets of the cluster, under names that it makes of the pod and of its
-request. They are no objects of the cluster, and no pod can name them.
+A node stores them as it stores ConfigMaps and Secrets of the cluster, under names made from the pod's UID and its
+request. They are no objects of the cluster, and no pod can refer to them by name.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _DEFAULT_ACCOUNT: Final = "default"
 
 @dataclass(frozen=True)
 class BundleNeed:
-    """Trust anchors that a pod's volumes show."""
+    """Trust anchors that a pod's volumes contain."""
 
     ref: ObjectRef
-    """The node's name for them."""
+    """The reference under which the node stores them."""
     pod: str
     name: str
-    """The ClusterTrustBundle's; "" = those of a signer."""
+    """The name of the ClusterTrustBundle; "" = the bundles of `signer`."""
     signer: str
     selector: LabelSelector | None
-    """Of the signer's bundles; None = none of them."""
+    """Selects among the signer's bundles; None selects none."""
     is_optional: bool
 
 
 @dataclass(frozen=True)
 class CertificateNeed:
-    """A certificate that a pod's volumes show."""
+    """A certificate that a pod's volumes contain."""
 
     ref: ObjectRef
-    """The node's name for it."""
+    """The reference under which the node stores it."""
     pod: str
     uid: str
     service_account: str
@@ -56,19 +56,19 @@ class CertificateNeed:
     key_type: str
     """As Kubernetes spells it: `ECDSAP256`, `RSA3072`, …"""
     seconds: int | None
-    """The longest that it is to be valid."""
+    """The longest time for which it may be valid; None = the pod sets none."""
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What the pod tells its signer."""
+    """The pod's userAnnotations for the signer."""
 
 
 def bundle_ref(pod: Pod, wanted: ClusterTrustBundleProjection) -> ObjectRef:
-    """Return the node's name for trust anchors of a pod. Two sources that want the same share one."""
+    """Return the reference to trust anchors of a pod. Equal sources share one."""
     name = _name(pod, {**to_wire(wanted), "path": ""})
     return ObjectRef("ConfigMap", pod.metadata.namespace or "default", name, "bundle")
 
 
 def certificate_ref(pod: Pod, volume: str, index: int) -> ObjectRef:
-    """Return the node's name for a certificate of a pod. Each source has one of its own, as in the kubelet."""
+    """Return the reference to a certificate of a pod. Each source has its own, as in the kubelet."""
     name = _name(pod, {"volume": volume, "index": index})
     return ObjectRef("Secret", pod.metadata.namespace or "default", name, "certificate")
 
@@ -91,12 +91,12 @@ def issued_needs(pod: Pod) -> Iterator[BundleNeed | CertificateNeed]:
 
 
 def kept_bundle(ref: ObjectRef, anchors: str) -> ConfigMap:
-    """Return what a node keeps of trust anchors, as PEM; "" = there are none, and the pod does without."""
+    """Return the ConfigMap in which a node stores trust anchors, as PEM; "" = none, and the pod runs without any."""
     return ConfigMap(metadata=ObjectMeta(name=ref.name, namespace=ref.namespace), data={BUNDLE_KEY: anchors})
 
 
 def kept_certificate(ref: ObjectRef, key: str, chain: str, refresh: datetime, expires: datetime) -> Secret:
-    """Return what a node keeps of a certificate: key and chain as PEM, and when the next one is due."""
+    """Return the Secret in which a node stores a certificate: key and chain as PEM, and when the next one is due."""
     annotations = {_REFRESH: refresh.isoformat(), _EXPIRES: expires.isoformat()}
     metadata = ObjectMeta(name=ref.name, namespace=ref.namespace, annotations=annotations)
     texts = {BOTH_KEY: key + chain, PRIVATE_KEY: key, CHAIN_KEY: chain}

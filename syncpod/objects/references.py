@@ -1,4 +1,4 @@
-"""The objects to which a pod refers, and the fields that do."""
+"""The objects to which a pod refers, and the fields that refer to them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from syncpod.pod.origin import is_of_cluster
 
 Use = Literal["env", "volume", "pull"]
 _BROUGHT: Final = {"ephemeral": "ephemeral", "persistent_volume_claim": "persistentVolumeClaim", "csi": "csi"}
-"""The fields of a volume whose place a cluster gives, as Kubernetes spells them."""
+"""The kinds of volumes whose places a cluster provides: their fields, and the fields as Kubernetes spells them."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Reference:
-    """One place of a pod that names an object."""
+    """One field of a pod that refers to an object."""
 
     ref: ObjectRef
     optional: bool
@@ -35,8 +35,8 @@ class Reference:
 def references(pod: Pod) -> tuple[Reference, ...]:
     """Return every ConfigMap and Secret that the pod names, place by place in the manifest's order.
 
-    What a cluster issues for it is among them too: tokens and certificates, which a node keeps as Secrets, and the
-    variables of Services, trust anchors, and the places behind claims and of drivers' volumes: kept as ConfigMaps.
+    They include everything that a cluster provides for the pod. A node stores tokens and certificates as Secrets, and
+    the variables of Services, trust anchors, and the places of claims and of drivers' volumes as ConfigMaps.
 
     An object that is named twice appears twice. The Secrets of storage drivers are not included: one for a `csi` volume
     is read when the driver is called and not kept, and pods with the other drivers' volumes are refused (pod/util.go,

@@ -10,10 +10,10 @@ Kind = Literal["ConfigMap", "Secret"]
 """The kinds of objects that a node keeps."""
 
 Origin = Literal["", "cluster", "token", "services", "claim", "inline", "bundle", "certificate"]
-"""Where an object comes from: "" = it was applied on the node, or by its fleet; it is one of the node's Kubernetes
-cluster; or the cluster has issued it for a pod: a token, a certificate (kept as Secrets), the variables of a
-namespace's Services, the place behind a claim, that of a volume which a storage driver makes for the pod alone, trust
-anchors (kept as ConfigMaps)."""
+"""Where an object comes from. "": it was applied on the node, or by its fleet. `cluster`: it is an object of the node's
+Kubernetes cluster. All others are provided by the cluster for a pod. A `token` and a `certificate` are stored as
+Secrets; stored as ConfigMaps are the variables of a namespace's Services (`services`), the place behind a claim
+(`claim`) or of a volume that a storage driver makes for the pod alone (`inline`), and trust anchors (`bundle`)."""
 ALL_SERVICES: Final = "all"
 _MASTER_SERVICE: Final = "kubernetes"
 
@@ -55,12 +55,12 @@ def ref_of(found: ConfigMap | Secret, origin: Origin = "") -> ObjectRef:
 
 
 def ref_for(pod: Pod, kind: Kind, name: str) -> ObjectRef:
-    """Return what a pod means by a name: a pod of the cluster means the cluster's objects, any other the node's."""
+    """Return the object to which a pod refers by a name: the cluster's for a pod of the cluster, else the node's."""
     return ObjectRef(kind, pod.metadata.namespace or "default", name, "cluster" if is_of_cluster(pod.metadata) else "")
 
 
 def services_ref(pod: Pod) -> ObjectRef | None:
-    """Return what has the variables of Services that a pod's containers are given; None: it is no pod of a cluster."""
+    """Return the object with the variables of Services for a pod's containers; None if the pod is not a cluster's."""
     if not is_of_cluster(pod.metadata):
         return None
     name = _MASTER_SERVICE if pod.spec.enable_service_links is False else ALL_SERVICES

@@ -19,7 +19,7 @@ class ObjectRefused(ValueError):
 def replaced(
     held: ConfigMap | Secret | None, wanted: ConfigMap | Secret, *, now: datetime, uid: str
 ) -> tuple[ConfigMap | Secret, Change]:
-    """Return the object to keep when `wanted` is put where `held` may be, and what that did.
+    """Return the object to store when `wanted` replaces `held` (None = there is none), and the kind of change.
 
     The node chooses uid, creationTimestamp and resourceVersion; those of `wanted` are ignored. Labels, annotations and
     data become exactly those of `wanted`, so what a manifest no longer has is removed; `kubectl apply` would keep what

@@ -36,16 +36,17 @@ _LONG: Final = "~"
 """Suffix for a name too long for the usual one: a file name has at most 255 bytes, an object's name up to 253."""
 _LONGEST_WITH_SUFFIX: Final = 255 - len(_SUFFIX)
 MOST_VALUES: Final = 10_000
-"""How many values of Secrets a node may have, those included that Secrets had before and that containers were given:
-each takes about 4 KiB of the worker's memory, which searches all its output for it."""
+"""How many values of Secrets a node may have, former values that containers received included. The worker searches all
+its output for each value, which takes about 4 KiB of its memory."""
 _LEAST_BYTES: Final = 12
-"""The least that a value takes in a Secret's file, with its key."""
+"""The fewest bytes that a value takes in a Secret's file, with its key."""
 _DRAFT: Final = ".draft"
 _LOCK: Final = ".lock"
 
 
 _whys: Final[dict[tuple[Path, ObjectRef], str]] = {}
-"""Why objects are not known, as this process has learned it: its steps and its agent have a store each."""
+"""Why objects of a cluster are not stored yet. This is shared by the stores of a process: its steps and its agent have
+one each."""
 
 
 class ObjectUnreadable(ValueError):
@@ -56,9 +57,9 @@ class ObjectUnreadable(ValueError):
 
 
 class ObjectUnknown(ObjectUnreadable):
-    """The node has not learned yet whether its cluster has an object, or has no token or place yet.
+    """The node has not yet received whether its cluster has an object, or has no token or place yet.
 
-    The text is the kubelet's.
+    The text is in the kubelet's words.
     Mirrors util/manager/watch_based_manager.go, v1.36, Get, after it has waited in vain, token/token_manager.go, and
     volumemanager/populator/desired_state_of_world_populator.go.
     """
@@ -81,19 +82,20 @@ class ObjectUnknown(ObjectUnreadable):
 class ObjectStore:
     """The ConfigMaps and Secrets of one node. Every method blocks, and may be called by several processes at once.
 
-    Those of its Kubernetes cluster stand apart from those that were applied on the node, also if they have the same
-    names. Only `keep`, `note_absent` and `forget` change them, and only `get`, `versions` and `former` return them.
+    Objects of its Kubernetes cluster are separate from those that were applied on the node, even if their names are
+    equal. Only `keep`, `note_absent` and `forget` change the cluster's, and only `get`, `versions` and `former` return
+    them.
 
     `state_dir` and `memory_dir` are private to this user; missing directories below them are made with mode 0700, files
-    have 0600. A reader sees an object either as it was before a put or as it is after it, also after a crash. All
-    methods raise OSError where the file system fails.
+    have 0600. A reader gets an object either as it was before a put or as it is after it, even after a crash. All
+    methods raise OSError if the file system fails.
     """
 
     def __init__(self, state_dir: Path, memory_dir: Path) -> None:
         self._roots: dict[Kind, Path] = {"ConfigMap": state_dir / "objects", "Secret": memory_dir / "objects"}
 
     def put(self, wanted: ConfigMap | Secret) -> Change:
-        """Store an admitted object in place of the one of its name; it is on disk when this returns.
+        """Store an admitted object, in place of one with its name if there is one; it is on disk when this returns.
 
         Raises ObjectRefused for a change of an immutable field or for too many Secrets, ValueError for an invalid name,
         ObjectUnreadable.
@@ -113,7 +115,7 @@ class ObjectStore:
         return self._replaced(wanted)[1]
 
     def add(self, wanted: ConfigMap | Secret) -> bool:
-        """Store an admitted object unless one of its name exists; say whether it was stored."""
+        """Store an admitted object if none with its name exists; return whether it was stored."""
         with self._locked(wanted.kind):
             if self.get(ref_of(wanted)) is not None:
                 return False
@@ -123,7 +125,7 @@ class ObjectStore:
             return True
 
     def keep(self, found: ConfigMap | Secret, origin: Origin = "cluster") -> bool:
-        """Keep the present version of an object of the cluster; say whether it has changed.
+        """Store the current version of an object of the cluster; return whether it differs from the stored one.
 
         Raises ObjectRefused for too many Secrets, ValueError for an invalid name.
         """
@@ -143,7 +145,7 @@ class ObjectStore:
             return True
 
     def note_absent(self, ref: ObjectRef) -> None:
-        """Keep that the cluster has no such object. Raises ValueError for an invalid name."""
+        """Record that the cluster has no such object. Raises ValueError for an invalid name."""
         _require_name(ref)
         with self._locked(ref.kind):
             if self.version(ref) != ABSENT:
@@ -151,12 +153,12 @@ class ObjectStore:
                 self._write(ref, b"")
 
     def forget(self, ref: ObjectRef) -> None:
-        """Keep an object of the cluster no longer: whether it exists is not known from now on."""
+        """Remove an object of the cluster from the store, and the record that the cluster lacks it."""
         self.delete(ref)
         self.explain(ref, "")
 
     def explain(self, ref: ObjectRef, why: str) -> None:
-        """Note for this process why an object is not known; "" = the reason is not known either."""
+        """Record for this process why an object of the cluster is not stored yet; "" = no reason is known."""
         place = self._file(ref), ref
         if why:
             _whys[place] = why
@@ -164,7 +166,7 @@ class ObjectStore:
             _whys.pop(place, None)
 
     def version(self, ref: ObjectRef) -> str | None:
-        """Return what `versions` has for one object; None if it has nothing."""
+        """Return one object's version, as `versions` has it; None if that has none."""
         try:
             return _version(ref, self._file(ref).lstat()) if _is_name(ref) else None
         except (FileNotFoundError, NotADirectoryError):
@@ -173,7 +175,7 @@ class ObjectStore:
     def get(self, ref: ObjectRef) -> ConfigMap | Secret | None:
         """Return the object, or None if it does not exist.
 
-        Raises ObjectUnreadable: ObjectUnknown if it is the cluster's, and not known yet.
+        Raises ObjectUnreadable; it is an ObjectUnknown for an object of the cluster that is not stored yet.
         """
         if not _is_name(ref):
             return None
@@ -195,7 +197,7 @@ class ObjectStore:
         return tuple(held for held in found if held is not None)
 
     def delete(self, ref: ObjectRef) -> bool:
-        """Remove an object, even an unreadable one; say whether it existed."""
+        """Remove an object, even an unreadable one; return whether it existed."""
         file = self._file(ref)
         if not _is_name(ref) or not os.path.lexists(file):
             return False
@@ -220,24 +222,24 @@ class ObjectStore:
         return {ref: _version(ref, status) for kind in KINDS for ref, status in self._entries(kind)}
 
     def former(self) -> tuple[tuple[FormerSecret, Secret], ...]:
-        """Return what Secrets were before they were changed or deleted, as far as containers may have been given it.
+        """Return former versions of Secrets, from before changes or deletions, that containers may have received.
 
-        Read it after what they are now: then no value is missed that is changed meanwhile.
+        Read the current Secrets first, and these after them: so a value that changes in between is not missed.
         """
         return tuple(former_secrets(self._roots["Secret"]))
 
     def begin_knowing(self) -> None:
-        """Note that each value is known that a container is given from now on."""
+        """Record that each value that a container receives from now on is kept."""
         with self._locked("Secret"):
             pass
 
     def known_since(self) -> float | None:
-        """Return since when, in seconds since 1970, each value is known that a container was given; None = never."""
+        """Return since when, in seconds since 1970, each value that a container received is kept; None = never."""
         return known_since(self._roots["Secret"])
 
     def _keep_former(self, ref: ObjectRef) -> None:
-        """Keep the value that a Secret has had until now. The caller holds the lock."""
-        # A token holds the one before it, and the others are worth nothing.
+        """Keep the current values of a Secret, which is about to change. The caller holds the lock."""
+        # A token's Secret has the previous token too, and older ones are no longer valid.
         if ref.kind == "Secret" and ref.origin != "token" and self.version(ref) not in (None, ABSENT):
             keep_former(self._roots["Secret"], self._file(ref), ref.origin)
 
@@ -248,7 +250,7 @@ class ObjectStore:
         more, directory = len(values(kept)), self._roots["Secret"] / "former"
         files = [status.st_size for _, status in self._entries("Secret")]
         files += [each.stat(follow_symlinks=False).st_size for each in _scan(directory)]
-        # Most nodes have so few that they need not be read.
+        # Most nodes have so few values that the files need not be read.
         if more + sum(files) // _LEAST_BYTES <= MOST_VALUES:
             return
         others = sorted(ref for ref, _ in self._entries("Secret") if ref != ref_of(kept, origin))
@@ -292,7 +294,7 @@ class ObjectStore:
         return self._roots[kind] / _DRAFT
 
     def _write(self, ref: ObjectRef, text: bytes) -> None:
-        """Replace the object's file. The caller holds the lock, so a draft that is there is left over."""
+        """Replace the object's file. The caller holds the lock, so an existing draft is left from a killed put."""
         file = self._file(ref)
         _make_private(file.parent)
         replace_file(file, text, durable=True, draft=self._draft(ref.kind))
@@ -318,7 +320,7 @@ def _is_name(ref: ObjectRef) -> bool:
 
 
 def _require_name(ref: ObjectRef) -> None:
-    """Raise ValueError for a name that is none."""
+    """Raise ValueError for an invalid name."""
     if not _is_name(ref):
         raise ValueError(f"{ref}: metadata.namespace and metadata.name must be names of directories and files")
 
@@ -334,7 +336,7 @@ def _file_name(name: str) -> str:
 
 
 def _object_name(file_name: str) -> str:
-    """Return the name of the object that a file holds; "" if it holds none."""
+    """Return the name of the object in a file with this name; "" if the store gives no file this name."""
     name = file_name.removesuffix(_SUFFIX if file_name.endswith(_SUFFIX) else _LONG)
     return name if _file_name(name) == file_name else ""
 

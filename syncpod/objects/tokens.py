@@ -1,7 +1,7 @@
-"""The tokens of service accounts that a cluster issues for a pod: a pod's needs, and how a node keeps a token.
+"""The tokens of service accounts that a cluster issues for a pod, and how a node stores them.
 
-A node keeps a token as it keeps a Secret of the cluster, in memory and with its value hidden, under a name that it
-makes of the pod and of the token's purpose. It is no object of the cluster, and no pod can name it.
+A node stores a token as it stores a Secret of the cluster, in memory and with its value hidden, under a name made from
+the pod's UID and the token's purpose. It is no object of the cluster, and no pod can refer to it by name.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ _DEFAULT_ACCOUNT: Final = "default"
 
 @dataclass(frozen=True)
 class TokenNeed:
-    """A token that a pod's volumes show."""
+    """A token that a pod's volumes contain."""
 
     ref: ObjectRef
-    """The node's name for it."""
+    """The reference under which the node stores it."""
     pod: str
     uid: str
-    """Of the pod: the token is valid only as long as that one exists."""
+    """The pod's UID: the token is valid only as long as this pod exists."""
     service_account: str
     audience: str
-    """"" = the API server itself."""
+    """The token's audience; "" = the API server itself."""
     seconds: int
-    """How long it is to be valid."""
+    """How long the token is to be valid."""
 
 
 def token_ref(pod: Pod, wanted: ServiceAccountTokenProjection) -> ObjectRef:
-    """Return the node's name for a token of a pod. Two sources that want the same share one."""
+    """Return the reference to a token of a pod. Equal sources share one."""
     said = f"{wanted.audience}\0{_seconds(wanted)}\0{pod.spec.service_account_name or _DEFAULT_ACCOUNT}"
     digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return ObjectRef("Secret", pod.metadata.namespace or "default", f"{pod.metadata.uid}-{digest}", "token")
 
 
 def token_needs(pod: Pod) -> Iterator[TokenNeed]:
-    """Yield the tokens that a pod of a cluster needs, one for each source that wants one."""
+    """Yield the tokens that a pod of a cluster needs, one for each source."""
     for volume in pod.spec.volumes:
         for part in volume.projected.sources if volume.projected is not None else ():
             if (wanted := part.service_account_token) is not None:
@@ -64,10 +64,10 @@ def token_needs(pod: Pod) -> Iterator[TokenNeed]:
 
 
 def kept_token(ref: ObjectRef, token: str, expires: datetime, before: ConfigMap | Secret | None) -> Secret:
-    """Return what a node keeps of a token; `before` is what it had until now.
+    """Return the Secret in which a node stores a token; `before` is the Secret stored so far, None if there is none.
 
-    The token before is kept with it, since a program that has read it may still write it: its value stays hidden until
-    the next one comes.
+    The previous token is stored too, since a program that has read it may still write it: its value stays hidden until
+    the next token replaces this one.
     """
     data = {TOKEN_KEY: token.encode()}
     if before is not None and TOKEN_KEY in values(before):

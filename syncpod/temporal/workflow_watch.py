@@ -1,17 +1,17 @@
-"""Reports to the node's agent what each task of a workflow publishes, and which tasks fail.
+"""Reports to the node's agent the state that each workflow task publishes, and each task that fails.
 
-The SDK has no hook for a failed workflow task, so the runner is wrapped: it sees each activation and its outcome. Any
-failure of a task is followed by the eviction of its run: a history that cannot be replayed, an exception, or code that
-did not come back in time. So evictions are counted.
+The SDK has no hook for a failed workflow task, so the runner is wrapped: the wrapper receives each activation and its
+result. The SDK evicts a run after each failed task: a history could not be replayed, an exception was raised, or code
+did not return in time. So evictions for such a reason are reported as failures.
 
-It also frees an instance that is evicted, which the SDK leaves to the garbage collector.
+The wrapper also frees an evicted instance, which the SDK leaves to the garbage collector.
 
-It also keeps queries from spoiling a run. For a query of a run that is not cached, the server sends the history as it
-is, perhaps with signals that no workflow task has taken yet. The SDK (1.35) gives these signals to the workflow at the
+And it keeps queries from spoiling a run. For a query of a run that is not cached, the server sends the whole history,
+perhaps with signals that no workflow task has taken yet. The SDK (1.35) delivers these signals to the workflow at the
 time of the last completed task, not as a replay, and then keeps the instance for the next task. So its commands become
 history, although a replay at the right time may produce other commands. Such an activation is refused here, so that the
 query fails and the instance is evicted (docs/engineering/internals.md). A run that has ended, perhaps by a reset, never
-takes its signals: they are withheld from the instance, which answers as the last task left it.
+takes these signals. They are withheld from its instance, which answers with the state after the last task.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from syncpod.temporal.signing import REFUSAL, numbered
 TOO_OLD: Final = "TooOld"
 """The failure of a run that this worker refuses on purpose, because another version of the program can continue it."""
 CANNOT_NOTE: Final = "the node cannot note which run a start has begun"
-"""How a task's failure begins if the node cannot record its run, on a full disk, say. The task is tried again."""
+"""The beginning of a task's failure if the node cannot record the run, as on a full disk. The task is retried."""
 WAS_RESET: Final = "the run was reset, and a node whose commands are signed does not go on with such a run"
-"""Each task of a reset run fails with this, since the run has another run's start. Its workflow is begun anew."""
+"""The failure of each task of a reset run, since the run has another run's start. Its workflow is started anew."""
 _WORKFLOW: Final = "_object"
-"""Under which name the SDK's instance has its workflow (temporalio 1.35)."""
+"""The attribute of the SDK's instance that has the workflow (temporalio 1.35)."""
 _ON_ERROR: Final = "call_exception_handler"
-"""Under which name asyncio calls its event loop, which is the SDK's instance, if a callback has raised an error."""
+"""The method of the event loop, which is the SDK's instance, that asyncio calls if a callback has raised an error."""
 _NOT_TAKEN: Final = "Error reporting WFT to server"
-"""The SDK's message about a task whose answer was not taken: by itself, for its size, or by the server."""
+"""The SDK's message for a task whose result was refused: by the SDK itself, for its size, or by the server."""
 _FAILURES: Final = frozenset(
     (
         RemoveFromCache.EvictionReason.NONDETERMINISM,
@@ -65,11 +65,11 @@ class Published(PublishedLife, PodReads, NodeReads, Records, EndsLives, Protocol
 
     @property
     def at(self) -> datetime:
-        """The workflow's time then."""
+        """The workflow's time at the end of the task."""
 
     @property
     def history_length(self) -> int:
-        """Number of the newest event that is part of it."""
+        """Number of the newest event that the state includes."""
 
     @property
     def is_unready(self) -> bool:
@@ -80,56 +80,56 @@ class Published(PublishedLife, PodReads, NodeReads, Records, EndsLives, Protocol
         """The runtime ids of its containers that are killed to be replaced, regardless of their restart policy."""
 
     def summary(self) -> PodSummary | None:
-        """Return what a page of pods shows of it; None = it is no pod."""
+        """Return the pod's entry in a page of pods; None if this is not a pod's state."""
 
     def next_input(self) -> dict[str, Any]:
-        """Return the input of a run that goes on from here, as JSON: what continue-as-new would carry."""
+        """Return the input of a run that continues from this state, as JSON: the same as for continue-as-new."""
 
 
 class WorkflowWatch(Protocol):
-    """The agent's side of workflow tasks, whose threads call it."""
+    """The agent's side of workflow tasks. The threads of these tasks call its methods."""
 
     def pods(self) -> Sequence[Published]:
         """Return the newest state of each pod that this worker has seen."""
 
     def published(self, workflow_id: str, run_id: str, published: Published) -> None:
-        """Take the state that a successful task has published."""
+        """Receive the state that a successful task has published."""
 
     def task_failed(self, workflow_id: str, run_id: str, why: str) -> None:
         """Note that a task of this run has failed here."""
 
     def has_ended(self, workflow_id: str, run_id: str) -> bool:
-        """Say whether this run is known to have ended. If that is not known, it is found out for the next call."""
+        """Return whether this run is known to have ended. If that is unknown, it is looked up for the next call."""
 
 
 Begun = Callable[[str, str, int], str]
-"""Return why a run must not begin, given its workflow's id, its own and its start's number; "" if it may."""
+"""Returns why a run must not begin, given its workflow's id, its own id and its start's number; "" if it may."""
 
 
 class WatchedRunner(WorkflowRunner):
-    """Runs workflows with another runner, and reports how their tasks go."""
+    """Runs workflows with another runner, and reports the results of their tasks."""
 
     def __init__(self, inner: WorkflowRunner, watch: WorkflowWatch, begun: Begun | None = None) -> None:
-        """Report to `watch`; where starts are signed, `begun` says which of them may begin a run."""
+        """Report to `watch`; if starts are signed, `begun` decides which of them may begin a run."""
         self._inner = inner
         self._watch = watch
         self._begun = begun
         self._staged: dict[str, Published] = {}
 
     def stage(self, run_id: str, published: Published) -> None:
-        """Keep what a workflow publishes until its task is known not to have failed."""
+        """Keep the state that a workflow publishes until its task has succeeded."""
         self._staged[run_id] = published
 
     def pods_page(self) -> str:
-        """Return the part of a node's page that names its pods, as they are now."""
+        """Return the part of a node's page that lists its pods in their newest states."""
         return pods_page(self._watch.pods())
 
     def prepare_workflow(self, defn: Any) -> None:
-        """Leave it to the inner runner."""
+        """Call the inner runner."""
         self._inner.prepare_workflow(defn)
 
     def set_worker_level_failure_exception_types(self, types: Any) -> None:
-        """Leave it to the inner runner."""
+        """Call the inner runner."""
         self._inner.set_worker_level_failure_exception_types(types)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
@@ -156,7 +156,7 @@ class _Watched(WrappedInstance):
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         if self._runs_ahead(act):
-            # Replay: an instance that lacks signals must get no further task. One of an ended run gets none.
+            # Replay: an instance that lacks signals must not receive another task. An ended run receives none.
             is_over = self._watch.has_ended(self._workflow_id, self._run_id)
             return _nothing_done(act) if is_over else self._not_now(act, AHEAD)
         try:
@@ -183,23 +183,26 @@ class _Watched(WrappedInstance):
         return completion
 
     def _runs_ahead(self, act: WorkflowActivation) -> bool:
-        """Say whether an activation has events that belong to no task yet: more history, at the time of the last task.
+        """Say whether an activation has events that no task has taken yet: more history, at the time of the last task.
 
-        Each task has a time of its own, and all its activations have the same length of history.
+        Each task has its own time, and all activations of a task have the same length of history.
         """
         before, self._reached = self._reached, (act.timestamp.ToNanoseconds(), act.history_length)
         is_more = before[0] == self._reached[0] != 0 and before[1] < self._reached[1]
         return is_more and not act.is_replaying and not all(job.HasField("query_workflow") for job in act.jobs)
 
     def _not_now(self, act: WorkflowActivation, why: str) -> WorkflowActivationCompletion:
-        """Return the failure of a task that is tried again, and that says nothing against the run."""
+        """Return the failure of a task that is retried; it does not count against the run."""
         self._failure = why
         refused = WorkflowActivationCompletion(run_id=act.run_id)
         refused.failed.failure.message = why
         return refused
 
     def _refuse_copies(self, act: WorkflowActivation) -> bool:
-        """Have a run that begins refuse its start if it is a copy, and say so. Raises OSError if it cannot be noted."""
+        """Mark the start of a beginning run as refused if it is a copy; return whether it is.
+
+        Raises OSError if the start cannot be recorded.
+        """
         found = False
         for job in act.jobs:
             if self._begun is not None and job.HasField("initialize_workflow"):
@@ -208,9 +211,9 @@ class _Watched(WrappedInstance):
         return found
 
     def _is_copy(self, start: Payload, begun: Begun) -> bool:
-        """Have the run refuse its start if another run was begun with it; say whether that is so.
+        """Mark a start as refused if another run began with it; return whether one did.
 
-        Replay: the answer for a run does not change, so the run refuses it at each replay, or never.
+        Replay: the result for a run does not change, so the run refuses its start at each replay, or never.
         """
         number = numbered(start)
         if number and (why := begun(self._workflow_id, self._run_id, number)):
@@ -228,10 +231,10 @@ class _Watched(WrappedInstance):
 def _free(evicted: WorkflowInstance) -> None:
     """Free the objects of an instance that gets no further activation, and those of its workflow.
 
-    The workflow and its entity refer to one another, and the interceptors and contexts of an instance to it. So by
-    reference counts alone they would stay, with the pod's whole state, until the garbage collector comes to them: in a
-    worker that takes hours. The instance's flags stay, since a future that is freed later asks it, as its event loop,
-    whether it is being deleted.
+    The workflow and its entity refer to one another, and the interceptors and contexts of an instance refer to the
+    instance. These cycles would keep all of them, with the pod's whole state, until the garbage collector runs on them,
+    which takes hours in a worker. The instance's flags stay, since a future that is freed later reads from the
+    instance, which is its event loop, whether it is being deleted.
     """
     attributes = vars(evicted)
     workflow = attributes.get(_WORKFLOW)
@@ -242,24 +245,24 @@ def _free(evicted: WorkflowInstance) -> None:
 
 
 def _forget_error(context: dict[str, Any]) -> None:
-    """Take an error that a callback of an evicted instance has raised, and break the cycle that it makes.
+    """Ignore an error that a callback of an evicted instance has raised, and break the error's reference cycle.
 
-    An eviction cancels the workflow's timers, each of which raises an error then. asyncio's frame refers to the error's
-    context, that to the error, and its traceback to the frame and to the whole activation: 11 KiB for each pod whose
-    workflow ends while an alarm is set. The SDK ignores the error too, but leaves the context as it is.
+    An eviction cancels the workflow's timers, each of which then raises an error. asyncio's frame refers to the error's
+    context, the context to the error, and the error's traceback to the frame and to the whole activation: 11 KiB for
+    each pod whose workflow ends while an alarm is set. The SDK ignores the error too, but leaves the context as it is.
     """
     context.clear()
 
 
 def _nothing_done(act: WorkflowActivation) -> WorkflowActivationCompletion:
-    """Return the success of an activation from which nothing followed."""
+    """Return the success of an activation that did nothing."""
     completion = WorkflowActivationCompletion(run_id=act.run_id)
     completion.successful.SetInParent()
     return completion
 
 
 def _text(failure: Failure) -> str:
-    """Return the message of a failure that has not passed the codec: it may stand in the encoded attributes."""
+    """Return the message of a failure that has not passed the codec: it may be in the encoded attributes."""
     if failure.HasField("encoded_attributes"):
         with suppress(ValueError, KeyError, TypeError):
             return str(json.loads(failure.encoded_attributes.data)["message"])

@@ -14,7 +14,7 @@ from syncpod.translation.context import Host
 from syncpod.translation.resources import MIN_SHARES, PERIOD_US, bytes_of, cpu_quota, cpu_shares, hugepage_limits
 
 PIDS_OF_PODS: Final = 0.9
-"""The part of the machine's process ids that all pods together may have: with the rest the node ends a fork bomb."""
+"""The part of the machine's process ids that all pods together may have. The node needs the rest to end a fork bomb."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class CgroupLimits:
 def limits_of_all_pods(capacity: Mapping[str, int], host: Host, reserved_pids: int = 0) -> CgroupLimits:
     """Return the settings of the cgroup above all pods: the node's capacity, and most process ids of the machine.
 
-    `capacity` is the kubelet's allocatable, before evictions. At least `reserved_pids` are left. CPU is a weight: pods
-    may use CPU time that nothing else uses. A resource that is not in `capacity` is not limited. Mirrors
+    `capacity` is the kubelet's allocatable, before evictions. At least `reserved_pids` process ids are left to the
+    machine. CPU is a weight: pods may use idle CPU time. A resource that is not in `capacity` is not limited. Mirrors
     cm/node_container_manager_linux.go, v1.36, getCgroupConfigInternal, with enforceNodeAllocatable as it is by default.
     Difference: the kubelet leaves the machine no process id unless systemReserved or kubeReserved name some.
     """

@@ -9,7 +9,7 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 
 TIERS: Mapping[QOSClass, str] = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
-"""By QoS class: the name of the cgroup between its pods and the parent of all pods."""
+"""By QoS class: the name of the cgroup between its pods and the parent of all pods; "" = there is none between."""
 
 
 def pod_cgroup(node: NodeContext, pod: Pod) -> PurePosixPath:
@@ -26,7 +26,7 @@ def pod_cgroup(node: NodeContext, pod: Pod) -> PurePosixPath:
 
 
 def tier_cgroup(node: NodeContext, tier: str) -> PurePosixPath:
-    """Return the cgroup above all pods of a tier; ``""`` is the guaranteed pods', which is above the other tiers."""
+    """Return the cgroup above all pods of a tier. ``""`` is the tier of guaranteed pods, which is above the others."""
     return _path(node, *_parts(node, tier))
 
 

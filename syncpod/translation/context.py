@@ -36,7 +36,7 @@ class Host:
     unified_cgroups: bool = False
     """The only cgroup hierarchy is version 2."""
     single_process_oom_kill: bool = False
-    """The kernel is to kill one process of a container that runs out of memory, also where it can kill all of them."""
+    """If a container runs out of memory, the kernel is to kill one process of it, even where it could kill all."""
     apparmor: bool = False
     """AppArmor is enabled, so profiles can be enforced."""
     swap_controller: bool = False
@@ -47,7 +47,7 @@ class Host:
 
     @property
     def kills_containers_whole(self) -> bool:
-        """A container that runs out of memory is killed with all its processes (memory.oom.group, of version 2)."""
+        """Whether a container that runs out of memory is killed with all its processes (memory.oom.group)."""
         return self.unified_cgroups and not self.single_process_oom_kill
 
 
@@ -56,9 +56,9 @@ class ClusterDns:
     """The DNS of a cluster."""
 
     servers: tuple[str, ...] = ()
-    """Its addresses; none = there is none."""
+    """The addresses of its servers; () = there is no cluster DNS."""
     domain: str = ""
-    """The domain of the cluster's names; "" = none is searched first."""
+    """The domain of the cluster's names; "" = no domain of a cluster is searched."""
 
 
 NO_CLUSTER_DNS = ClusterDns()
@@ -66,7 +66,7 @@ NO_CLUSTER_DNS = ClusterDns()
 
 @dataclass(frozen=True)
 class NodeContext:
-    """The node as the translation sees it: its name, directories, cgroups and machine."""
+    """The facts of the node that the translation needs: its name, directories, cgroups and machine."""
 
     name: str
     state_dir: Path
@@ -84,17 +84,18 @@ class NodeContext:
     capacity: Mapping[str, int] = field(default_factory=dict)
     """What pods may request: cpu in millicores, all others in their own units; see :mod:`syncpod.node.fit`."""
     capacity_of_pods: Mapping[str, int] | None = None
-    """What all pods together may use, if that is more than they may request: evictions keep the rest free."""
+    """What all pods together may use, if that is more than they may request: evictions keep the difference free.
+    None = the same as `capacity`."""
     capacity_of_machine: Mapping[str, int] | None = None
-    """All that the machine has, if that is more."""
+    """What the machine has in all, if that is more than pods may use; None = the same."""
     reserved_pids: int = 0
-    """How many process ids all pods together leave the machine, if that is more than they leave it anyway."""
+    """How many process ids all pods together must leave to the machine; they leave a tenth of all in any case."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """The node's own labels, for nodeSelector and node affinity."""
     labels_of_cluster: dict[str, str] = field(default_factory=dict)
-    """Those that its Node in a cluster has, which go before its own. The agent keeps them up to date."""
+    """The labels of the node's Node object in a cluster, which override its own. The agent keeps them up to date."""
     cluster_dns: ClusterDns = NO_CLUSTER_DNS
-    """What pods with dnsPolicy ClusterFirst ask for names."""
+    """The DNS for pods with dnsPolicy ClusterFirst."""
     pod_cgroups: bool = True
     """The node makes each pod's cgroup, with limits, if it can; False: the runtime makes it, without limits."""
     pod_max_pids: int = -1
@@ -106,12 +107,12 @@ class NodeContext:
     may_mount: bool = False
     """The worker may mount file systems, and the runtime sees its mounts below ``state_dir``."""
     hands_over_paths: bool = False
-    """The runtime has no more rights on this machine than the worker, so no path can lead it further than the
-    worker."""
+    """The runtime has no more rights on this machine than the worker, so it cannot open a path that the worker could
+    not open itself."""
     has_own_files: bool = False
-    """The worker is in a container's mount namespace: a path may mean something else to the runtime."""
+    """The worker is in a container's mount namespace: a path may be another file for the runtime."""
     shares_pids: bool = False
-    """The worker knows processes by the same numbers as the runtime."""
+    """The worker and the runtime have the same numbers for processes."""
     host: Host = field(default_factory=Host)
 
 

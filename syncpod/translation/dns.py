@@ -1,10 +1,10 @@
 """DNS settings of a pod: dnsPolicy, dnsConfig, and the limits of resolvers.
 
-Mirrors network/dns/dns.go, v1.36. Where no cluster's DNS is set, ClusterFirst means what it means to a kubelet without
-one: the host's resolver. Difference: a kubelet says so (MissingClusterDNS) of its node and of each such pod, once for
-each sandbox. ClusterFirst is the default, so that would be of nearly every pod of a node without a cluster: the node's
-workflow has one event for each start of its worker, and such a pod only if it asks for ClusterFirstWithHostNet, which
-is not the default. Each such pod of a Kubernetes cluster says it, as a kubelet's does.
+Mirrors network/dns/dns.go, v1.36. If no cluster DNS is set, ClusterFirst falls back to the host's resolver, as in a
+kubelet. Difference: a kubelet emits the event MissingClusterDNS for its node, and for each such pod at each sandbox.
+ClusterFirst is the default, so on a node without a cluster nearly every pod would have that event. Here the node's
+workflow has one event for each start of its worker, and a pod has one only with ClusterFirstWithHostNet, which is not
+the default. A pod of a Kubernetes cluster has the event as under a kubelet.
 """
 
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ def parse_resolv_conf(text: str) -> Resolver:
 def pod_dns(pod: Pod, host: Resolver, cluster: ClusterDns = NO_CLUSTER_DNS) -> tuple[DNSConfig, tuple[DnsEvent, ...]]:
     """Return the sandbox's DNS config, and the events to emit (GetPodDNS).
 
-    ``host`` is the host's present resolver: the kubelet reads resolv.conf for each sandbox. Difference: options keep
+    ``host`` is the host's current resolver: the kubelet reads resolv.conf for each sandbox. Difference: options keep
     the order in which they were given, where the kubelet has a Go map's.
     """
     spec = pod.spec

@@ -35,7 +35,7 @@ class EnvFile:
 
     @cached_property
     def variables(self) -> EnvFileReader | None:
-        """What reads its variables; None if it could not be read."""
+        """The reader of its variables; None if the file could not be read."""
         return None if self.content is None else EnvFileReader(self.content)
 
 
@@ -101,13 +101,13 @@ def environment(
 
     First come those of envFrom, source by source and sorted by key, named by prefix and key; then those of env, whose
     values can refer to earlier variables. A missing optional source declares nothing, so an earlier variable of the
-    same name stays. A pod of a cluster is given those of Services last, as far as nothing else has declared them, and
+    same name stays. A pod of a cluster gets the variables of Services last, if nothing else has declared them, and
     values of env can refer to them. Bytes that are not UTF-8 are kept as surrogate escapes. ``path`` is the container's
     path in the pod.
 
     Mirrors kubelet_pods.go, v1.36, makeEnvironmentVariables. Differences: the kubelet passes the variables in the
-    random order of a Go map, leaves a NUL byte for the runtime to fail on, and has no limit. Here each variable,
-    and all that are declared together, are no larger than what Linux gives a program. Raises
+    random order of a Go map, leaves a NUL byte for the runtime to fail on, and has no limit. Here each variable, and
+    all of them together, may be no larger than Linux accepts for a program. Raises
     :class:`ContainerConfigError`, and :class:`ObjectMissing` if an object may still be created. Their texts never show
     a value of a ConfigMap, a Secret or a file.
     """
@@ -115,7 +115,7 @@ def environment(
     program, variables, services = ProgramSize(), {}, scope.services()
     for here, prefix, key, text in scope.from_whole_objects(path):
         with _at(here):
-            program.add(len(prefix) + len(key) + 1 + len(text))  # before a prefix is added to each of many keys
+            program.add(len(prefix) + len(key) + 1 + len(text))  # checked first: a prefix may be long, and keys many
         variables[f"{prefix}{key}"] = _text(text)
     for index, variable in enumerate(container.env):
         here, value = f"{path}.env[{index}]", variable.value
@@ -235,7 +235,7 @@ class _Scope:
 
 @contextmanager
 def _at(path: str) -> Iterator[None]:
-    """Raise ContainerConfigError with this path where something is too long for a program."""
+    """Turn a TooLong into a ContainerConfigError with this path."""
     try:
         yield
     except TooLong as wrong:

@@ -13,7 +13,7 @@ class EnvFileInvalid(ValueError):
 
 
 class EnvFileReader:
-    """Reads variables from a file of lines ``NAME='value'``: each line once, however many variables are asked for.
+    """Reads variables from a file of lines ``NAME='value'``: each line once, for any number of variables.
 
     A value is in single quotes right after the equals sign, is taken literally, and may span several lines; a comment
     may follow it. Blank lines, and lines that begin with ``#``, are ignored. A value that begins with a blank is empty,
@@ -26,7 +26,7 @@ class EnvFileReader:
         self._known: dict[bytes, bytes] = {}
         """The variables of the lines that have been read."""
         self._invalid: EnvFileInvalid | None = None
-        """The problem of the line after them."""
+        """The problem of the next line, if it is invalid; nothing is read after it."""
 
     def value(self, key: str) -> bytes:
         """Return the value of `key`; empty if the file does not have it. Raises :class:`EnvFileInvalid`."""

@@ -1,8 +1,8 @@
 """Refuses pods that need features that the runtime does not have.
 
-A runtime silently ignores fields that it does not know, so a feature that it does not announce is refused by name. A
-field that the embedded runtime would refuse on every machine is refused here too: this sentence has the field's path in
-the manifest.
+A runtime silently ignores fields that it does not have, so a feature that it does not announce is refused by name. A
+field that the embedded runtime would refuse on every machine is refused here too, since a sentence from here has the
+field's path in the manifest.
 """
 
 import json
@@ -54,8 +54,8 @@ def refusals(pod: Pod, status: RuntimeStatus, version: RuntimeVersion | None = N
     """Return one sentence, with the field's path, for each feature that this runtime would silently ignore or refuses.
 
     Empty means that the pod can run as written. A handler's name is checked only if the runtime announces handlers;
-    older runtimes refuse an unknown one themselves. ``version`` and a verbose ``status`` are needed if
-    :func:`needs_details` says so.
+    older runtimes refuse an unknown handler themselves. ``version`` and a verbose ``status`` are needed if
+    :func:`needs_details` returns True.
     """
     wanted = pod.spec.runtime_class_name or ""
     handler = next((each for each in status.runtime_handlers if each.name == wanted), None)
@@ -134,7 +134,7 @@ def _image_volume_refusals(pod: Pod, version: RuntimeVersion | None) -> Iterator
 
 
 def runs_processes(status: RuntimeStatus, version: RuntimeVersion | None) -> bool:
-    """Say whether this is the embedded runtime, and does not only simulate."""
+    """Say whether this is the embedded runtime with real processes, not with simulated ones."""
     if version is None or version.name != EMBEDDED:
         return False
     try:
@@ -144,7 +144,10 @@ def runs_processes(status: RuntimeStatus, version: RuntimeVersion | None) -> boo
 
 
 def _what_embedded_refuses(pod: Pod) -> Iterator[str]:
-    """Yield what the embedded runtime refuses on every machine (`syncpod/runtime/processes/process_spec.py`)."""
+    """Yield a sentence for each field that the embedded runtime refuses on every machine.
+
+    The runtime's own checks are in `syncpod/runtime/processes/process_spec.py`.
+    """
     spec = pod.spec
     for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
         for at, container in enumerate(containers):

@@ -54,10 +54,10 @@ def kernel_hostname(pod: Pod, cluster_domain: str = "") -> str:
 
 
 def hosts_file(pod: Pod, pod_ips: tuple[str, ...], hosts_of_node: str, cluster_domain: str = "") -> str:
-    """Return the file's text: the node's own for a pod on its network, else local names and the pod's, then aliases.
+    """Return the pod's /etc/hosts: with hostNetwork the node's own, else local names and the pod's; then hostAliases.
 
-    ``hosts_of_node`` is the text of the node's /etc/hosts; only a pod with hostNetwork gets it. The name of a pod with
-    a subdomain ends with ``cluster_domain``.
+    ``hosts_of_node`` is the text of the node's /etc/hosts. The name of a pod with a subdomain ends with
+    ``cluster_domain``. Mirrors kubelet_pods.go, v1.36, makeHostsMount.
     """
     if pod.spec.host_network:
         text = _HEADER_HOST_NETWORK + hosts_of_node

@@ -38,7 +38,7 @@ def container_labels(pod: Pod, container: Container, node: NodeContext) -> dict[
 
 
 def container_annotations(pod: Pod, container: Container, restart_count: int, incarnation: str) -> dict[str, str]:
-    """Return the annotations of a container: enough to judge and kill it without its spec.
+    """Return the annotations of a container: enough to compare it with a spec, and to kill it without one.
 
     labels.go, v1.36, newContainerAnnotations; the incarnation is ours.
     """

@@ -28,8 +28,8 @@ POD_TERMINATION_GRACE_PERIOD_ANNOTATION: Final = "io.kubernetes.pod.terminationG
 """Seconds."""
 
 NODE_LABEL: Final = "syncpod.dev/node"
-"""Name of the node whose agent owns the sandbox or container. Things without it are never touched."""
+"""Name of the node whose agent owns the sandbox or container. Those without this label are never touched."""
 INCARNATION_ANNOTATION: Final = "syncpod.dev/incarnation"
-"""Tells this pod from an earlier one with the same static UID."""
+"""Id of this life of the pod. An earlier pod with the same static UID has another."""
 CLUSTER_ANNOTATION: Final = "syncpod.dev/cluster"
 """Identity of the Temporal cluster and namespace that the pod belongs to."""

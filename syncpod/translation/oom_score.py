@@ -16,9 +16,9 @@ def oom_score_adj(pod: Pod, container: Container, memory_bytes: int) -> int:
 
     ``memory_bytes`` is the node's. A burstable container gets 3 to 999, and a sidecar is never killed before the main
     container that requests least. The excess of the pod-level request over the containers' is divided equally
-    (qos/policy.go, v1.36, GetContainerOOMScoreAdjust). The class `system-node-critical` counts where the pod is
-    critical by its priority, or for being static (types/pod_update.go, IsNodeCriticalPod): otherwise the kernel would
-    spare a pod that the node itself evicts like any other.
+    (qos/policy.go, v1.36, GetContainerOOMScoreAdjust). The class `system-node-critical` counts only for a pod that is
+    static, or critical by its priority (types/pod_update.go, IsNodeCriticalPod). Otherwise the kernel would spare a pod
+    that the node itself evicts like any other.
     """
     if pod.spec.priority_class_name == "system-node-critical" and is_critical(pod):
         return _GUARANTEED

@@ -11,9 +11,9 @@ from syncpod.translation.context import NodeContext
 PODS: Final = "pods"
 """The directory of all pods' directories, in a node's state directory."""
 PLUGINS: Final = "plugins"
-"""In a node's state directory: where volumes of storage drivers are staged; drivers have their sockets there too."""
+"""The directory, in a node's state directory, of storage drivers' sockets and staged volumes."""
 PLUGINS_REGISTRY: Final = "plugins_registry"
-"""Where drivers register."""
+"""The directory, in a node's state directory, in which storage drivers register."""
 _NAME_LIMIT = 255
 """The most bytes of a file name."""
 EMPTY_DIR = "kubernetes.io~empty-dir"
@@ -35,7 +35,7 @@ def is_uid(uid: str) -> bool:
     return len(uid) <= _NAME_LIMIT and _is_plain(uid)
 
 
-@lru_cache(maxsize=2_000)  # a relist asks of each pod, every second; UIDs of removed pods stay, 0.2 KB each
+@lru_cache(maxsize=2_000)  # each relist, every second, checks each pod; UIDs of removed pods stay, 0.2 KB each
 def _is_plain(uid: str) -> bool:
     return _UID.fullmatch(uid) is not None
 
@@ -71,11 +71,12 @@ def volume_directory(node: NodeContext, uid: str, volume: Volume) -> Path | None
 
 
 def claim_link(node: NodeContext, uid: str, volume: Volume) -> Path | None:
-    """Return the path of the symlink to the place behind a volume's claim, or of a driver's; None for other kinds.
+    """Return the path of the symlink to the place of a claim's or a driver's volume; None for other kinds.
 
     Raises UnsafeName.
 
-    A runtime follows it. So what is mounted depends on the pod alone, and the pod's end touches nothing in the volume.
+    The runtime follows the symlink. So the path to mount depends on the pod alone, and removing the pod's directory
+    touches nothing in the volume.
     """
     if volume.persistent_volume_claim is None and volume.ephemeral is None and volume.csi is None:
         return None
@@ -83,7 +84,7 @@ def claim_link(node: NodeContext, uid: str, volume: Volume) -> Path | None:
 
 
 def csi_target(node: NodeContext, uid: str, volume: str) -> Path:
-    """Return the path at which a storage driver makes a PersistentVolume visible for a pod, the kubelet's.
+    """Return the path, the same as the kubelet's, at which a storage driver publishes a PersistentVolume for a pod.
 
     Raises UnsafeName.
     """
@@ -91,18 +92,21 @@ def csi_target(node: NodeContext, uid: str, volume: str) -> Path:
 
 
 def csi_staging(node: NodeContext, driver: str, digest: str) -> Path:
-    """Return the path at which a storage driver keeps a volume for all pods, the kubelet's. Raises UnsafeName."""
+    """Return the path, the same as the kubelet's, at which a storage driver stages a volume. Raises UnsafeName."""
     place = node.state_dir / PLUGINS / CSI.replace("~", "/") / safe_name(driver, "spec.csi.driver")
     return place / digest / "globalmount"
 
 
 def csi_device_target(node: NodeContext, uid: str, volume: str) -> Path:
-    """Return the path at which a storage driver shows a block volume for a pod, the kubelet's. Raises UnsafeName."""
+    """Return the path, the same as the kubelet's, at which a storage driver publishes a block volume for a pod.
+
+    Raises UnsafeName.
+    """
     return _csi_devices(node) / "publish" / safe_name(volume, "metadata.name of a volume") / safe_name(uid, "a UID")
 
 
 def csi_device_staging(node: NodeContext, volume: str) -> Path:
-    """Return the path at which a storage driver keeps a block volume for all pods. Raises UnsafeName."""
+    """Return the path at which a storage driver stages a block volume. Raises UnsafeName."""
     return _csi_devices(node) / "staging" / safe_name(volume, "metadata.name of a volume")
 
 

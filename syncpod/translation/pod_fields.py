@@ -1,7 +1,7 @@
 """Translates a runtime's messages about CRI's fields into messages about the Pod's fields, which the user wrote.
 
 A runtime that refuses a configuration may begin its sentence with the field's path in the request, as the embedded one
-does: ``config.mounts[0].propagation: ...``. The translation that made the configuration knows which field that was.
+does: ``config.mounts[0].propagation: ...``. Here that path becomes the path of the field in the Pod.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _OF_MOUNT: Final[Mapping[str, str]] = {
 def said_of_container(message: str, container: Container, path: str) -> str:
     """Return a runtime's sentence about a ContainerConfig with the Pod's field; `path` is the container's in the Pod.
 
-    A sentence that names no field of CRI, or one that no field of the Pod sets, is returned as it is.
+    A sentence without a field of CRI, or with a field that the Pod does not set, is returned unchanged.
     """
 
     def field(found: re.Match[str]) -> str:
@@ -100,7 +100,7 @@ def _of_pod(found: re.Match[str]) -> str:
 
 
 def _mount(whole: str, index: int, below: str, container: Container, path: str) -> str:
-    """Return the field of a mount; after those of volumeMounts, in their order, come the node's own."""
+    """Return the Pod's field for a mount. The mounts of volumeMounts come first, in order, and the node's own last."""
     if index >= len(container.volume_mounts):
         return whole
     field = f"{path}.volumeMounts[{index}]"

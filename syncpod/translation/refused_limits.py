@@ -1,4 +1,4 @@
-"""Refusing limits of a pod that the runtime cannot enforce, by the path of each field.
+"""Refusals of a pod's limits that the runtime cannot enforce, each with the path of its field.
 
 Difference from the kubelet, whose runtimes enforce all limits: the embedded runtime without access to cgroups never
 creates a container with a limit. A pod that has one is not admitted, and a resize may add none to a running one.
@@ -13,7 +13,7 @@ from syncpod.pod import Pod
 from syncpod.pod.limits import Limits, limited, limits_of
 
 LIMITS_UNENFORCED = "LimitsUnenforced"
-"""The reason in the status of a pod that is not admitted for its limits: our own, since no kubelet has one."""
+"""The status reason of a pod that is not admitted because of its limits; the kubelet has no such case."""
 
 _PATH = re.compile(r"spec\.(\w+\[\d+\]\.)?resources\.limits\[[^\]]+\]: ")
 
@@ -38,10 +38,10 @@ def refusals_of_limits(limits: Limits, unenforced: Mapping[str, str]) -> tuple[s
 
 
 def names_a_limit(reason: str) -> bool:
-    """Say whether a sentence refuses a limit, as those of `refusals_of_limits` do."""
+    """Say whether a sentence is one of `refusals_of_limits`."""
     return _PATH.match(reason) is not None
 
 
 def _with_the_way_on(why: str) -> str:
-    """Add to the runtime's reason, which may end in a remedy after a colon, that the limit can be removed."""
+    """Return the runtime's reason, which may end in a remedy after a colon, with the remedy to remove the limit."""
     return f"{why}, or remove the limit" if ": " in why else f"{why}: remove the limit"

@@ -76,7 +76,7 @@ def overhead_resources(pod: Pod, host: Host) -> LinuxContainerResources:
 
 
 def hugepage_limits(amounts: Amounts, host: Host) -> list[HugepageLimit]:
-    """Return the limit for each size of pages that the machine has, 0 for one that is not named (HugePageLimits).
+    """Return the limit for each size of pages that the machine has, 0 for a size without an amount (HugePageLimits).
 
     Empty if cgroups cannot limit them: containerd would ignore the kubelet's limits, and CRI-O would refuse them.
     """

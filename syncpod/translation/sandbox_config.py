@@ -17,7 +17,7 @@ def sandbox_config(pod: Pod, *, attempt: int, node: NodeContext, incarnation: st
     """Return the sandbox's config; equal arguments give equal configs.
 
     Used for RunPodSandbox and again for each CreateContainer and PullImage in that sandbox. ``node.host.resolver`` is
-    the host's present resolver. Raises :class:`SandboxConfigError` for a host name that the kernel does not accept, and
+    the host's current resolver. Raises :class:`SandboxConfigError` for a host name that the kernel does not accept, and
     :class:`~syncpod.translation.paths.UnsafeName` for names that lead out of their directories.
     """
     meta = pod.metadata

@@ -54,8 +54,8 @@ def namespace_options(pod: Pod, target_id: str = "") -> NamespaceOption:
     """Return the pod's namespaces: the node's if the pod asks for them, else its own.
 
     Each container has its own pid namespace, unless the pod shares one; with ``target_id`` it joins that container's.
-    If it were not set, it would be the sandbox's (NamespacesForPod; kuberuntime_container_linux.go,
-    generateLinuxContainerConfig).
+    The pid mode is always set, since an unset one means the sandbox's namespace (NamespacesForPod;
+    kuberuntime_container_linux.go, generateLinuxContainerConfig).
     """
     spec = pod.spec
     pid: Literal["NODE", "POD", "CONTAINER", "TARGET"] = "CONTAINER"
@@ -242,7 +242,7 @@ def _local_profile(profile: SeccompProfile, node: NodeContext, path: str) -> str
 
 
 def _apparmor(profile: AppArmorProfile | None, path: str) -> tuple[SecurityProfile | None, str]:
-    """Return the AppArmor profile, and its older spelling for runtimes that do not know the field."""
+    """Return the AppArmor profile, and its older spelling for runtimes that lack the newer field."""
     match profile.type if profile is not None else None:
         case "RuntimeDefault":
             return SecurityProfile(profile_type=SecurityProfile.RuntimeDefault), "runtime/default"

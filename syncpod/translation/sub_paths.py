@@ -13,7 +13,7 @@ from syncpod.volumes.subpath import SubPath
 
 
 def sub_path_texts(container: Container, variables: Mapping[str, str], path: str) -> dict[int, str]:
-    """Return the part of its volume that each mount asks for, by the mount's index, without mounts of whole volumes.
+    """Return the sub-path of each mount that has one, by the mount's index.
 
     ``variables`` is the container's environment, ``path`` its path in the pod. Messages show an expression as written,
     because its result may be secret. Raises :class:`ContainerConfigError` (kubelet_pods.go, v1.36, makeMounts, and
@@ -27,7 +27,7 @@ def sub_path_texts(container: Container, variables: Mapping[str, str], path: str
 
 
 def plan_sub_paths(pod: Pod, container: Container, node: NodeContext, texts: Mapping[int, str]) -> dict[int, SubPath]:
-    """Return what to prepare for each mount in `texts` whose volume has a directory on the node.
+    """Return the plan for each mount in `texts` whose volume has a directory on the node.
 
     An image volume has none: the runtime itself mounts the part. Raises :class:`~syncpod.translation.paths.UnsafeName`.
     """
@@ -43,7 +43,10 @@ def plan_sub_paths(pod: Pod, container: Container, node: NodeContext, texts: Map
 
 
 def sub_paths_directory(node: NodeContext, uid: str) -> Path:
-    """Return where the parts of a pod's volumes are bound. Raises :class:`~syncpod.translation.paths.UnsafeName`."""
+    """Return the directory in which sub-paths of a pod's volumes are bind-mounted.
+
+    Raises :class:`~syncpod.translation.paths.UnsafeName`.
+    """
     return pod_directory(node, uid) / "volume-subpaths"
 
 

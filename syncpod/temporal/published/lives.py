@@ -7,7 +7,7 @@ from syncpod.pod import ObjectMeta
 
 
 class PublishedLife(Protocol):
-    """Says which pod one state is of. It never changes, and may be read in any thread."""
+    """The pod that one state is of. A state never changes, and may be read in any thread."""
 
     @property
     def uid(self) -> str:
@@ -27,11 +27,11 @@ class PublishedLife(Protocol):
 
     @property
     def is_followed(self) -> bool:
-        """Whether it is a pod in whose place another one begins when it ends."""
+        """Whether another pod is to start in this pod's place when this one ends."""
 
 
 class EndsLives(Protocol):
-    """Says which life of a pod is over. It never changes, and may be read in any thread."""
+    """The life of a pod that is over, if it is. A state never changes, and may be read in any thread."""
 
     @property
     def ended_life(self) -> EndedLife | None:
