@@ -1,6 +1,6 @@
 """Patches of a pod, as ``patch -p`` takes them: strategic merge, JSON merge (RFC 7386), JSON patch (RFC 6902).
 
-A strategic merge treats a Pod's lists as core/v1's patchMergeKey says, v1.36: containers are merged by name, mounts by
+A strategic merge treats a Pod's lists by core/v1's patchMergeKey, v1.36: containers are merged by name, mounts by
 path. Pure: documents in, documents out.
 """
 

@@ -228,7 +228,7 @@ class _Outrun(Exception):
 def _launch(
     state_dir: Path, line: list[str], lock: int, ports: tuple[int, int | None], *, detached: bool
 ) -> tuple[ServerRecord, subprocess.Popen[bytes]]:
-    """Start the server, record it, and return once it serves. Raises _Outrun or Failure; by then it has ended."""
+    """Start the server, record it, and return once it serves. Raises _Outrun or Failure after it has ended."""
     log = server_log(state_dir)
     begin = size_of(log)
     address, ui = (f"{HOST}:{port}" if port else "" for port in ports)

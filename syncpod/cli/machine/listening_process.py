@@ -34,7 +34,7 @@ def somebody_listens(address: str) -> bool:
 
 
 def listening_ports(pid: int) -> list[int]:
-    """Return the TCP ports at which a process listens, at whatever address, ascending."""
+    """Return the TCP ports at which a process listens, at any address, in ascending order."""
     sockets = _sockets(pid)
     found = set()
     for table in ("tcp", "tcp6"):

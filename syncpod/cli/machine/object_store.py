@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def memory_directory_of(here: NodeSettings, *, is_named: bool) -> Path:
-    """Return the directory of the node's Secrets: the one that its worker reads, else the one that the user names.
+    """Return the directory of the node's Secrets: the one that its worker uses, else the one that the user names.
 
     If the user names none (`is_named` is False), it is that of the last worker that `up` started, or the default.
-    Raises BadInput if the user names another one than the worker reads.
+    Raises BadInput if the user names another one than the worker uses.
     """
     worker, started = serving(here.state_dir), recorded_worker(here.state_dir)
     if worker is not None and worker.memory_dir:

@@ -71,7 +71,7 @@ def set_guard(node: str, ports: Sequence[int]) -> None:
 
 
 def renew_guard(node: str, ports: Sequence[int]) -> None:
-    """Set the node's rule anew, if it has one: a server that is started again has other ports. Raises Failure."""
+    """Replace the node's rule, if it has one, since a restarted server may have other ports. Raises Failure."""
     if is_set(node):
         set_guard(node, ports)
 

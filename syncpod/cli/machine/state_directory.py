@@ -147,7 +147,7 @@ def prepare(state_dir: Path) -> None:
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.statvfs(state_dir).f_flag & os.ST_RDONLY:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))  # access(2) says only that it may not be written
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))  # access(2) would report only a missing permission
         if not os.access(state_dir, os.W_OK | os.X_OK):
             raise PermissionError
         mark(state_dir)

@@ -63,7 +63,7 @@ class Temporal:
 def node_units(settings: UnitSettings, temporal: Temporal, *, embedded: bool, simulated: bool) -> dict[str, str]:
     """Return the units of a node, by name: its worker, and if they are its own, its runtime and its server.
 
-    Each is restarted by itself. None is stopped because another is, so that pods and workflows outlive each of them.
+    Each is restarted by itself. No unit is stopped because another is, so that pods and workflows outlive each.
     """
     units = {}
     if temporal.own is not None:

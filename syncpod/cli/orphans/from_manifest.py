@@ -1,4 +1,4 @@
-"""Makes a pod's record anew, if its node has lost it, from the pod's manifest and its running containers."""
+"""Rebuilds a pod's record, if its node has lost it, from the pod's manifest and its running containers."""
 
 from __future__ import annotations
 

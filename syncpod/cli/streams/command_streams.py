@@ -31,7 +31,7 @@ class Output(Enum):
 
 
 Write = Callable[[Output, bytes], Awaitable[None]]
-"""Receives output. No more is read from the runtime until it returns."""
+"""Receives output. No more of that output stream is read until it returns."""
 
 
 class StreamBroken(Failure):

@@ -175,9 +175,9 @@ async def _patiently(
 ) -> _Answer:
     """Repeat a request until it is answered, for as long as a worker gives signs of life.
 
-    If the server has no sign of any worker, the limit is RETURN_SECONDS. Else it is `patience` seconds; None = none.
-    A workflow that another program has taken, or that lacks a key, is not waited for. Raises Unanswered, whose text
-    ends with `but`.
+    If the server has no sign of any worker, the limit is RETURN_SECONDS. Else it is `patience` seconds; None = no
+    limit. A workflow that another program has taken, or that lacks a key, is not waited for. Raises Unanswered, whose
+    text ends with `but`.
     """
     loop = asyncio.get_running_loop()
     began, is_said = loop.time(), False

@@ -13,7 +13,7 @@ from syncpod.messages.workload import WorkloadPod
 
 
 async def unheard(client: Client, found: FoundPod, *, silent: str = "") -> UnheardPod | None:
-    """Return the fleet's records of a pod on an Unknown node; None if the node can be asked, or the pod is no fleet's.
+    """Return the fleet's records of a pod on an Unknown node; None if the node can answer, or they have no such pod.
 
     `silent` says how a node that is not Unknown has failed to answer; "" = it has not been asked. Raises Failure.
     """

@@ -46,7 +46,7 @@ POD: Final = "Pod"
 async def apply(client: Client, workload: Workload) -> str:
     """Apply a workload; return kubectl's word for the change, such as `created`. Raises Failure.
 
-    If the workload is unchanged because its template was rolled back, a note says so.
+    If nothing changes, and the fleet has rolled this template back, a note gives the reason.
     """
     before = await view(client, workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
     name, wire = owner_of(workload), _as_restarted(to_wire(workload), before)

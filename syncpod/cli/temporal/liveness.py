@@ -110,7 +110,7 @@ async def unserved_queue(client: Client) -> str:
     try:
         state_dir = settings().state_dir
         record, kept = read_worker_record(state_dir), kept_settings(state_dir)
-    except BadInput:  # settings that are wrong here say nothing about pods elsewhere
+    except BadInput:  # invalid settings here do not concern pods elsewhere
         return ""
     node = kept.node if record is None else record.node
     if not node or (record is not None and not _has_ended(record)):

@@ -25,7 +25,7 @@ from syncpod.pod.model_errors import first_problem
 QUERY_DEADLINE: Final = timedelta(seconds=2)
 """Without it, a query to a pod whose worker is away takes half a minute to fail."""
 OPEN_SECONDS: Final = 2.0
-"""How long a run counts as open after the server has last said so, while a command waits for its pod."""
+"""How long a run counts as open after the server has reported it open, while a command waits for its pod."""
 _AT_ONCE: Final = 50
 """The most queries at the same time."""
 
@@ -50,7 +50,7 @@ async def told_by_this_node(workflows: Collection[str], query: str, *args: Any) 
     """
     try:
         state_dir = settings().state_dir
-    except BadInput:  # settings that are wrong here say nothing about pods elsewhere
+    except BadInput:  # invalid settings here do not concern pods elsewhere
         return {}
     return await asyncio.to_thread(_answers, state_dir, workflows, query, args)
 
@@ -80,7 +80,7 @@ async def is_open(handle: WorkflowHandle[Any, Any], run_id: str) -> bool:
     """Return whether this run is the open one of the workflow; False if the server does not answer."""
     try:
         described = await handle.describe(rpc_timeout=QUERY_DEADLINE)
-    except (RPCError, ValueError):  # ValueError: a state that the SDK does not know
+    except (RPCError, ValueError):  # ValueError: a state unknown to the SDK
         return False
     return described.run_id == run_id and described.status == WorkflowExecutionStatus.RUNNING
 

@@ -209,7 +209,7 @@ async def _has_workflow(client: Client, metadata: Mapping[str, Any], some: async
             return (await handle.describe(rpc_timeout=_RPC)).status not in ENDED
     except RPCError as error:
         return error.status != RPCStatusCode.NOT_FOUND
-    except ValueError:  # a state that the SDK does not know
+    except ValueError:  # a state unknown to the SDK
         return True
 
 
@@ -275,7 +275,7 @@ async def _query(
     except WorkflowQueryRejectedError as rejected:
         if rejected.status in ENDED:
             return None
-    except (WorkflowQueryFailedError, ValueError):  # ValueError: a state that the SDK does not know
+    except (WorkflowQueryFailedError, ValueError):  # ValueError: a state unknown to the SDK
         pass
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:

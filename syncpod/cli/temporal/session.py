@@ -216,7 +216,7 @@ def _plainly() -> Iterator[None]:
     except ValueError as error:
         if WorkflowExecutionStatus.__name__ not in str(error):
             raise
-        # The SDK does not know the state "paused", and raises this wherever it meets such a workflow.
+        # The SDK lacks the state "paused", and raises this for each such workflow.
         raise Failure(
             "a workflow is neither running nor ended: perhaps it is paused (`temporal workflow unpause` resumes it)"
         ) from None
@@ -276,6 +276,6 @@ def _full_disk_of_own_server() -> str:
     """Return a clause about a full disk if this machine's own server runs on one."""
     try:
         directory = settings().state_dir
-    except BadInput:  # settings that are wrong here say nothing about a server elsewhere
+    except BadInput:  # invalid settings here do not concern a server elsewhere
         return ""
     return full_disk_note(directory) if running_server(directory) is not None else ""

@@ -32,7 +32,7 @@ class UnheardPod:
     copy: WorkloadPod | None
     """The pod in its workload's view; None = it has no workload, or is not in that view."""
     silent: str = ""
-    """A clause that says how the node failed to answer before it counted as Unknown; "" = it is Unknown."""
+    """A clause about how the node failed to answer before it counted as Unknown; "" = it is Unknown."""
 
     def status(self, now: datetime) -> str:
         """Return that the pod's current state is not known, and why, in a clause."""
