@@ -22,7 +22,6 @@ from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import other_server, recorded_worker
 from syncpod.cli.machine.worker_process import local_node
 from syncpod.cri.errors import CriError, TransportFault
-from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
 from syncpod.node.pod_records import PodRecord, read_pod_records
 from syncpod.node.tombstones import tombstone_at
 from syncpod.settings.variables import MEMORY_DIR
@@ -32,6 +31,8 @@ from syncpod.translation.names import CONTAINER_NAME_LABEL
 
 if TYPE_CHECKING:
     from temporalio.client import Client
+
+    from syncpod.node.inventory import Inventory, Nameless, PodInRuntime
 
 Standing = Literal["open", "another", "none"]
 """Who has a pod's name. "open": the pod's own open workflow, as far as is known. "another": another pod with an open
@@ -102,6 +103,7 @@ def this_node() -> NodeContext:
 async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
     """Return the node's pods in the runtime, and its records of pods by UID. Raises Failure."""
     from syncpod.cri.client import CriClient
+    from syncpod.node.inventory import take_inventory
 
     records = {each.pod.metadata.uid: each for each in await asyncio.to_thread(read_pod_records, place.node)}
     try:

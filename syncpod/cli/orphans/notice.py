@@ -13,13 +13,15 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.orphans.found_orphans import FoundOrphan, Standing, standing_of, told_apart
 from syncpod.cli.temporal import session
 from syncpod.cri.errors import CriError
-from syncpod.node.inventory import PodInRuntime, take_inventory
 from syncpod.pod import ObjectMeta
+from syncpod.pod.origin import list_of
 from syncpod.settings.worker_record import WorkerRecord
 
 if TYPE_CHECKING:
     from temporalio.client import Client
     from temporalio.envconfig import ClientConnectConfig
+
+    from syncpod.node.inventory import PodInRuntime
 
 
 _SECONDS: Final = 5.0
@@ -60,6 +62,7 @@ async def _find(client: Client, worker: WorkerRecord) -> list[str]:
     """Return the names of the pods without a workflow. Raises CriError, Failure, RPCError."""
     from syncpod.cli.temporal.pods import list_recorded
     from syncpod.cri.client import CriClient
+    from syncpod.node.inventory import take_inventory
 
     async with CriClient(worker.endpoint) as runtime:
         inventory = await take_inventory(runtime, worker.node, {})
@@ -85,7 +88,6 @@ async def _find(client: Client, worker: WorkerRecord) -> list[str]:
 
 def _is_static(pod: PodInRuntime) -> bool:
     from syncpod.messages.node import FILE_SOURCE
-    from syncpod.pod.origin import list_of
 
     metas = (ObjectMeta(uid=pod.uid, annotations=dict(each.annotations)) for each in pod.sandboxes)
     return any(list_of(each) == FILE_SOURCE for each in metas)
