@@ -1,4 +1,4 @@
-"""Makes activities of the steps of a fleet's worker.
+"""Turns the steps of a fleet's worker into activities.
 
 If the fleet's Temporal server fails, or a workflow there cannot answer a query, that is no defect of the step. The step
 is retried, and the worker logs one line.

@@ -260,7 +260,7 @@ class EarlyContainer:
     pod_ips: tuple[str, ...]
     """The pod's addresses that the container's files and environment contain."""
     id: str
-    """"" if the runtime did not answer in time: the container may still appear."""
+    """The container's id; "" if the runtime did not answer in time: the container may still appear."""
 
 
 @dataclass(frozen=True)

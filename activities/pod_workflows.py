@@ -31,7 +31,7 @@ _TOGETHER_SECONDS: Final = 5.0
 
 
 class PodWorkflowSteps:
-    """The steps of one node's workflow, as Temporal calls them."""
+    """The steps of one node's workflow, as activities."""
 
     def __init__(self, orders: PodOrders) -> None:
         """Send the node's orders through `orders`."""

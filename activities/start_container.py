@@ -131,7 +131,7 @@ class _Start:
         return self.container.lifecycle is not None and self.container.lifecycle.post_start is not None
 
     async def _go_on(self, made: EarlyContainer) -> StepResult | None:
-        """Start the container that was created before its turn; None if it cannot be used or no answer named it."""
+        """Start the container made before its turn; None if it cannot be used or its creation got no answer."""
         self._say_found(made.images)
         self._count()
         if not made.id:

@@ -34,7 +34,7 @@ class OrphanEnd(NamedTuple):
     """The result of ending something."""
 
     done: bool
-    """Nothing of it is left."""
+    """The sandbox, containers and remains of the orphan are gone."""
     obstacle: str = ""
     """Why the end has failed; it is tried again. Empty if the pod is no longer an orphan, or a step has the pod."""
 

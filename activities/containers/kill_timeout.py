@@ -15,7 +15,7 @@ from syncpod.cri.errors import CriError, Unavailable
 from syncpod.messages.steps import Fault, StepResult
 
 LEAST_SECONDS = 10.0
-"""The shortest timeout of a kill, however short its grace is."""
+"""The timeout of a kill is never shorter, however short its grace is."""
 
 _EXCEEDED = "Container runtime did not kill the pod within specified grace period."
 

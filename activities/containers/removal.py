@@ -25,7 +25,7 @@ from syncpod.node.pod_threads import DiskWork
 from syncpod.node.start_marks import withdraw_start_mark
 
 START_SECONDS = 30.0
-"""How long a start that is found under way is assumed to take."""
+"""How long a start that is found under way may take: so long the container is not removed."""
 
 
 async def remove_dead(attempt: StepAttempt, container: ObservedContainer, *, keep_logs: bool = False) -> None:

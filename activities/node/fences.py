@@ -55,7 +55,7 @@ class StaleFence(Exception):
 
 
 class Holder(Protocol):
-    """Something that acts in a pod, and can be asked to let go."""
+    """A step or garbage collection that acts in a pod, and can be asked to let go."""
 
     def supersede(self) -> None:
         """Stop waiting: a newer step claims the pod. Calls that were sent to the runtime still run to their end."""

@@ -19,7 +19,7 @@ HELD_SECONDS = 5.0
 """How long a step keeps its place. A step that takes longer is waiting for something and uses little CPU, so another
 pod gets its place while it goes on."""
 REMEMBERED_SECONDS = 60.0
-"""How long a pod that has left the queue keeps its rank before those that came later, for its next step."""
+"""How long a pod keeps its rank after it has left the queue, so that its next step comes before later pods."""
 LET_PASS = 256
 """How many later pods may overtake a step that can wait. The number is large, but the step's turn always comes."""
 
@@ -92,7 +92,7 @@ class QueuePlace:
         self._queue = queue
         self._number = queue.lets_pass() if can_wait else queue.came(uid)
         self._since = 0.0
-        """Since when the step waits, by the monotonic clock; 0 if it does not wait."""
+        """The monotonic time at which the step began to wait; 0 if it does not wait."""
         self._waited = 0.0
         self._given_up: asyncio.TimerHandle | None = None
 

@@ -27,7 +27,7 @@ class Stops:
         self._running: dict[str, list[tuple[float, asyncio.Task[None]]]] = {}
 
     def stop(self, container_id: str, grace_seconds: int) -> asyncio.Task[None]:
-        """Stop a container, with SIGKILL after `grace_seconds` (whole); return the task that ends when it has ended.
+        """Stop a container, with SIGKILL after `grace_seconds` (whole); return a task that is done once it has ended.
 
         If a call under way will kill the container no later than that, its task is returned and nothing is sent, unless
         that call hangs. The task raises CriError; a missing container is a success. Wait for the task with

@@ -43,7 +43,7 @@ class ProcessSpec:
     """Program and arguments; empty only for a sandbox's pause, which lives until it is killed."""
     environment: tuple[tuple[str, str], ...] = ()
     working_directory: str = ""
-    """Empty: `/`."""
+    """Empty = `/`."""
     user: User | None = None
     """None = the server's user."""
     terminal: bool = False
@@ -63,13 +63,13 @@ class ProcessSpec:
     cgroup_procs: tuple[str, ...] = ()
     """The cgroup.procs files that the process writes itself to before it runs; empty without access to cgroups."""
     root: str = ""
-    """The directory of its root's files, over which it has a writable layer; empty = the machine's files."""
+    """The directory of an image's files, over which the container has a writable layer; empty = the machine's files."""
     script: Mapping[str, str] = field(default_factory=dict)
     """The sandbox's annotations, which script a simulated process; a real one ignores them."""
     name: str = ""
     """The container's name in its metadata; empty for a sandbox's pause."""
     attempt: int = 0
-    """The attempt in its metadata."""
+    """The attempt in the container's metadata."""
     pod_uid: str = ""
     """The sandbox's uid in its metadata."""
 

@@ -33,7 +33,7 @@ _T = TypeVar("_T", bound=Identified)
 
 
 class Registry(Generic[_T]):
-    """All sandboxes, or all containers; and the reserved names, including those of things that are still being made."""
+    """All sandboxes, or all containers, and all reserved names, even of objects that are still being made."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -61,14 +61,14 @@ class Registry(Generic[_T]):
         self._holders.pop(name, None)
 
     def add(self, thing: _T) -> None:
-        """Add a thing, whose name is reserved; from now on it is found and listed."""
+        """Add a sandbox or container, whose name is reserved; from now on it is found and listed."""
         self._holders[thing.name] = thing.id
         self._by_id[thing.id] = thing
         for key in _indexed(thing.labels):
             self._by_label.setdefault(key, {})[thing.id] = thing
 
     def discard(self, thing: _T) -> None:
-        """Remove a thing, and release its name."""
+        """Remove a sandbox or container, and release its name."""
         self._by_id.pop(thing.id, None)
         self.release(thing.name)
         for key in _indexed(thing.labels):
@@ -78,7 +78,7 @@ class Registry(Generic[_T]):
                     del self._by_label[key]
 
     def matching(self, id: str) -> tuple[_T, ...]:
-        """Return the things with this id or prefix of an id."""
+        """Return the sandboxes or containers with this id or prefix of an id."""
         exact = self._by_id.get(id)
         if exact is not None:
             return (exact,)
@@ -87,7 +87,7 @@ class Registry(Generic[_T]):
         return tuple(thing for key, thing in self._by_id.items() if key.startswith(id))
 
     def select(self, id: str, labels: Mapping[str, str]) -> Iterator[_T]:
-        """Yield the things that match a filter: its id or unique prefix of an id (empty = any), and all its labels."""
+        """Yield the matches of a filter, by its id or unique prefix of an id (empty = any), and all its labels."""
         candidates: tuple[_T, ...]
         if id:
             found = self.matching(id)
@@ -99,7 +99,7 @@ class Registry(Generic[_T]):
         return (thing for thing in candidates if has_labels(thing.labels, labels))
 
     def find(self, id: str, path: str) -> _T | None:
-        """Return the thing with this id, or unique prefix of an id; None if there is none.
+        """Return the sandbox or container with this id, or unique prefix of an id; None if there is none.
 
         `path` is the id's path in the request. Raises Refusal if the id is empty or an ambiguous prefix.
         """
@@ -111,7 +111,7 @@ class Registry(Generic[_T]):
         return found[0] if found else None
 
     def get(self, id: str, path: str) -> _T:
-        """Return the result of `find`, but raise Refusal if there is no such thing."""
+        """Return the result of `find`, but raise Refusal if there is none."""
         found = self.find(id, path)
         if found is None:
             raise not_found(f'an error occurred when try to find {self._kind} "{id}": not found')

@@ -66,9 +66,9 @@ class Settings:
     """The server's settings."""
 
     directory: Path
-    """The state directory; absolute."""
+    """The absolute path of the state directory."""
     socket: Path
-    """Absolute."""
+    """The absolute path of the socket."""
     simulated: bool
 
 

@@ -89,7 +89,7 @@ class Sandbox:
 
 @dataclass(slots=True, eq=False)
 class Container:
-    """A container."""
+    """A listed container."""
 
     id: str
     name: str
@@ -108,7 +108,7 @@ class Container:
     process: Process | None = None
     """Set while it runs, and until the end is recorded."""
     ended: Exited | None = None
-    """How it ended, or that it could not be started."""
+    """How it ended, or why it could not be started; None until that is recorded."""
     starting: bool = False
     removing: bool = False
     stop_signalled: bool = False
@@ -118,7 +118,7 @@ class Container:
     watch: asyncio.Task[None] | None = None
     """Done once its end is recorded."""
     closing: asyncio.Task[bool] | None = None
-    """Done once its cgroup is gone, or, with False, cannot be removed."""
+    """Done once its cgroup is removed (True) or cannot be removed (False)."""
     asking: asyncio.Task[None] | None = None
     """Set while the state of an earlier server's container is being found out."""
 

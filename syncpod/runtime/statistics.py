@@ -26,7 +26,7 @@ class Statistics:
         self._runtime = runtime
         self._readings: dict[str, CpuReading] = {}
         self._layers: dict[str, tuple[int, DirectoryUsage | None]] = {}
-        """When each container's writable layer was last measured, which is slow, and the result."""
+        """By container id, the last measurement of its writable layer and the time of that; measuring is slow."""
 
     async def container(self, container: Container) -> api_pb2.ContainerStats:
         """Measure one container."""

@@ -1,6 +1,6 @@
 """The server's files of sandboxes and containers, written so that no crash leaves one half-written.
 
-One directory for each thing, named by its id::
+One directory for each sandbox and container, named by its id::
 
     sandboxes/<id>/record        the request that made it, and what the server added
     sandboxes/<id>/pause/        the files of the pause's process; see `port.Processes`
@@ -9,7 +9,7 @@ One directory for each thing, named by its id::
     containers/<id>/ended        how the container ended; final
 
 A directory without a `record` is half made or half removed, and does not count: `record` is the last file to be written
-when a thing is made, and the first to be removed.
+in the making, and the first to be removed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def write_record(directory: Path, facts: Mapping[str, Any], request: bytes) -> None:
-    """Write a thing's record: `facts` are JSON, `request` is a serialised CRI message. From here on it exists."""
+    """Write the record of a sandbox or container, which exists from here on.
+
+    `facts` are JSON, `request` is a serialised CRI message.
+    """
     _recent.pop(str(directory), None)
     replace(directory / _RECORD, json.dumps(facts).encode() + b"\n" + request)
 
@@ -98,7 +101,7 @@ def read_ended(directory: Path) -> Exited | None:
 
 
 def unmake(directory: Path) -> None:
-    """Remove a thing's directory that contains at most its record. Raises OSError.
+    """Remove the directory of a sandbox or container that contains at most its record. Raises OSError.
 
     It opens no file, so it works without free descriptors.
     """
@@ -110,6 +113,6 @@ def unmake(directory: Path) -> None:
 
 
 def forget(directory: Path) -> None:
-    """Remove a thing's record: from here on it does not exist, and its remains do not count."""
+    """Remove the record of a sandbox or container: from here on it does not exist, and its remains do not count."""
     _recent.pop(str(directory), None)
     (directory / _RECORD).unlink(missing_ok=True)

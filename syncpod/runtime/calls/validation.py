@@ -17,7 +17,7 @@ from syncpod.runtime.refusals import invalid
 _MAX_NAME: Final = 253
 _MAX_LABEL_KEY: Final = 253 + 1 + 63
 _MAX_LABEL_VALUE: Final = 253
-"""63 in Kubernetes, but the kubelet's own labels hold names of pods."""
+"""Kubernetes allows 63, but the kubelet's own labels hold names of pods."""
 _MAX_ANNOTATIONS: Final = 256 * 1024
 _MAX_HOSTNAME: Final = 64
 _MAX_PATH: Final = 4096

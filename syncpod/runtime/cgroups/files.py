@@ -44,7 +44,7 @@ class Memory:
     """The number that eviction uses: usage without inactive file pages."""
     limit: int | None
     resident: int
-    """Anonymous: stacks, heaps, private maps."""
+    """Anonymous memory: stacks, heaps, private maps."""
     page_faults: int
     major_page_faults: int
     swap_usage: int | None

@@ -9,7 +9,7 @@ from protos.cri.v1.api_pb2 import LinuxContainerResources
 _UNLIMITED: Final = -1
 _DEFAULT_PERIOD: Final = 100_000
 _DEFAULT_SHARES: Final = 1024
-"""A cgroup's values without limits."""
+"""These three are a cgroup's values without limits."""
 
 
 def changed(now: LinuxContainerResources, change: LinuxContainerResources, *, started: bool) -> LinuxContainerResources:

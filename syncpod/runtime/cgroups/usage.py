@@ -86,7 +86,7 @@ class ProcessTable:
 
 @dataclass(frozen=True)
 class DirectoryUsage:
-    """The files in directories, including the directories themselves."""
+    """The disk usage of directories: of the files in them, and of the directories themselves."""
 
     bytes: int
     """Allocated on disk: blocks, not lengths."""

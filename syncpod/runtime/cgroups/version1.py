@@ -126,7 +126,7 @@ def _apply_memory(directory: Path, resources: LinuxContainerResources) -> None:
     if memory < 0 and not with_swap:
         with_swap = _UNLIMITED
     elif 0 < (files.read_number(with_swap_file) or 0) < memory and not with_swap:
-        with_swap = memory  # It grows beyond the limit on both: then no swap is allowed, as in containerd.
+        with_swap = memory  # Memory alone may now exceed the limit on both: then no swap is allowed, as in containerd.
     settings = []
     if memory:
         settings.append((directory / "memory.limit_in_bytes", max(memory, _UNLIMITED)))

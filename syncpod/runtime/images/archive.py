@@ -48,7 +48,7 @@ class Descriptor:
     name: str
     """Path of the file, or of the archive's member."""
     digest: str = ""
-    """sha256:… or sha512:…; empty if only the unpacked layer's is known, as in archives of `docker save`."""
+    """sha256:… or sha512:…; empty if only the unpacked layer's digest is known, as in archives of `docker save`."""
     size: int = -1
 
 

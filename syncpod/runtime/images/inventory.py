@@ -45,7 +45,7 @@ class Reference:
     """An image's full name: with its registry, and with a tag or a digest."""
 
     repository: str
-    """docker.io/library/busybox"""
+    """Such as docker.io/library/busybox."""
     tag: str = ""
     digest: str = ""
     """sha256:…; if there is one, the tag is dropped, as in containerd."""
@@ -150,7 +150,7 @@ class ImageStore:
         directory.mkdir(mode=0o700, exist_ok=True)
         self._directory = directory
         self._images: dict[str, Image] = {}
-        """By file."""
+        """By the name of the record's file."""
         self._seen = -1
         """The directory's modification time when it was read."""
         self.unreadable: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ from syncpod.runtime.processes.supervisor import Supervisor, show_role
 
 
 def supervise(directory: Path, line: socket.socket) -> NoReturn:
-    """Run the container whose specification is in `directory`, and exit with it. Never returns.
+    """Run the container whose specification is in `directory`, and exit after its end. Never returns.
 
     Does nothing if the specification is locked or is no longer in place: a later server takes the same lock to withdraw
     a specification that was never started.

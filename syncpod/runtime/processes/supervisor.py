@@ -52,7 +52,7 @@ _FAREWELL_SECONDS = 1.0
 """How long attached clients may take to read the last output, after the end is recorded."""
 _FAREWELL_LOOK_SECONDS = 0.05
 _RECORD_AGAIN_SECONDS = 0.5
-"""How often to retry writing an end."""
+"""Seconds between two tries to write an end."""
 _HUNG_UP_LOOK_SECONDS = 0.25
 """The time between two checks whether a process has opened the container's terminal again."""
 _REAPED_AT_ONCE = 256

@@ -105,7 +105,7 @@ class ExecScript:
     stderr: str = ""
     exit_code: int = 0
     delay: int = 0
-    """Nanoseconds until it answers."""
+    """Nanoseconds until the answer."""
 
 
 @dataclass(frozen=True, slots=True)
