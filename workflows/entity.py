@@ -26,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.signature import PURPOSE
     from syncpod.messages.signed import OVERTAKEN, RESULT, Accepted, Commands, Refused, plain
     from workflows.alarm import Alarm
+    from workflows.rejections import sentence
 
 PAUSE: Final = timedelta(milliseconds=1)
 """The shortest timer: it ends a workflow task and begins the next one."""
@@ -89,6 +90,15 @@ class Run(Protocol):
     accepted: Accepted
 
 
+class Snapshot(Protocol):
+    """The state of a workflow: a pydantic model that is carried from run to run."""
+
+    decision_version: int
+
+    def model_dump(self, *, mode: str, exclude_defaults: bool) -> dict[str, Any]:
+        """Return the state as JSON."""
+
+
 class Handlers(Protocol):
     """The work that an entity leaves to its workflow."""
 
@@ -100,9 +110,6 @@ class Handlers(Protocol):
 
     def is_at_rest(self) -> bool:
         """Say whether no step is under way."""
-
-    def sentence(self, wrong: Exception) -> str:
-        """Return one sentence that says why an update is refused."""
 
     def refuse(self, name: str, why: str) -> None:
         """Show that a signal was not accepted, and why."""
@@ -210,7 +217,7 @@ class Entity:
             change()
         except Exception as wrong:  # noqa: BLE001
             # Replay: any other exception from an update's handler would fail the workflow task, forever.
-            raise invalid(self._owner.sentence(wrong)) from None
+            raise invalid(sentence(wrong)) from None
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -296,6 +303,12 @@ def decisions_taken() -> int:
             "Begin it anew: a pod by `syncpod adopt --force`, a node by ending its workflow"
         )
     return decisions
+
+
+def next_input(state: Snapshot) -> dict[str, Any]:
+    """Return the input of the run that follows one with this state."""
+    snapshot = state.model_dump(mode="json", exclude_defaults=True)
+    return {"snapshot": snapshot, "decisions": state.decision_version}
 
 
 def invalid(why: str) -> ApplicationError:

@@ -77,6 +77,17 @@ class PodKey(Message):
     namespace: str = "default"
     name: str = ""
 
+    @classmethod
+    def of(cls, key: str) -> PodKey:
+        """Return the pod of a key."""
+        namespace, _, name = key.partition("/")
+        return cls(namespace=namespace, name=name)
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
 
 class SyncPods(Message):
     """Signal and update ``sync_pods``: all pods of one source. Those that it no longer lists are ended."""

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from syncpod.fleet.offers import NodeOffer
 from syncpod.messages.fleet import LIFE_LIMIT, OWNER_ANNOTATION, Attended, IntentTaken
+from workflows.entity import next_input
 from workflows.fleet import node_changes, node_report
 from workflows.fleet.lives import CLOSE_SECONDS, FORGOTTEN_AFTER, LIVES, NEW_FOR
-from workflows.fleet.node import next_input
 from workflows.fleet.node_state import FleetNodeState, Placed
 from workflows.fleet.workload_news import with_cordon
 from workflows.rejections import Rejected

@@ -12,8 +12,8 @@ import pytest
 
 from syncpod.messages.fleet import Attended, FleetNodeReport, IntentTaken, PodReport
 from syncpod.messages.node import KNOWN_LIMIT, PodKey
+from workflows.entity import next_input
 from workflows.fleet import node_changes
-from workflows.fleet.node import next_input
 from workflows.fleet.node_changes import PLACED_LIMIT
 from workflows.fleet.node_state import FleetNodeState, Placed
 from workflows.fleet.report_bounds import NODE_LIMIT, POD_LIMIT, REPORTED_LIMIT, why_too_large

@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.fleet_commands import FLEET_NODE, FLEET_NODE_COMMANDS, INTENT, PODS_CHANGED
     from syncpod.messages.signed import Marked, microseconds, plain
     from syncpod.messages.workload import ANNOUNCE_ROOM
-    from workflows.entity import Entity, SignalQueue, decisions_taken, invalid
+    from workflows.entity import Entity, SignalQueue, decisions_taken, invalid, next_input
     from workflows.fleet import node_changes, node_report
     from workflows.fleet.node_questions import NodeQuestions
     from workflows.fleet.node_state import FleetNodeState
@@ -223,10 +223,6 @@ class FleetNodeWorkflow:
         """Say whether the workflow is waiting for no answer."""
         return not self.busy
 
-    def sentence(self, wrong: Exception) -> str:
-        """Return one sentence that says why an update is refused."""
-        return sentence(wrong)
-
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
     def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
@@ -261,11 +257,6 @@ class FleetNodeWorkflow:
     def intent(self) -> dict[str, Any]:
         """Return the list of pods that the node should run (:class:`syncpod.messages.fleet.Intent`)."""
         return self.state.intent().model_dump(mode="json", by_alias=True)
-
-
-def next_input(state: FleetNodeState) -> dict[str, Any]:
-    """Return the input of the run that follows this one."""
-    return {"snapshot": state.model_dump(mode="json", exclude_defaults=True), "decisions": state.decision_version}
 
 
 def _begun(start: Any, workflow_id: str, decisions: int) -> tuple[FleetNodeState, str]:

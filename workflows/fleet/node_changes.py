@@ -171,7 +171,7 @@ def _withdraw(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
 
 
 def _have_ended(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
-    keys = [key for each in asked.pods if (key := f"{each.namespace}/{each.name}") in state.placed]
+    keys = [key for each in asked.pods if (key := each.key) in state.placed]
     if not keys:
         return
     state.generation += 1
@@ -182,7 +182,7 @@ def _have_ended(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
 
 def _forget(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
     """Count pods as gone, whatever the node reports. The node still ends them when it takes the list without them."""
-    keys = [f"{each.namespace}/{each.name}" for each in asked.pods]
+    keys = [each.key for each in asked.pods]
     keys = [key for key in keys if key in state.withdrawn]
     for key in keys:
         owner = state.withdrawn.pop(key).owner
@@ -376,7 +376,7 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
     if state.joined is not None and state.set_presence("Ready" if state.report.ready else "NotReady", now):
         _say_presence(state, before, now)
     told = {each.key: each for each in answer.pods}
-    gone = {f"{each.namespace}/{each.name}" for each in answer.gone}
+    gone = {each.key for each in answer.gone}
     if answer.present is not None:
         gone |= (state.pods | told).keys() - unchanged(answer)
     # Replay: sorted, for the same reason as in `taken`.
@@ -413,7 +413,7 @@ def _trust(state: FleetNodeState, key: str, now: datetime) -> None:
 
 def unchanged(answer: Attended) -> set[str]:
     """Return the keys of all pods that a report lists as present on the node, changed or not."""
-    return {f"{each.namespace}/{each.name}" for each in answer.present or ()}
+    return {each.key for each in answer.present or ()}
 
 
 def not_believed(state: FleetNodeState, now: datetime) -> None:

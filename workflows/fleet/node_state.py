@@ -183,7 +183,7 @@ class FleetNodeState(BaseModel):
             unschedulable=self.is_cordoned,
             doubled=self.is_doubled,
             pods=tuple(self.pod(key).brief() for key in there),
-            gone=tuple(split(key) for key in keys if key not in there),
+            gone=tuple(PodKey.of(key) for key in keys if key not in there),
         )
 
     def set_presence(self, presence: Presence, now: datetime) -> bool:
@@ -213,7 +213,7 @@ class FleetNodeState(BaseModel):
 
     def pod(self, key: str) -> PlacedPod:
         """Return a pod that is placed or ending here, with the node's report of it."""
-        name, report = split(key), self.pods.get(key)
+        name, report = PodKey.of(key), self.pods.get(key)
         state: Literal["placed", "taken", "refused", "ending"]
         revision, recalled, since, ending = "", False, None, None
         if key not in self.placed:
@@ -286,9 +286,3 @@ def key_of(document: Any) -> str:
     meta = document.get("metadata") if isinstance(document, dict) else None
     name = meta.get("name") if isinstance(meta, dict) else None
     return f"{meta.get('namespace') or 'default'}/{name}" if isinstance(meta, dict) and isinstance(name, str) else ""
-
-
-def split(key: str) -> PodKey:
-    """Return a pod's namespace and name from its key."""
-    namespace, _, name = key.partition("/")
-    return PodKey(namespace=namespace, name=name)

@@ -31,10 +31,10 @@ with workflow.unsafe.imports_passed_through():
     )
     from syncpod.messages.signed import Accepted
     from workflows.effects import Effect, effects
-    from workflows.entity import Entity, SignalQueue, decisions_taken, invalid
+    from workflows.entity import Entity, SignalQueue, decisions_taken, invalid, next_input
     from workflows.fleet.signed import fleet_commands, require_its_history
     from workflows.handlers import query_handler, takes
-    from workflows.rejections import Rejected, sentence
+    from workflows.rejections import Rejected
 
 _PART: Final = 256
 _RETRY: Final = RetryPolicy(
@@ -134,10 +134,6 @@ class FleetObjectWorkflow:
         """Say whether no step is under way."""
         return not self.is_busy
 
-    def sentence(self, wrong: Exception) -> str:
-        """Return one sentence that says why an update is refused."""
-        return sentence(wrong)
-
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
     def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
@@ -205,11 +201,6 @@ class FleetObjectWorkflow:
     def is_deleting(self) -> bool:
         """Say whether the object is being deleted; False if it was put again meanwhile."""
         return self.state.deleting
-
-
-def next_input(state: ObjectState) -> dict[str, Any]:
-    """Return the input of the run that follows this one."""
-    return {"snapshot": state.model_dump(mode="json", exclude_defaults=True), "decisions": state.decision_version}
 
 
 def _begun(start: Any, decisions: int) -> tuple[ObjectState, str]:

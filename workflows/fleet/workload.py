@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
         WorkloadSummary,
     )
     from workflows.effects import Effect, effects
-    from workflows.entity import Entity, SignalQueue, decisions_taken, invalid
+    from workflows.entity import Entity, SignalQueue, decisions_taken, invalid, next_input
     from workflows.fleet import workload_news, workload_report, workload_rollout, workload_updates
     from workflows.fleet.signed import fleet_commands, require_its_history
     from workflows.fleet.under_way import OpenQuestions
@@ -163,10 +163,6 @@ class WorkloadWorkflow:
         """Say whether the workflow is waiting for no answer."""
         return not self.busy
 
-    def sentence(self, wrong: Exception) -> str:
-        """Return one sentence that says why an update is refused."""
-        return sentence(wrong)
-
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
     def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
@@ -214,11 +210,6 @@ class WorkloadWorkflow:
     def template(self, revision: str = "") -> dict[str, Any] | None:
         """Return the template with this revision; None if it is no longer kept."""
         return self.state.templates.get(plain(revision))
-
-
-def next_input(state: WorkloadState) -> dict[str, Any]:
-    """Return the input of the run that follows this one."""
-    return {"snapshot": state.model_dump(mode="json", exclude_defaults=True), "decisions": state.decision_version}
 
 
 def _begun(start: Any, decisions: int) -> tuple[WorkloadState, str]:

@@ -25,11 +25,12 @@ from syncpod.messages.node import (
     DeletePodWorkflow,
     DeletePodWorkflows,
     NodeStepName,
+    PodKey,
     PodWorkflowResult,
 )
 from syncpod.pod.static import HASH_ANNOTATION
 from workflows.event_log import clipped
-from workflows.node.state import Governed, NodeState, Wanted, split
+from workflows.node.state import Governed, NodeState, Wanted
 from workflows.summaries import LONGEST_SUMMARY, clip
 
 AT_ONCE: Final = 16
@@ -168,7 +169,7 @@ def _summary_of(name: NodeStepName, actions: Sequence[Action]) -> str:
 
 def _action(state: NodeState, key: str) -> Action | None:
     """Return the order to one pod's workflow, regardless of back-offs; None if it is up to date."""
-    pod, current, wanted = split(key), state.governed.get(key), state.wanted(key)
+    pod, current, wanted = PodKey.of(key), state.governed.get(key), state.wanted(key)
     if (deletion := state.deletions.get(key)) is not None:
         uids = (deletion.uid,) if deletion.uid else ()
         return _end(key, uids, "deleted", grace=deletion.grace_period_seconds)
@@ -207,7 +208,7 @@ def _action(state: NodeState, key: str) -> Action | None:
 
 
 def _end(key: str, uids: tuple[str, ...], why: str, *, grace: int | None = None) -> Action:
-    pod = split(key)
+    pod = PodKey.of(key)
     request = DeletePodWorkflow(namespace=pod.namespace, name=pod.name, uids=uids, grace_period_seconds=grace)
     return Action(key, NodeStepName.DELETE_POD, request, f"delete {key}: {why}")
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from syncpod.pod import ObjectMeta
+from workflows.entity import next_input
 from workflows.node import report
 from workflows.node.state import NodeState
 
@@ -75,9 +76,3 @@ class PublishedNode:
     def node(self) -> dict[str, Any]:
         """Return the whole node (:class:`syncpod.messages.node.NodeView`)."""
         return report.view(self.state, self.at).model_dump(mode="json", by_alias=True)
-
-
-def next_input(state: NodeState) -> dict[str, Any]:
-    """Return the input of the run that follows this one."""
-    snapshot = state.model_dump(mode="json", exclude_defaults=True)
-    return {"snapshot": snapshot, "decisions": state.decision_version}

@@ -7,8 +7,17 @@ from itertools import islice
 from typing import Final, Literal
 
 from syncpod.lifecycle import backoff
-from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DesiredPod, NodeCondition, NodeSummary, NodeView, SourceView
-from workflows.node.state import NodeState, Source, split
+from syncpod.messages.node import (
+    API_SOURCE,
+    FILE_SOURCE,
+    DesiredPod,
+    NodeCondition,
+    NodeSummary,
+    NodeView,
+    PodKey,
+    SourceView,
+)
+from workflows.node.state import NodeState, Source
 from workflows.rejections import last_rejected
 
 _NAMED: Final = 10
@@ -64,7 +73,7 @@ def _desired(state: NodeState, key: str, now: datetime) -> DesiredPod:
     uid = wanted.uid if wanted is not None else deletion.uid if deletion is not None else ""
     source = state.winner(key) or (current.source if current is not None else API_SOURCE)
     held = state.backoff.entries.get(key)
-    pod = split(key)
+    pod = PodKey.of(key)
     return DesiredPod(
         namespace=pod.namespace,
         name=pod.name,

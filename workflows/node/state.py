@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeleteFromNode, DesiredPod, NodeStatus, PodKey
+from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeleteFromNode, DesiredPod, NodeStatus
 from syncpod.messages.queries import WireEvent
 from syncpod.messages.signed import Accepted
 from workflows.event_log import with_event
@@ -207,12 +207,6 @@ def rank(source: str) -> tuple[int, str]:
 def key_of(namespace: str, name: str) -> str:
     """Return a pod's key: ``default/web``."""
     return f"{namespace or 'default'}/{name}"
-
-
-def split(key: str) -> PodKey:
-    """Return the pod of a key."""
-    namespace, _, name = key.partition("/")
-    return PodKey(namespace=namespace, name=name)
 
 
 def digest(text: str) -> str:

@@ -39,15 +39,14 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.node_commands import APPLY, NODE, NODE_COMMANDS, SYNC_PODS_NOW
     from syncpod.messages.signed import Commands, Refused, first_and_more, plain, unsigned
     from syncpod.messages.worker_functions import PUBLISH
-    from workflows.entity import Entity, decisions_taken, decoded, invalid, worker_function
+    from workflows.entity import Entity, decisions_taken, decoded, invalid, next_input, worker_function
     from workflows.handlers import UNKNOWN, query_handler, takes, unknown_signal
     from workflows.node import absorb, decide, report
     from workflows.node.decide import NodeStep
     from workflows.node.inbox import NodeInbox
-    from workflows.node.published import PublishedNode, next_input
+    from workflows.node.published import PublishedNode
     from workflows.node.state import NodeState
     from workflows.node.steps import NODE_RETRY, NODE_STEPS
-    from workflows.rejections import sentence
     from workflows.restarted import CannotBeginAnew, restarted, signals_left
 
 PART = 256
@@ -177,10 +176,6 @@ class NodeWorkflow:
     def is_at_rest(self) -> bool:
         """Say whether no order to a pod's workflow is under way."""
         return not self.busy
-
-    def sentence(self, wrong: Exception) -> str:
-        """Return one sentence that says why an update is refused."""
-        return sentence(wrong)
 
     # --- publishing ---------------------------------------------------------------------------------------------------
 

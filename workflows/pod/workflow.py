@@ -50,7 +50,6 @@ with workflow.unsafe.imports_passed_through():
     from workflows.pod.state import PodState
     from workflows.pod.step_runner import StepRunner, arm, is_overlong
     from workflows.pod.worker_hooks import WorkerHooks
-    from workflows.rejections import sentence
     from workflows.restarted import signals_left
 
 CANCEL: Final = (
@@ -218,10 +217,6 @@ class PodWorkflow:
     def is_at_rest(self) -> bool:
         """Say whether no pull is under way; the loop waits for every other step itself."""
         return not self.steps.pulls
-
-    def sentence(self, wrong: Exception) -> str:
-        """Return one sentence that says why an update is refused."""
-        return sentence(wrong)
 
     # --- signals and updates (`syncpod.messages.pod_commands`) --------------------------------------------------------
 
