@@ -137,7 +137,7 @@ class Entity:
         self.inbox.put(name, tuple(args))
 
     def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
-        """Collect one signal, unless it is refused; it neither awaits nor raises. `renew` is obeyed at once."""
+        """Collect one signal, unless it is refused; it neither awaits nor raises. `renew` takes effect at once."""
         if signal.copies is Copies.REFUSED:
             if not self.is_accepted(signal, args):
                 return
@@ -269,8 +269,8 @@ class Entity:
         """End the workflow task, and say in the next one whether the run may still be left.
 
         The SDK delivers a task's signals first, and its cancellation only after the code that the signals woke has run.
-        A run that continues as new in between loses the cancellation. A timer's end is delivered together with
-        the cancellation.
+        A run that continues as new in between loses the cancellation. A timer's end is delivered together with the
+        cancellation.
         """
         if self._leaving is None or self._leaving.done():
             self._leaving = asyncio.create_task(workflow.sleep(PAUSE, summary="the workflow continues as new"))

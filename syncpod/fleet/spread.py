@@ -45,7 +45,7 @@ class _Counted:
 
     @property
     def least(self) -> int:
-        """The lowest number of pods in a domain; 0 if there are fewer domains than the constraint asks for."""
+        """The lowest number of pods in a domain; 0 if there are fewer domains than the constraint requires."""
         few = len(self.counts) < (self.rule.min_domains or 1)
         return 0 if few else min(self.counts.values(), default=0)
 

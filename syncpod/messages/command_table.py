@@ -58,7 +58,7 @@ class CommandSpec(Generic[Payload]):
     payload: type[Payload]
     """The model of its payload; `dict`: a document that its effect checks."""
     meaning: str
-    """What it asks for, without a full stop: the beginning of its description, and of its line in docs/temporal.md."""
+    """What it requests, without a full stop: the beginning of its description, and of its line in docs/temporal.md."""
     sender: Sender = Sender.PERSON
     form: str = ""
     """The payload in words or as JSON, if `payload` is no model."""
@@ -80,7 +80,7 @@ class CommandSpec(Generic[Payload]):
 
     @property
     def text(self) -> str:
-        """Who sends it and what it asks for, as Markdown."""
+        """Who sends it and what it requests, as Markdown."""
         if not self.sender.value:
             return self.meaning
         return f"{self.sender.value}: {self.meaning[0].lower()}{self.meaning[1:]}"

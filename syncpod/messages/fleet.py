@@ -152,7 +152,7 @@ class Attend(WhoAsks):
     """A request for the changes since the report that the fleet has."""
 
     version: str = ""
-    """The version of the fleet's last report; "" = it has none. A node that does not know this version reports
+    """The version of the fleet's last report; "" = it has none. A node without a record of this version reports
     everything."""
     seconds: float = ATTEND_SECONDS
     """The longest to wait for a change; never more than :data:`ATTEND_SECONDS`."""

@@ -1,8 +1,8 @@
 """The messages of a remote command: one that a node runs for its fleet, such as ``logs`` or ``exec``, and its streams.
 
-The node runs its own ``syncpod``, once per command, and keeps the output until the fleet has it. Each message asks for
-one piece: a bounded part of the output, with a limit on the wait. Input goes the same way. Offsets count bytes from
-the command's start. So a piece that is requested twice is the same piece, and no input is written twice.
+The node runs its own ``syncpod``, once per command, and keeps the output until the fleet has it. Each message requests
+one piece: a bounded part of the output, with a limit on the wait. Input goes the same way. Offsets count bytes from the
+command's start. So a piece that is requested twice is the same piece, and no input is written twice.
 
 The rules of :mod:`syncpod.messages.fleet` apply.
 """

@@ -7,8 +7,8 @@ node uses that of its certificate, and the fleet has its own, whose public part 
 encrypted as a whole with a new content key (AES-256-GCM). The content key is wrapped once for each key of the receiver
 and each key of the sender: a node that is invited anew has two keys for a while, and so has a fleet that changes its
 own. The wrapping key is derived (HKDF-SHA256) from two key agreements (ECDH) with the receiver's key: one by a key that
-is made for this payload, and one by the sender's key. So only the receiver can open the payload, and it knows that
-one of the senders that it trusts has sealed it.
+is made for this payload, and one by the sender's key. So only the receiver can open the payload, and one of the senders
+that the receiver trusts has sealed it.
 
 A sealed payload is bound to its workflow, to the type of its activity and to one direction. It may still be a copy of
 an earlier one of the same kind. The receiver has to notice that: an intent has a generation.

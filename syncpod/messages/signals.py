@@ -47,7 +47,7 @@ class DeletePod(Message):
 class BackoffExpired(Message):
     """Signals ``backoff_expired``, an operator's, and ``backoff_queue``, the node's: a container's back-off is over.
 
-    The two are obeyed alike, and have two names only so that a history shows who has ended a back-off.
+    Both have the same effect. They have two names so that a history shows who has ended a back-off.
     """
 
     container: str = ""

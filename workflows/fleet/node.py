@@ -211,7 +211,7 @@ class FleetNodeWorkflow:
             self.state.reject(workflow.now(), f"signal {name}", sentence(wrong))
 
     def on_cancel(self) -> None:
-        """Go on, and show that a cancellation was not obeyed."""
+        """Go on, and show that the cancellation is refused."""
         self.state.reject(workflow.now(), "cancel", "to remove the node from its fleet, use `syncpod fleet remove`")
         self.show()  # this refusal does not wake the loop, which would show it otherwise
 

@@ -64,8 +64,8 @@ def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetim
 def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
     """Add pods, or change pods that are already placed.
 
-    Several workflows place pods here, each based on what it last saw of the node. A placement that is no longer
-    possible is refused, and the owner looks for another node.
+    Several workflows place pods here, each based on its last survey of the node. A placement that is no longer possible
+    is refused, and the owner looks for another node.
     """
     documents = [_admitted(each, asked.owner, at) for at, each in enumerate(asked.pods)]
     keys = [key_of(each) for each in documents]
@@ -201,7 +201,7 @@ def _remove(state: FleetNodeState, _: Nothing, now: datetime) -> None:
     state.placed, state.withdrawn, state.refused = {}, {}, {}
     for key, owner in owners.items():
         state.note(key, owner)
-    # Workflows that place pods see at once that no pod can be placed here.
+    # With this presence, no survey offers the node any more.
     state.removed, state.presence, state.presence_since = True, "Unknown", now
     left = f"{_named(owners)} count as gone" if owners else "it had no pods"
     state.event(now, "Normal", "RemovingNode", f"the node is removed from the fleet: {left}")

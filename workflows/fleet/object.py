@@ -124,7 +124,7 @@ class FleetObjectWorkflow:
         """Ignore signals: this workflow has none of its own."""
 
     def on_cancel(self) -> None:
-        """Go on, and show that a cancellation was not obeyed: only the update `delete` ends an object."""
+        """Go on, and show that the cancellation is refused: only the update `delete` ends an object."""
         workflow.set_current_details("Last rejected: cancel: to end the object, send the update `delete`")
 
     def refuse(self, name: str, why: str) -> None:

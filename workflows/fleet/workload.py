@@ -151,7 +151,7 @@ class WorkloadWorkflow:
         self.questions.room()
 
     def on_cancel(self) -> None:
-        """Go on, and show that a cancellation was not obeyed."""
+        """Go on, and show that the cancellation is refused."""
         self.state.reject(workflow.now(), "cancel", "to end the workload, send the update `delete`")
         self.show()  # this refusal does not wake the loop, which would show it otherwise
 

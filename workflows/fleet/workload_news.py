@@ -103,7 +103,7 @@ def surveyed(state: WorkloadState, found: Surveyed, now: datetime, heard: Iterab
 
 
 def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now: datetime) -> bool:
-    """Adopt a pod that a node has, but the workload does not know; return whether it was adopted.
+    """Adopt a pod that a node has, and of which the workload has no record. Return whether it was adopted.
 
     The pod counted as gone: its node was removed from the fleet and is back, or the fleet's database was restored. If
     the workload then has too many pods, one is removed by the usual rules.

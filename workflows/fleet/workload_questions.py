@@ -118,7 +118,7 @@ class WorkloadQuestions:
         return self.is_per_node() or not self.state.is_known or bool(self.state.missed)
 
     def is_per_node(self) -> bool:
-        """Say whether the workload has a pod on each node, and so has to know every node."""
+        """Say whether the workload has a pod on each node, and so needs surveys of all nodes."""
         return self.state.traits is not None and self.state.traits.is_per_node
 
     def begin_all(self) -> None:
@@ -170,7 +170,7 @@ class WorkloadQuestions:
         self.heard.clear()
 
     async def place(self, names: Sequence[str], *, is_retry: bool) -> None:
-        """Choose nodes for pods, and ask the nodes to run them.
+        """Choose nodes for pods, and send each node its pods.
 
         With `is_retry` the pause until all are tried once more begins now.
         """
@@ -196,7 +196,7 @@ class WorkloadQuestions:
             trouble = placement.summary + unheard
             state.refusals = () if placement.node else tuple(map(str, placement.nodes[:_SHOWN]))
             if placement.node:
-                # Noted before the node is asked: the pod may be there even if the answer is lost.
+                # Recorded before the request is sent: the pod may be there even if the answer is lost.
                 state.pods[name].node, state.pods[name].trouble = placement.node, ""
                 self.tried.discard(name)
                 by_node.setdefault(placement.node, []).append((name, pod_to_wire(pod)))
@@ -205,8 +205,8 @@ class WorkloadQuestions:
             if state.pods[name].trouble != trouble:
                 state.pods[name].trouble = trouble
                 state.event(workflow.now(), "Warning", "FailedScheduling", f"{name}: {trouble}")
-        # Replay: nodes are sorted, so that they are asked in the same order each time. Pods are noted as asked for
-        # before anything is awaited: if a withdrawal overtook its request, the node would ignore the withdrawal.
+        # Replay: nodes are sorted, so that the requests have the same order each time. Pods are added to `asked` before
+        # anything is awaited: if a withdrawal overtook its request, the node would ignore the withdrawal.
         for node, pods in sorted(by_node.items()):
             self.asked.update(name for name, _ in pods)
             self.busy.begin(f"place {node}", self.place_on(node, pods, tuple(chosen)))

@@ -64,7 +64,7 @@ def withdraw_all(state: WorkloadState) -> None:
 
 
 def drop_unplaced(state: WorkloadState) -> None:
-    """Forget pods that are to be removed, and that no node was ever asked to run."""
+    """Forget pods that are to be removed, and that were never sent to a node."""
     for name in [name for name, pod in state.pods.items() if pod.leaving and not pod.node]:
         del state.pods[name]
 

@@ -165,7 +165,7 @@ class NodeWorkflow:
             absorb.absorb(self.state, name, args, workflow.now())
 
     def on_cancel(self) -> None:
-        """Continue, and show that a cancellation was not obeyed."""
+        """Go on, and show that the cancellation is refused."""
         self.state.reject(workflow.now(), "cancel", "a node has no end; cordon and drain it, or terminate its workflow")
         self.show()  # this refusal does not wake the loop, which would show it otherwise
 

@@ -39,7 +39,7 @@ from workflows.pod.state import PodState
 from workflows.summaries import clip
 
 ALLOCATE = "the pod asks for other resources"
-"""The reason for asking the node whether it has room."""
+"""The reason for requesting resources from the node."""
 
 
 def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) -> Decision:
@@ -123,7 +123,7 @@ def _volumes(state: PodState, now: datetime) -> Decision | None:
 
 
 def _allocation(state: PodState, now: datetime) -> Decision | None:
-    """Return the step that asks the node for the desired resources, unless the node has refused them for good."""
+    """Return the step that requests the desired resources from the node, unless it has refused them for good."""
     if not resizing.is_to_be_asked(state):
         return None
     step = AllocateResources(ref=state.ref, pod=state.pod)

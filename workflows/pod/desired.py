@@ -102,7 +102,7 @@ def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
 
 
 def ask_to_be_admitted(state: PodState) -> None:
-    """Have the node asked at once whether it admits the pod that it has rejected: the pod or the node has changed."""
+    """Have the admission of a rejected pod tried again at once, since the pod or the node has changed."""
     if state.rejection is not None:
         state.backoff = backoff.forget(state.backoff, backoff.step_key(StepName.CREATE_SANDBOX.value))
 

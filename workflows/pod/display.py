@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 class Display:
-    """The present state of one run, as others see it."""
+    """Shows the present state of one run to people and to the node's agent."""
 
     def __init__(self, state: PodState, sender: str, worker_hooks: WorkerHooks) -> None:
         """Prepare to show `state`; `sender` is who sent the pod, in words."""
@@ -28,7 +28,7 @@ class Display:
     def publish(self, *, rests: bool = False) -> None:
         """Write the search attributes that changed, and show the pod's state in the UI.
 
-        `rests`: the pod stays for a while as it is now.
+        `rests`: no step is about to change the pod.
         """
         started_with = any(pair.key.name == "PodStatus" for pair in workflow.info().typed_search_attributes)
         updates = search_attributes.updates(self.state, started_with=started_with, rests=rests)

@@ -61,7 +61,7 @@ def desire(state: PodState, updated: Pod) -> None:
 
 
 def is_to_be_asked(state: PodState) -> bool:
-    """Say whether to ask the node for the desired resources: it has neither allocated nor finally refused them."""
+    """Say whether to request the desired resources: the node has neither allocated nor finally refused them."""
     if state.allocated is None:
         return False
     pending = state.resize_pending

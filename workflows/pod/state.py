@@ -65,7 +65,7 @@ class ResizeState(BaseModel):
     since: datetime
     """When the reason became this one."""
     final: bool = False
-    """The node is not asked again until other resources are desired or its worker has restarted."""
+    """The request is not repeated until other resources are desired or the node's worker has restarted."""
 
 
 class RestartOfAll(BaseModel):
@@ -210,8 +210,8 @@ class PodState(BaseModel):
     """Why the pod as a whole has failed for good: rejected, evicted, past its deadline, at its limit of restarts, or
     without its sandbox, which was lost."""
     rejection: PodFailure | None = None
-    """Why the node has rejected the pod, as long as the node is to be asked again; else None. The status shows the pod
-    as Failed, but the pod is not over: a back-off delays its sandbox, as after a failure to make it."""
+    """Why the node has rejected the pod, as long as the admission is to be tried again; else None. The status shows the
+    pod as Failed, but the pod is not over: a back-off delays its sandbox, as after a failure to make it."""
     ends_sooner: bool = False
     """Since the last decision, an order has come to end the pod, or to end it sooner. A stuck kill must not delay
     that."""
@@ -311,7 +311,7 @@ class PodState(BaseModel):
         An instance that was created but never ran does not count. If another incarnation made it, it counts, since the
         runtime has reserved its name.
 
-        Difference from kuberuntime_container.go, v1.36, startContainer: the kubelet asks the runtime and the log
+        Difference from kuberuntime_container.go, v1.36, startContainer: the kubelet reads the runtime and the log
         directory, and counts an instance that never started.
         """
         taken = [self.restarts[container]] if container in self.restarts else []

@@ -99,9 +99,9 @@ def fail(state: PodState, failure: PodFailure, now: datetime) -> None:
 
 
 def reject_pod(state: PodState, step: Step, rejection: Rejection, now: datetime) -> None:
-    """Reject a pod that its node does not admit: it fails for good, or until the node is asked again.
+    """Reject a pod that its node does not admit: it fails for good, or until the admission is tried again.
 
-    Mirrors kubelet.go, v1.36, rejectPod. Difference: the kubelet asks again only when it is restarted.
+    Mirrors kubelet.go, v1.36, rejectPod. Difference: the kubelet tries again only when it is restarted.
     """
     failure = PodFailure(reason=rejection.reason, message=rejection_message(rejection.message), rejected=True)
     if rejection.final or not is_asked_again(state.pod.metadata):

@@ -106,7 +106,7 @@ class PodWorkflow:
         """Run the pod until it is deleted; returns the Pod with its final status."""
         if self.refusal:
             if not self.commands.refusal and start.by_update(self.commands.input):
-                return {"rejected": self.refusal}  # the refusal of the update has told its caller
+                return {"rejected": self.refusal}  # the update's caller gets the refusal
             raise invalid(self.refusal)
         while True:
             await self.entity.take_in()
