@@ -118,7 +118,8 @@ class Intent(WhoAsks):
     """The highest generation that the node had accepted, by the fleet's record, when the list was sent."""
     after: tuple[int, ...] = ()
     """The stamps of the lists since that generation that the fleet has a record of: this list comes after them. If the
-    node has a list with another stamp, the fleet's database was restored from a backup."""
+    node has a newer list than `taken`, and its stamp is not among these, the fleet's database was restored from a
+    backup, and the node refuses this list."""
     pods: tuple[dict[str, Any], ...] = ()
     """v1 Pods."""
     objects: tuple[SealedObject, ...] = ()

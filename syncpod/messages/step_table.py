@@ -115,7 +115,7 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True)
 class StepSpec:
-    """How one kind of step is run, and how its hold and its failure are shown."""
+    """How one kind of step is run, what its hold delays, and how its failure reads."""
 
     input: type[StepInput]
     start_to_close: timedelta
