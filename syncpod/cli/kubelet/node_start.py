@@ -207,7 +207,7 @@ def _log_format(given: Given, variables: dict[str, str]) -> Iterator[str]:
 def _thresholds(given: Given, variables: dict[str, str]) -> None:
     """Set the eviction thresholds.
 
-    Given hard thresholds replace all the defaults; with mergeDefaultEvictionSettings, they only override theirs.
+    Given hard thresholds replace all defaults; with mergeDefaultEvictionSettings, each replaces only its own default.
     """
     for variable, path in ((v.EVICTION_HARD, "evictionHard"), (v.EVICTION_SOFT, "evictionSoft")):
         value: Mapping[str, Any] = given.of(path, {})

@@ -144,9 +144,8 @@ def end_unrecorded(log: Path, word: str) -> list[int]:
     """End each process that was started with this log, and return their pids.
 
     Called if no live process is recorded for the log. A process has no record if its command was killed just after the
-    start, or if the record was lost. It is ours if
-    this user runs it, it leads its session, its output is the log, and `word` is in its command line. Its children,
-    such as a runtime's supervisors, lack that word.
+    start, or if the record was lost. A process is ours if this user runs it, it leads its session, its output is the
+    log, and `word` is in its command line. Its children, such as a runtime's supervisors, lack that word.
     """
     try:
         output = log.stat()

@@ -193,8 +193,8 @@ def _present(named: Sequence[tuple[str, str]], there: Collection[tuple[str, str]
 def told_apart(namesakes: Sequence[FoundOrphan]) -> list[FoundOrphan]:
     """Return the pods of one name, with the standing "none" for at most one of them: only one pod can get the name.
 
-    That is the newest pod without a workflow; one with running containers goes before one without. The standing of the
-    other pods without a workflow becomes "another".
+    The newest pod without a workflow gets it; a pod with running containers goes before a pod without. The standing of
+    the other pods without a workflow becomes "another".
     """
     if not any(each.standing == "none" for each in namesakes):
         return list(namesakes)

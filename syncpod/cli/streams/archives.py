@@ -1,7 +1,7 @@
 """Packs and unpacks files as a tar stream, which ``cp`` sends into a container or reads from one.
 
 An archive from a container may be malicious. Nothing is written by path: every entry is placed relative to an open
-directory beneath the destination, so that no `..`, no absolute path and no symlink, whoever made it, leads out.
+directory beneath the destination. So neither `..` nor an absolute path nor a symlink, whoever made it, leads out.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Forwarder:
 
 @contextlib.contextmanager
 def _until_told(over: asyncio.Future[None]) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the forwarding; a signal that is ignored stays ignored.
+    """Let SIGINT and SIGTERM end the forwarding; a signal that this process ignores stays ignored.
 
     (SIGINT never is: see `syncpod.cli.streams.interrupts`.)
     """

@@ -23,7 +23,7 @@ class RolloutStatus:
 def rollout_status(view: WorkloadView, revision: int = 0) -> RolloutStatus:
     """Return the status of the rollout of a workload's newest template.
 
-    `revision`: fail if the newest revision has another number; 0 = it may have any.
+    `revision`: the status is "failed" if the newest revision has another number; 0 = any number will do.
     """
     traits = KINDS[view.kind]
     kind = traits.title
