@@ -1,4 +1,4 @@
-"""What a manifest ought to come to, and what it comes to: from `syncpod apply` to the state that is described."""
+"""Cases: a manifest and its expected results. A case is tried by `syncpod apply`, then by checks of the pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syncpod.pod import Pod, load_documents
 
 @dataclass(frozen=True)
 class Applied:
-    """A manifest that was applied."""
+    """A manifest that was applied, with the command's output and the pods."""
 
     node: Node
     namespace: str
@@ -30,41 +30,41 @@ class Applied:
 
     @property
     def pod(self) -> RunningPod:
-        """The only pod, or the first."""
+        """The first pod, which is mostly the only one."""
         return self.pods[0]
 
 
 Check = Callable[[Applied], Awaitable[str]]
-"""Waits until something is as described, and says what it has seen; raises NotSo where it is otherwise."""
+"""Waits until something is as described, and returns a phrase on what it saw. Raises NotSo if it is not so."""
 
 
 _TRIES = 5
 
 Around = Callable[[Applied, str], AbstractAsyncContextManager[str]]
-"""Is told what was given to a manifest, and the manifest's text; yields the text to be applied."""
+"""Sets something up for a manifest: gets the last of the case's `given` and the text; yields the text to apply."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A manifest and what is described of it."""
+    """A manifest, and the checks of what its documentation says about it."""
 
     path: str
-    """Of the manifest, in its directory."""
+    """The manifest's path in its directory."""
     describes: str
-    """What its documentation says becomes of it, in a sentence."""
+    """What its documentation says that it does, in a sentence."""
     checks: tuple[Check, ...]
     page: str = ""
-    """Where it says so, below kubernetes.io/docs; "" for a manifest that describes itself."""
+    """The page that says so, below kubernetes.io/docs; "" for a manifest that describes itself."""
     given: tuple[str | dict[str, Any], ...] = ()
-    """What it needs to be there: manifests beside it, and objects that its page has made otherwise."""
+    """What is applied before it: paths of other manifests, and objects that its page makes in other ways."""
     elsewhere: str = ""
-    """What of the description comes from other parts of a cluster than a node, so that no kubelet alone does it."""
+    """The part of the description that a kubelet alone does not do, but other parts of a cluster."""
     around: Around | None = None
-    """What is not an object, and is there for as long as the manifest's pods are."""
+    """Sets up what is not an object, for as long as the manifest's pods exist."""
 
     @property
     def namespace(self) -> str:
-        """One that no other case has."""
+        """A namespace that no other case has, made from the path."""
         return self.path.rpartition(".")[0].replace("/", "-").lower()[-63:].strip("-")
 
 
@@ -75,15 +75,15 @@ class Manifests:
     directory: Path
     cases: tuple[Case, ...]
     localized: Callable[[str, str], str] = field(default=lambda text, _namespace: text)
-    """Is given a manifest's text and the namespace of its case, and returns the text to be applied."""
+    """Turns a manifest's text into the text to apply, given the namespace of its case."""
 
 
 class Outcome(StrEnum):
-    """What became of a manifest."""
+    """The result of applying a manifest."""
 
     AS_DESCRIBED = "as described"
     AS_ON_A_NODE = "as on a node alone"
-    """It runs as a kubelet would run it; what is described besides is for other parts of a cluster to do."""
+    """It runs as on a kubelet alone; the rest of the description is the work of other parts of a cluster."""
     REFUSED = "refused"
     DIFFERS = "differs"
 
@@ -95,16 +95,16 @@ class Row:
     path: str
     outcome: Outcome
     seen: str
-    """In one line."""
+    """What was seen, in one line."""
 
     @classmethod
     def of(cls, case: Case, outcome: Outcome, seen: str) -> Self:
-        """The row of what was seen, in as many lines as it has."""
+        """Make a row; line breaks in `seen` are replaced by a sign."""
         return cls(case.path, outcome, " ⏎ ".join(seen.strip().splitlines()))
 
 
 async def come_to(case: Case, node: Node, manifests: Manifests) -> Row:
-    """Apply a manifest with what it needs, look at what becomes of it, and delete its pods again."""
+    """Apply a manifest and what it needs, run its checks, and delete its pods. A failed check gives the row DIFFERS."""
 
     def text_of(path: str) -> str:
         return manifests.localized((manifests.directory / path).read_text(), case.namespace)
@@ -121,7 +121,7 @@ async def come_to(case: Case, node: Node, manifests: Manifests) -> Row:
             return await _seen(case, applied[-1], applied[:-1])
     except Unsupported as refused:
         series = node.engine.runtime.series
-        sentence = re.sub(rf"\b{re.escape(series)}\.\S+", series, str(refused))  # any release of it says so
+        sentence = re.sub(rf"\b{re.escape(series)}\.\S+", series, str(refused))  # the same for each release
         return Row.of(case, Outcome.REFUSED, f"{sentence} (in the pod's status or events)")
     except NotSo as otherwise:
         return Row.of(case, Outcome.DIFFERS, str(otherwise))
@@ -134,12 +134,12 @@ async def _apply(node: Node, case: Case, text: str, name: str) -> Applied:
     path = node.directory / f"{name}.{suffix}"
     path.write_text(text)
     pods: list[RunningPod] = []
-    with contextlib.suppress(ValueError):  # what cannot be read makes no pods
+    with contextlib.suppress(ValueError):  # a text that cannot be parsed makes no pods
         documents = load_documents(text)
         pods = [node.pod(case.namespace, each.metadata.name) for each in documents if isinstance(each, Pod)]
     for _ in range(_TRIES):
         said = await node.syncpod("apply", "-f", str(path), "--namespace", case.namespace)
-        if said.code != 1:  # a busy node may be too slow to answer; the command then says to apply it again
+        if said.code != 1:  # 1: a busy node did not answer in time, and the command asks to apply again
             break
     refused = said.refusal(str(path))
     return Applied(

@@ -1,4 +1,4 @@
-"""What is looked at in a pod that was applied. Each check waits for what is described, and says what it saw."""
+"""Checks of applied pods. Each function returns a check, which waits for a state and says what it saw."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.engine import status_of
 
 
 def runs(*, restarts: int | None = 0) -> Check:
-    """All pods run, with all their containers, none of them restarted (or not asked about)."""
+    """All pods run with all their containers, each restarted this many times; with None, any number is accepted."""
 
     async def check(applied: Applied) -> str:
         for pod in applied.pods:
@@ -39,7 +39,7 @@ def succeeds() -> Check:
 
 
 def ended(container: str, code: int = 0) -> Check:
-    """One container ends with that exit code; its pod need not."""
+    """A container ends with that exit code; its pod may continue."""
 
     async def check(applied: Applied) -> str:
         pod = await applied.pod.until(
@@ -56,7 +56,7 @@ def ended(container: str, code: int = 0) -> Check:
 
 
 def restarted(container: str, times: int = 1) -> Check:
-    """A container runs again after so many restarts."""
+    """A container runs after at least this many restarts."""
 
     async def check(applied: Applied) -> str:
         await applied.pod.until(
@@ -71,12 +71,12 @@ def restarted(container: str, times: int = 1) -> Check:
 
 
 def logs(container: str, *lines: str, stream: str = "stdout") -> Check:
-    """These lines stand in a container's log, next to each other, blank lines left out."""
+    """A container's log has these lines in succession; blank lines are ignored."""
     return _logged(container, list(lines), stream, shown=" ⏎ ".join(lines))
 
 
 def log_matches(container: str, pattern: str, stream: str = "stdout") -> Check:
-    """A line of a container's log is of that form."""
+    """A line of a container's log matches the regular expression as a whole."""
 
     async def check(applied: Applied) -> str:
         await _until_logged(applied.pod, container, stream, lambda found: any(re.fullmatch(pattern, f) for f in found))
@@ -86,7 +86,7 @@ def log_matches(container: str, pattern: str, stream: str = "stdout") -> Check:
 
 
 def prints(container: str, script: str, *wanted: str) -> Check:
-    """A shell in the container prints these lines."""
+    """A shell script in the container prints exactly these lines."""
 
     async def check(applied: Applied) -> str:
         await applied.pod.until(f"running in {container}", lambda pod: "running" in state_of(pod, container))
@@ -99,7 +99,7 @@ def prints(container: str, script: str, *wanted: str) -> Check:
 
 
 def comes_to_print(container: str, script: str, *wanted: str) -> Check:
-    """A shell in the container prints these lines, at once or later."""
+    """A shell script in the container prints exactly these lines, now or when it is run again later."""
 
     async def check(applied: Applied) -> str:
         otherwise = NotSo()
@@ -114,7 +114,7 @@ def comes_to_print(container: str, script: str, *wanted: str) -> Check:
 
 
 def environment(container: str, **wanted: str) -> Check:
-    """These variables are in a container's environment."""
+    """A container's environment has variables with these values."""
 
     async def check(applied: Applied) -> str:
         names = " ".join(wanted)
@@ -129,7 +129,7 @@ def environment(container: str, **wanted: str) -> Check:
 
 
 def memory_limit(container: str, mebibytes: int) -> Check:
-    """The container's cgroup, seen from inside, may have so much memory."""
+    """The container's cgroup, as seen from inside, has this limit of memory."""
     return _measures(
         container,
         "cat /sys/fs/cgroup/memory.max 2>/dev/null || cat /sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -139,7 +139,7 @@ def memory_limit(container: str, mebibytes: int) -> Check:
 
 
 def cpu_limit(container: str, millicpus: int) -> Check:
-    """The container's cgroup, seen from inside, may use so many thousandths of a CPU."""
+    """The container's cgroup, as seen from inside, has this limit in thousandths of a CPU."""
     return _measures(
         container,
         "cd /sys/fs/cgroup; set -- $(cat cpu.max cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us 2>/dev/null)"
@@ -150,7 +150,7 @@ def cpu_limit(container: str, millicpus: int) -> Check:
 
 
 def pod_limits(millicpus: int, mebibytes: int) -> Check:
-    """The pod's cgroup, that of all its containers, may use so much."""
+    """The pod's cgroup, which is above its containers' cgroups, has these limits."""
 
     async def check(applied: Applied) -> str:
         uid = (await applied.pod.get())["metadata"]["uid"]
@@ -167,7 +167,7 @@ def pod_limits(millicpus: int, mebibytes: int) -> Check:
 
 
 def runs_where_there_are_cpus(count: int) -> Check:
-    """It runs on a node with so many CPUs, and is turned away by one with fewer."""
+    """The pod runs if the machine has this many CPUs, and is rejected if it has fewer."""
 
     async def check(applied: Applied) -> str:
         await (runs() if (os.cpu_count() or 1) >= count else rejected("OutOfcpu", "enough resource: cpu"))(applied)
@@ -177,7 +177,7 @@ def runs_where_there_are_cpus(count: int) -> Check:
 
 
 def serves(port: int, *words: str) -> Check:
-    """A page with these words is served at the address of each pod."""
+    """Each pod serves a page with these words at a port of its address."""
 
     async def check(applied: Applied) -> str:
         for pod in applied.pods:
@@ -203,7 +203,7 @@ def serves_on_the_node(port: int, *words: str) -> Check:
 
 
 def status(path: str, wanted: Any) -> Check:
-    """A field of the pod's status has, or gets, that value."""
+    """A field of the status of each pod has that value, or gets it later."""
 
     async def check(applied: Applied) -> str:
         for pod in applied.pods:
@@ -220,7 +220,7 @@ def status(path: str, wanted: Any) -> Check:
 
 
 def event(reason: str, words: str = "") -> Check:
-    """An event of that reason comes, with these words in it."""
+    """The pod has or gets an event with that reason and these words in its message."""
 
     async def check(applied: Applied) -> str:
         events: list[dict[str, Any]] = []
@@ -234,7 +234,7 @@ def event(reason: str, words: str = "") -> Check:
 
 
 def rejected(reason: str, words: str) -> Check:
-    """The node does not admit the pod: it fails for that reason, with these words."""
+    """The node does not admit the pod, which fails with that reason and these words in its message."""
 
     async def check(applied: Applied) -> str:
         pod = await applied.pod.until("at its end", lambda pod: pod["status"].get("phase") in ("Failed", "Succeeded"))
@@ -247,7 +247,7 @@ def rejected(reason: str, words: str) -> Check:
 
 
 def waits(container: str, reason: str, words: str) -> Check:
-    """A container waits for that reason, with these words in its message."""
+    """A container is waiting with that reason and these words in its message."""
 
     async def check(applied: Applied) -> str:
         def seen(pod: dict[str, Any]) -> bool:
@@ -261,7 +261,7 @@ def waits(container: str, reason: str, words: str) -> Check:
 
 
 def says(*lines: str) -> Check:
-    """The command says this of what was applied."""
+    """The output of `apply` is exactly these lines."""
 
     async def check(applied: Applied) -> str:
         if applied.said.out.split("\n")[:-1] != list(lines):
@@ -272,7 +272,7 @@ def says(*lines: str) -> Check:
 
 
 def command(arguments: str, *wanted: str) -> Check:
-    """What `syncpod` then prints has lines with these words, blanks apart."""
+    """The output of a `syncpod` command has these lines; the width of blanks is ignored."""
 
     async def check(applied: Applied) -> str:
         said = await applied.node.syncpod(*arguments.split(), "--namespace", applied.namespace)
@@ -306,7 +306,7 @@ def _logged(container: str, lines: list[str], stream: str, shown: str) -> Check:
 
 async def _until_logged(pod: RunningPod, container: str, stream: str, has: Any) -> None:
     await pod.until(
-        f"started in {container}",  # one that crashes at once is seen in its back-off alone
+        f"started in {container}",  # a container that crashes at once may only be seen in its back-off
         lambda pod: (
             {"running", "terminated"} & state_of(pod, container).keys() or status_of(pod, container).get("lastState")
         ),

@@ -1,7 +1,6 @@
-"""`syncpod` in a process that has it imported already, and runs one command after another.
+"""Runs `syncpod` commands one after another in one other process, which imports syncpod only once.
 
-A command costs what it does, not what its imports do; and the process has its standard streams to itself, which the one
-that runs tests has not.
+The commands run in another process because they need standard streams that they do not share with pytest.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import Self
 
 _LONGEST_LINE = 8 << 20
-"""Bytes."""
+"""Limit of the length of a command's answer, in bytes."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What a command came to."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -31,11 +30,11 @@ class Said:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What it warned of in a manifest, without the names of the pods; not that a busy node is slow to answer."""
+        """Its warnings about fields of a manifest, without the names of the pods."""
         return tuple(re.findall(r"^Warning: (?:pod \S+: )?((?:spec|metadata)\..*)$", self.err, re.MULTILINE))
 
     def refusal(self, source: str) -> str:
-        """The sentences by which it refused a manifest, without the names of the file and the pod; "" if it did not."""
+        """Its error messages about a manifest, without the names of file and pod; "" if the command succeeded."""
         if self.code == 0:
             return ""
         prefix = re.compile(rf"^syncpod: ({re.escape(source)}(, document \d+)?: )?(pod \S+: )?")
@@ -44,7 +43,7 @@ class Said:
 
 @dataclass
 class CommandLine:
-    """The process. Commands wait for one another."""
+    """The other process. Its commands run one at a time."""
 
     _process: asyncio.subprocess.Process
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -52,7 +51,7 @@ class CommandLine:
     @classmethod
     @contextlib.asynccontextmanager
     async def opened(cls, environ: Mapping[str, str]) -> AsyncIterator[Self]:
-        """Start it with these variables besides one's own; it ends with the block."""
+        """Start the process, with these variables added to the environment, for the `with` block."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", __name__),
@@ -69,7 +68,7 @@ class CommandLine:
             await process.wait()
 
     async def run(self, *arguments: str) -> Said:
-        """Run a command. Raises EOFError where the process has ended."""
+        """Run a command. Raises EOFError if the process has ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
         async with self._turn:
             self._process.stdin.write(json.dumps(arguments).encode() + b"\n")
@@ -80,7 +79,7 @@ class CommandLine:
 
 
 def main() -> None:
-    """Run the commands that standard input has, a line of JSON each, and answer each with one."""
+    """Run the commands from standard input, and write the results; both are one line of JSON for each command."""
     from syncpod.cli.main import run
 
     answers, lines = sys.stdout, sys.stdin
@@ -90,7 +89,7 @@ def main() -> None:
             code = run(json.loads(line))
         answers.write(json.dumps({"code": code, "out": out.getvalue(), "err": err.getvalue()}) + "\n")
         answers.flush()
-    os._exit(0)  # as the program ends
+    os._exit(0)  # syncpod's own program ends in the same way
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The manifests of the Kubernetes documentation, and what their pages say becomes of them.
+"""Cases for the manifests of the Kubernetes documentation.
 
-Facts from https://kubernetes.io/docs (CC BY 4.0), in our words. Where a page describes what a whole cluster does, a
-case has what a kubelet without one does, and `elsewhere` says what is missing.
+The facts are from https://kubernetes.io/docs (CC BY 4.0), in our words. If a page describes what a whole cluster does,
+the case checks what a kubelet does without a cluster, and `elsewhere` says what is missing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _ON_A_NODE = "Runs on a node that has the labels."
 
 
 def secret(name: str, **data: str) -> dict[str, Any]:
-    """A Secret as `kubectl create secret generic` makes it; `__` in a key is a dash, `_` a dot."""
+    """A Secret like those of `kubectl create secret generic`. In a key, `__` stands for a dash and `_` for a dot."""
     keyed = {key.replace("__", "-").replace("_", "."): value for key, value in data.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": keyed}
 
@@ -75,7 +75,7 @@ SITE = {
 
 @asynccontextmanager
 async def the_site_is_that_pod(given: Applied, text: str) -> AsyncIterator[str]:
-    """A site that cannot be reached from here is a pod in its place."""
+    """Replace the name of a public site by the address of the given pod, once that serves a page."""
     await given.pod.page(80)
     pod = await given.pod.get()
     yield text.replace("info.cern.ch", pod["status"]["podIP"])
@@ -83,7 +83,7 @@ async def the_site_is_that_pod(given: Applied, text: str) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def the_image_is_private(given: Applied, text: str) -> AsyncIterator[str]:
-    """A registry with a password, and the Secret with it made as the page makes it. Raises Missing."""
+    """Serve the image from a registry with a password, and make the Secret as the page does. Raises Missing, NotSo."""
     runtime = given.node.engine.runtime
     assert isinstance(runtime, Containerd)
     with tempfile.TemporaryDirectory() as directory:
@@ -102,7 +102,7 @@ async def the_image_is_private(given: Applied, text: str) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def the_node_has_the_profile(given: Applied, text: str) -> AsyncIterator[str]:
-    """A seccomp profile that logs every call, as the page has it put on the nodes."""
+    """Write a seccomp profile that logs all system calls to the node, as the page asks for."""
     profiles = given.node.engine.worker.state_dir / "seccomp" / "profiles"
     profiles.mkdir(mode=0o700, parents=True)
     (profiles / "audit.json").write_text('{"defaultAction": "SCMP_ACT_LOG"}')
@@ -642,4 +642,4 @@ MANIFESTS = Manifests(
     ),
     localized,
 )
-"""One for each file of the directory."""
+"""A case for each file of the directory."""

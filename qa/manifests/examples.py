@@ -1,4 +1,4 @@
-"""The manifests of examples/pods, each of which says in its first lines what it shows."""
+"""Cases for the manifests of examples/pods, each of which has a comment on what it shows in its first lines."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ DIRECTORY = Path(__file__).resolve().parents[2] / "examples" / "pods"
 
 
 def shows(path: str, describes: str, *lines: str) -> Case:
-    """One that writes to its log what it shows, and ends."""
+    """A case for a pod that writes these lines to its log, and succeeds."""
     return Case(path, describes, (succeeds(), logs("show", *lines)))
 
 
 def apply_again(path: str, old: str, new: str, *said: str) -> Check:
-    """The manifest is applied once more, with one text in the place of another."""
+    """The manifest is applied again with `new` instead of `old`, and the command prints these lines."""
 
     async def check(applied: Applied) -> str:
         changed = applied.node.directory / f"{applied.namespace}-again.yaml"
@@ -126,4 +126,4 @@ MANIFESTS = Manifests(
         shows("sysctls.yaml", "A setting of the kernel for one pod.", "32768 40000"),
     ),
 )
-"""One for each file of the directory."""
+"""A case for each file of the directory."""

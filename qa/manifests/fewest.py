@@ -1,4 +1,4 @@
-"""The fewest manifests that have every field: the usual run applies these, the full one applies all."""
+"""Chooses a few manifests that together have every field. A usual run applies only these; a full run applies all."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.runtimes.selection import ALL, asked_for
 Named = TypeVar("Named")
 
 _OF_ONES_OWN = ("labels", "annotations", "matchLabels", "data", "stringData", "nodeSelector", "limits", "requests")
-"""Maps whose keys their author chose: one key says as much as another."""
+"""Maps whose keys are chosen by the manifest's author, so that the keys do not count as fields."""
 
 _ONE_OF_FEW = re.compile("([A-Z][a-z]+)+")
 _TEXT = re.compile(r"(\[\]|\.value|\.name|\.\*)$")
-"""Paths whose values are words of the manifest's author."""
+"""Paths whose values are chosen by the manifest's author, so that the values do not count."""
 
 
 def tried(*directories: Manifests) -> tuple[Manifests, ...]:
@@ -34,7 +34,10 @@ def tried(*directories: Manifests) -> tuple[Manifests, ...]:
 
 
 def fewest(candidates: Sequence[tuple[frozenset[str], Named]]) -> list[Named]:
-    """Return candidates that together have every field: again and again the one with most that are still missing."""
+    """Return a few candidates that together have every field.
+
+    The algorithm is greedy: each choice is the candidate with the most fields that are still missing.
+    """
     missing = frozenset().union(*(found for found, _ in candidates))
     chosen: list[Named] = []
     while missing:
@@ -45,7 +48,7 @@ def fewest(candidates: Sequence[tuple[frozenset[str], Named]]) -> list[Named]:
 
 
 def fields(manifests: Manifests, case: Case) -> frozenset[str]:
-    """Return the paths of a manifest's fields, each with its value where that is one of a few, such as `Never`."""
+    """Return the paths of a manifest's fields, with the value if it is a boolean or a word such as `Never`."""
     text = (manifests.directory / case.path).read_text()
     return frozenset(
         f"{document['kind']}{path}"
@@ -70,4 +73,4 @@ def _paths(value: Any, at: str) -> Iterator[str]:
 
 
 DOCUMENTED, EXEMPLIFIED = tried(documentation.MANIFESTS, examples.MANIFESTS)
-"""The documentation's manifests and the examples, as far as this run applies them."""
+"""Those of the documentation's manifests and of the examples that this run applies."""

@@ -1,4 +1,4 @@
-"""One node as its user has it: `syncpod apply` and its sisters on one side, what became of the pods on the other."""
+"""One node, as a user has it: `syncpod` commands, and the state of its pods."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
 PATIENCE = 300.0
-"""Seconds for which a state is waited for that a manifest ought to come to."""
+"""The longest wait for an expected state, in seconds."""
 
 
 _BY_RUNTIME = "code = FailedPrecondition desc = "
-"""What stands before the sentence in which the embedded runtime refuses what it can never do."""
+"""The text before the embedded runtime's message that it can never do something."""
 
 
 class NotSo(AssertionError):
-    """A pod is not as its documentation says; the text says what is otherwise."""
+    """A pod is not as its documentation says. The text says what is different."""
 
 
 class Unsupported(Exception):
-    """The node does not do what a pod asks for; the text is the sentence in which it says so."""
+    """The node does not support what a pod asks for. The text is the node's message about that."""
 
 
 @dataclass
@@ -47,30 +47,30 @@ class Node:
     engine: EngineNode
     commands: CommandLine
     directory: Path
-    """For the manifests as they are applied."""
+    """The place for the texts that are applied."""
     applied: dict[tuple[str, str], RunningPod] = field(default_factory=dict)
-    """By namespace and name: the pods that somebody has begun to apply. At the node's end none of them is left."""
+    """The pods for which `pod` was called, by namespace and name. At the node's end, all are deleted."""
 
     async def syncpod(self, *arguments: str) -> Said:
-        """Run a command."""
+        """Run a command. Raises EOFError if the process that runs commands has ended."""
         return await self.commands.run(*arguments)
 
     async def images(self, names: Iterable[str]) -> None:
-        """Wait until the runtime has these; it learns by events of those that were imported."""
+        """Wait until the runtime lists these images, since it learns of imported ones later. Raises TimeoutError."""
         async with asyncio.timeout(PATIENCE):
             for name in names:
-                while await self.engine.cri.image_status(name) is None:  # noqa: ASYNC110  # a question is all there is
+                while await self.engine.cri.image_status(name) is None:  # noqa: ASYNC110  # there is no event to wait for
                     await asyncio.sleep(0.05)
 
     def pod(self, namespace: str, name: str) -> RunningPod:
-        """A pod of that name, which somebody has applied."""
+        """The pod of that name, which the caller has applied or is about to apply."""
         handle = self.engine.client.get_workflow_handle(pod_workflow_id(namespace, name))
         return self.applied.setdefault((namespace, name), RunningPod(self.engine, namespace, name, handle))
 
 
 @dataclass
 class RunningPod:
-    """A pod that was applied: as its workflow has it, as the runtime has it, and as its network has it."""
+    """A pod that was applied, as seen through its workflow, through the runtime and over the network."""
 
     engine: EngineNode
     namespace: str
@@ -78,14 +78,14 @@ class RunningPod:
     handle: WorkflowHandle[Any, Any]
 
     async def get(self) -> dict[str, Any]:
-        """The whole Pod, with its status."""
+        """The whole Pod, with its status. Raises NotSo if its workflow does not answer."""
         pod: dict[str, Any] = await self._ask("pod")
         return pod
 
     async def until(self, what: str, seen: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-        """Ask until `seen` holds; raises NotSo with `what` and the status that it had at last.
+        """Ask for the pod until `seen` is true of it, and return it; raises NotSo with `what` and the last status.
 
-        Raises Unsupported where the node turns the pod away, or cannot run it on its runtime.
+        Raises Unsupported if the node rejects the pod or its runtime cannot run it.
         """
         pod: dict[str, Any] = {"status": {}}
         async for _ in moments():
@@ -103,12 +103,12 @@ class RunningPod:
         raise NotSo(f"it never was {what}; {_summary(pod)}, {await self._last_event()}")
 
     async def events(self) -> list[dict[str, Any]]:
-        """Its events, oldest first."""
+        """Its events, oldest first. Raises NotSo if its workflow does not answer."""
         events: list[dict[str, Any]] = await self._ask("events")
         return events
 
     async def instance(self, name: str) -> ObservedContainer:
-        """The newest instance of a container, as the runtime has it."""
+        """The newest instance of a container in the runtime. Raises NotSo if there is none."""
         uid = (await self.get())["metadata"]["uid"]
         labels = {POD_UID_LABEL: uid, NODE_LABEL: self.engine.name}
         found = [each for each in await self.engine.cri.list_containers(labels=labels) if each.name == name]
@@ -118,31 +118,31 @@ class RunningPod:
         return (await self.engine.cri.container_status(newest.id)).container
 
     async def sh(self, container: str, script: str) -> str:
-        """What a shell in a running container prints, on both its streams."""
+        """Run a shell script in a running container, and return its standard output and standard error."""
         instance = await self.instance(container)
         done = await self.engine.cri.exec_sync(instance.id, ("sh", "-c", script), timeout_seconds=20)
         return (done.stdout + done.stderr).decode(errors="replace").strip()
 
     async def log(self, container: str, stream: str = "stdout") -> list[str]:
-        """The lines that a container's newest instance has written."""
+        """The lines that a container's newest instance has written to that stream."""
         path = Path((await self.instance(container)).log_path)
         text = await asyncio.to_thread(path.read_text)
         return [line.split(" ", 3)[3] for line in text.splitlines() if f" {stream} " in line]
 
     async def page(self, port: int) -> str:
-        """What it serves at the pod's address."""
+        """The page at this port of the pod's address. Raises NotSo, Unsupported."""
         pod = await self.until("at an address", lambda pod: pod["status"].get("podIP"))
         return await fetched(f"http://{pod['status']['podIP']}:{port}/")
 
     async def delete(self) -> None:
-        """Delete it and wait until its workflow has ended."""
+        """Delete it without a grace period, and wait until its workflow has ended."""
         with contextlib.suppress(RPCError):  # it has ended already
             await self.handle.signal("delete_pod", {"gracePeriodSeconds": 0})
             async with asyncio.timeout(PATIENCE):
                 await self.handle.result()
 
     async def _ask(self, query: str) -> Any:
-        """Ask the workflow, as often as it takes: on a busy machine it may be between two tries of a task."""
+        """Query the workflow, again if that fails: on a busy machine a task may just be between two attempts."""
         why = ""
         async for _ in moments():
             try:
@@ -168,12 +168,12 @@ def _summary(pod: dict[str, Any]) -> str:
 
 
 LABELS = "disktype=ssd,topology.kubernetes.io/zone=antarctica-east1"
-"""Of the node: those that the documentation's pods ask for."""
+"""The node's labels, which pods of the documentation select."""
 
 
 @contextlib.asynccontextmanager
 async def node_on(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIterator[Node]:
-    """A node on a runtime, and a command line that takes it for this machine's."""
+    """Run a node on a runtime, with a command line for it. At the end, all its pods are deleted."""
     async with engine_node(runtime, server, directory, SYNCPOD_NODE_LABELS=LABELS) as engine:
         environ = {
             "TEMPORAL_ADDRESS": server.address,
@@ -187,12 +187,15 @@ async def node_on(runtime: Runtime, server: DevServer, directory: Path) -> Async
         async with CommandLine.opened(environ) as commands:
             node = Node(engine, commands, applied)
             yield node
-            # Whoever was broken off while he deleted his pods has left them, and their names are the next node's, too.
+            # Tests that were cancelled may have left pods, and the next node has pods of the same names.
             await asyncio.gather(*(pod.delete() for pod in node.applied.values()))
 
 
 async def moments() -> AsyncIterator[None]:
-    """The moments at which to look for what is waited for: few, since looking costs too."""
+    """Yield at the times at which to look for an expected state, until the patience is over.
+
+    The pauses become longer, since each look costs time, too.
+    """
     deadline = time.monotonic() + PATIENCE
     pause = 0.25
     while time.monotonic() < deadline:
@@ -203,10 +206,10 @@ async def moments() -> AsyncIterator[None]:
 
 
 async def fetched(url: str) -> str:
-    """A page, once it is there; raises NotSo if it never is."""
+    """Read a page, with several attempts; raises NotSo if none succeeds."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     last: OSError | None = None
-    for _ in range(50):  # a server that runs is not yet one that listens
+    for _ in range(50):  # a server may not listen at once after its start
         try:
             return str(await asyncio.to_thread(lambda: opener.open(url, timeout=10).read()), "utf-8")
         except OSError as error:
@@ -216,6 +219,6 @@ async def fetched(url: str) -> str:
 
 
 def state_of(pod: dict[str, Any], name: str) -> dict[str, Any]:
-    """The state of a container, `{}` while it has none."""
+    """The state of a container, or `{}` if it has none yet."""
     state: dict[str, Any] = status_of(pod, name).get("state", {})
     return state

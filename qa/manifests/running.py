@@ -1,4 +1,4 @@
-"""All manifests on one node, some at a time; each result is there to be asked for."""
+"""Runs all cases of a directory on one node, several at a time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
 _AT_ONCE = 10
-"""Manifests at a time: most of them wait for most of their time."""
+"""The number of cases that run at a time; most of them wait for most of their time."""
 
 _SLOW = ("restart-all-containers", "healthcheck", "termination", "liveness")
-"""In the paths of those that take long, and so begin first."""
+"""Parts of the paths of manifests that take long, and therefore begin first."""
 
 
 class Run:
-    """The manifests on their way."""
+    """The running cases of a directory."""
 
     def __init__(self, node: Node, manifests: Manifests, only: str) -> None:
         self._node = node
@@ -38,9 +38,9 @@ class Run:
     async def begun(
         cls, manifests: Manifests, runtime: Runtime, server: DevServer, directory: Path, *, only: str = ""
     ) -> AsyncIterator[Self]:
-        """Begin with all of them on a node of their own; those not asked for by the end are broken off.
+        """Start all cases on a node of their own; cases that still run at the end of the `with` block are cancelled.
 
-        `only` leaves out those whose path does not have that in it.
+        Only cases with `only` in their path are run.
         """
         if isinstance(runtime, Containerd):
             import_into(runtime, directory)
@@ -56,11 +56,11 @@ class Run:
                 await asyncio.gather(*run._rows.values(), return_exceptions=True)
 
     async def row(self, case: Case) -> Row:
-        """What a manifest came to, once it has."""
+        """Wait for a case, and return its result."""
         return await self._rows[case.path]
 
     async def rows(self) -> dict[str, Row]:
-        """What all of them came to, by their paths."""
+        """Wait for all cases, and return their results by path."""
         return dict(zip(self._rows, await asyncio.gather(*self._rows.values()), strict=True))
 
     def _begin(self, case: Case) -> asyncio.Task[Row]:

@@ -1,8 +1,8 @@
-"""Local images in the place of those that the documentation's manifests name, and what each can do of the original.
+"""Local images that replace those of the documentation's manifests, and do a part of what the originals do.
 
-They are made, as the suite's own images are, from this machine's static busybox: one layer, and a script to begin with.
-A manifest keeps every byte but its images' names, which get a tag that is not `latest`, so that the default pull policy
-is IfNotPresent, and its namespace.
+Like the test suite's images, they are made from this machine's static busybox: one layer, and a script as entry point.
+Of a manifest, only the names of images and the namespace are changed. The new names have a tag other than `latest`, so
+the default pull policy is IfNotPresent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ date +%s >/tmp/begun
 exec nc -ll -p 8080 -e liveness
 """
 _FILES = {
-    # Debian's busybox is built without it.
+    # Debian's busybox has no printenv.
     "bin/printenv": """#!/bin/sh
 [ $# -gt 0 ] || exec env
 code=0
@@ -66,8 +66,8 @@ if [ $(($(date +%s) - $(cat /tmp/begun))) -lt 10 ]; then printf 'HTTP/1.0 200 OK
 else printf 'HTTP/1.0 500 Internal Server Error\r\n\r\n'; fi
 """,
     "usr/local/bin/etcd": "#!/bin/sh\nexec nc -ll -p 2379 -e serving\n",
-    # HTTP/2 by heart: settings and their acknowledgement; then, on the first stream, which is open by then, 200 and the
-    # content type, a message that says SERVING, and gRPC's status 0.
+    # Fixed frames of HTTP/2: settings and their acknowledgement; then, on the first stream, which is open by then,
+    # status 200 and the content type, a message that says SERVING, and gRPC's status 0.
     "bin/serving": r"""#!/bin/sh
 echo asked >&2
 printf '\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0'
@@ -78,17 +78,17 @@ printf '\0\0\17\1\5\0\0\0\1\0\13grpc-status\0010'
 exec cat >/dev/null
 """,
 }
-"""What the images have besides busybox."""
+"""The files that the images have in addition to busybox."""
 
 
 @dataclass(frozen=True)
 class StandIn:
-    """A local image: its name, and what it does of what the originals do."""
+    """A local image: its name, and what it can do instead of the original."""
 
     image: str
     does: str
     script: str | None = None
-    """What it runs, "" for a shell; None where the image is one that the suite has."""
+    """The script that it runs; "" for a shell, None for an image that the test suite has already."""
     environment: tuple[str, ...] = ()
 
 
@@ -138,10 +138,10 @@ STAND_INS: Mapping[str, StandIn] = {
     "vish/stress": STRESS,
     "registry.k8s.io/etcd:3.5.1-0": ETCD,
 }
-"""By the name that the documentation's manifests have."""
+"""By the image's name in the documentation's manifests."""
 
 MADE = tuple(each for each in dict.fromkeys(STAND_INS.values()) if each.script is not None)
-"""Those that are made here."""
+"""The images that are made here."""
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -150,21 +150,21 @@ _NAMESPACE = re.compile(r'(?P<key>\bnamespace:\s*)"?[a-z0-9-]+"?')
 
 
 def localized(manifest: str, namespace: str) -> str:
-    """The text of a manifest with local images, and in a namespace of its own where it names one.
+    """A manifest's text with local images, and with this namespace if it names one.
 
-    Raises KeyError for an image that nothing stands in for.
+    Raises KeyError for an image without a local replacement.
     """
     text = _IMAGE.sub(lambda found: f'{found["key"]}"{STAND_INS[found["name"]].image}"', manifest)
     return _NAMESPACE.sub(lambda found: f'{found["key"]}"{namespace}"', text)
 
 
 def named_images(manifest: str) -> tuple[str, ...]:
-    """The images that a manifest's text names, as it spells them."""
+    """The names of images in a manifest's text, as they are written there."""
     return tuple(found["name"] for found in _IMAGE.finditer(manifest))
 
 
 def import_into(runtime: Containerd, directory: Path) -> None:
-    """Make the images and hand them to a containerd, once; `directory` is for the archive."""
+    """Make the images and import them into containerd, unless it has them. `directory` is for a temporary archive."""
     if f"{MADE[0].image} " in runtime.ctr("images", "list"):
         return
     archive = directory / "stand-ins.tar"
@@ -174,7 +174,7 @@ def import_into(runtime: Containerd, directory: Path) -> None:
 
 
 def made(stand_in: StandIn, *, fresh: bool = False) -> images.Image:
-    """The image of a stand-in that is made here; a fresh one is like none that a runtime has."""
+    """Build the image of a stand-in. A fresh one has a random file, so no runtime has its layer yet."""
     files = {**_FILES, "fresh": secrets.token_hex()} if fresh else _FILES
     layer = _with_files(_busybox(), files)
     command = {"Entrypoint": ["sh", "-c", stand_in.script, "server"]} if stand_in.script else {"Cmd": ["sh"]}

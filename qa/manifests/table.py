@@ -1,4 +1,4 @@
-"""docs/manifests.md has what becomes of each manifest. `python -m qa.manifests.table` writes it."""
+"""Runs all cases, and writes their results into docs/manifests.md: `python -m qa.manifests.table`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "manifests.md"
 LIST = examples.DIRECTORY / "README.md"
 
 Results = Mapping[str, Mapping[str, Row]]
-"""By the runtime's name, as `containerd23`, and the manifest's path."""
+"""Results by the runtime's name, such as `containerd23`, and by the manifest's path."""
 
 FIRST = "containerd23"
-"""The runtime whose results stand in full; of the others those that differ."""
+"""The runtime of which the document has all results; of the others, it has those that differ."""
 
 _TITLES = {
     **{name: f"containerd {series}" for name, series in CONTAINERDS.items()},
@@ -36,12 +36,12 @@ _CELLS = re.compile(r"(?<!\\) \| ")
 
 
 def expected(document: str, runtime: str) -> dict[str, Row]:
-    """What the document says of each manifest on a runtime."""
+    """The results on a runtime that the document has, by the manifest's path."""
     return {**_told(document, ""), **_told(document, _TITLES[runtime])}
 
 
 def _told(document: str, about: str) -> dict[str, Row]:
-    """The rows of the tables about one runtime, or ("") those of the tables about all."""
+    """The rows of the runtime with this title, or, for "", those of the first runtime."""
     rows: dict[str, Row] = {}
     for found in _ROW.finditer(document):
         first, outcome, seen = _CELLS.split(found["cells"])
@@ -51,7 +51,7 @@ def _told(document: str, about: str) -> dict[str, Row]:
 
 
 def written(document: str, results: Results) -> str:
-    """The document with these results. What stands there of other manifests and runtimes stays."""
+    """The document with these results; results of other manifests and runtimes in it are kept."""
     known: dict[str, Mapping[str, Row]] = {
         runtime: {**_told(document, "" if runtime == FIRST else title), **results.get(runtime, {})}
         for runtime, title in _TITLES.items()
@@ -66,7 +66,7 @@ def written(document: str, results: Results) -> str:
 
 
 def listed(document: str) -> str:
-    """The examples' own document, with a line for each."""
+    """The examples' README with a line for each example."""
     rows = [f"| [{case.path}]({case.path}) | {case.describes} |" for case in examples.MANIFESTS.cases]
     return _with_section(document, "examples", "\n".join(["", "| file | shows |", "|---|---|", *rows, "", ""]))
 
@@ -152,7 +152,7 @@ async def _all(runtime: Containerd | Embedded, server: DevServer, directory: Pat
     found: dict[str, Row] = {}
     for manifests in (documentation.MANIFESTS, examples.MANIFESTS):
         if manifests is documentation.MANIFESTS and not isinstance(runtime, Containerd):
-            continue  # it has no images but the machine's own programs
+            continue  # the embedded runtime has no images but the machine's own programs
         place = directory / manifests.directory.name
         place.mkdir()
         async with Run.begun(manifests, runtime, server, place, only=only) as run:

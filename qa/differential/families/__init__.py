@@ -10,4 +10,4 @@ from qa.differential.scenario import Scenario, unique
 SCENARIOS: Final[tuple[Scenario, ...]] = unique(
     (*restarts.SCENARIOS, *probes.SCENARIOS, *inside.SCENARIOS, *ends.SCENARIOS)
 )
-"""All of them."""
+"""The scenarios of all families."""

@@ -1,4 +1,4 @@
-"""Images, admission, refusals, deadlines, termination messages, and how pods end."""
+"""Scenarios about images, admission, refused manifests, deadlines, termination messages, and the end of pods."""
 
 from __future__ import annotations
 
@@ -131,7 +131,10 @@ def _refusals() -> Iterator[Scenario]:
 
 
 def _stopped(status: Status) -> bool:
-    """The pod has finished, and each container has its end: that of one that never ran comes after all else."""
+    """Whether the pod has finished and each container is terminated.
+
+    A container that never ran becomes terminated only after everything else.
+    """
     return finished(status) and all("terminated" in each["state"] for each in containers(status))
 
 

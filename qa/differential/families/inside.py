@@ -1,4 +1,4 @@
-"""What a container finds inside: its variables, volumes, rights, limits, names."""
+"""Scenarios about what a container sees: its variables, volumes, privileges, limits and names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ _ALL: Final = _SELF + _NAMES + _ENV + "\n" + _MOUNTS + _DEVICES + "\n" + _CGROUP
 
 
 def _files(*directories: str) -> str:
-    """List modes, owners and the beginning of each file below; the drawn name of a volume's payload is left out."""
+    """A script that lists the mode, owner and beginning of each file below these directories.
+
+    The directory of a volume's payload is left out, since its name is random.
+    """
     return "\n".join(
         f"find {each} | sort | grep -v '/[.][.]2' | while read f; do "
         f"""echo "file $f=$(stat -c '%A %u:%g' "$f") $(test -f "$f" && head -c 200 "$f" | tr '\\n' '|')"; done"""
@@ -53,7 +56,7 @@ def _job(
     after: str = "",
     **spec: Any,
 ) -> Scenario:
-    """A pod whose one container prints what it finds and ends."""
+    """A pod with one container, which runs the script and ends."""
     main = shell("main", script, **(container or {}))
     return Scenario(
         family, name, {"restartPolicy": "Never", "containers": [main], **spec}, moment, metadata or {}, after=after

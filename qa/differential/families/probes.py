@@ -1,4 +1,4 @@
-"""Probes of each kind, their thresholds and graces; hooks."""
+"""Scenarios about probes of each kind, with their thresholds and grace periods, and about hooks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.runtimes.images import HTTPD
 
 _QUICK: Final[Manifest] = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10}
 _LATE: Final[Manifest] = _QUICK | {"initialDelaySeconds": 5}
-"""So late that a container which it restarts is seen running before it is restarted again."""
+"""A delay with which a container that the probe restarts is seen running before the next restart."""
 _WEB: Final[Manifest] = {"name": "main", "image": HTTPD, "ports": [{"name": "web", "containerPort": 80}]}
-"""A web server, which answers at once to HTTP and TCP, and to no gRPC."""
+"""A web server, which answers HTTP and TCP at once, but not gRPC."""
 
 _ACTIONS: Final[dict[str, tuple[Manifest, Manifest]]] = {
     "exec": ({"exec": {"command": ["true"]}}, {"exec": {"command": ["sh", "-c", "echo broken; exit 3"]}}),
@@ -35,7 +35,7 @@ _ACTIONS: Final[dict[str, tuple[Manifest, Manifest]]] = {
     "tcp": ({"tcpSocket": {"port": "web"}}, {"tcpSocket": {"port": 81}}),
     "grpc": ({}, {"grpc": {"port": 81}}),
 }
-"""Each kind of probe: one that succeeds on the web server, and one that fails."""
+"""For each kind of probe, one that succeeds on the web server and one that fails; `{}` if there is none."""
 
 
 def _kinds() -> Iterator[Scenario]:
@@ -76,7 +76,7 @@ def _settings() -> Iterator[Scenario]:
     slow_readiness = slow | _QUICK | {"timeoutSeconds": 1}
     yield probed("readiness-timeout", running, readiness=slow_readiness, after="Unhealthy")
     absent = {"exec": {"command": ["/no/such/program"]}}
-    yield probed("exec-absent", running, liveness=absent | _QUICK, after="Unhealthy")  # which restarts nothing
+    yield probed("exec-absent", running, liveness=absent | _QUICK, after="Unhealthy")  # without a restart
     yield probed("all-three", ready, startup=good | _QUICK, liveness=good | _QUICK, readiness=good | _QUICK)
     deaf = shell("main", "trap '' TERM; while :; do sleep 1; done")
     bad_probe = bad | _LATE | {"terminationGracePeriodSeconds": 2}
@@ -97,7 +97,7 @@ def _settings() -> Iterator[Scenario]:
 
 
 def _under_way() -> Iterator[Scenario]:
-    """Pods in which a postStart hook runs: of a first start, of a restart, of a sidecar."""
+    """Pods in which a postStart hook is running: after a first start, after a restart, in a sidecar."""
     hooked = sleeper() | {"lifecycle": {"postStart": {"sleep": {"seconds": 20}}}}
     once = "[ -e /once/ran ] || { sleep 3; touch /once/ran; exit 1; }; trap 'exit 0' TERM; sleep 1000 & wait"
     hook = {"postStart": {"exec": {"command": ["sh", "-c", "[ ! -e /once/ran ] || sleep 20"]}}}
@@ -115,7 +115,7 @@ def _under_way() -> Iterator[Scenario]:
 
 
 def _is_there(status: Status) -> bool:
-    """The pod has a status."""
+    """Whether the pod has a status."""
     return bool(status)
 
 

@@ -1,4 +1,4 @@
-"""Restart policies, exit codes and kinds of containers; sidecars; rules; restarts of all containers."""
+"""Scenarios about restart policies, exit codes, kinds of containers, sidecars, rules and restarts of all containers."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _CODES: Final = (0, 1, 2, 42, 126, 127, 137, 143, 255)
 
 
 def _end(policy: str, code: int, container: str = "main") -> Moment:
-    """What becomes of a pod whose one container ends with that code.
+    """The moment to wait for in a pod whose only container ends with that code.
 
-    A kubelet shows a back-off at its first sync after the sync in which it began, so the first one, of ten seconds, is
-    hardly ever seen.
+    It is the back-off after the second restart. A kubelet shows a back-off at its first sync after the sync in which it
+    began, so the first back-off, of ten seconds, is hardly ever seen.
     """
     again = policy == "Always" or (policy == "OnFailure" and code != 0)
     return waiting("CrashLoopBackOff", container, restarts=2) if again else finished

@@ -1,4 +1,4 @@
-"""The planted bugs, in the order of the rooms."""
+"""All planted bugs, in the order of the modules here."""
 
 from qa.planted.bugs import activities, agent, decisions, edges, files, hostile, runtimes, workflows
 from qa.planted.plant import Plant

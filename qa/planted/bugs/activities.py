@@ -1,4 +1,4 @@
-"""Bugs in the steps."""
+"""Bugs in the activities."""
 
 from qa.planted.plant import Plant
 

@@ -1,4 +1,4 @@
-"""Bugs in what a pod is, in the pure decisions, and in what crosses Temporal."""
+"""Bugs in the pod's model, in the pure decisions, in Temporal's messages and in the fleet."""
 
 from qa.planted.plant import Plant
 

@@ -1,4 +1,4 @@
-"""Bugs in the command, in what every client shares, in the keys, in the settings and in the worker's wiring."""
+"""Bugs in the commands, the clients' shared code, the keys, the settings and the worker's assembly."""
 
 from qa.planted.plant import Plant
 

@@ -1,4 +1,4 @@
-"""Bugs in what a node keeps as files: objects, volumes, its journal, and the kernel's calls below them."""
+"""Bugs in the modules for a node's files: objects, volumes and journal, and the system calls that they use."""
 
 from qa.planted.plant import Plant
 

@@ -1,4 +1,4 @@
-"""Bugs that let the input of one pod, node or stranger cost the others, or that keep a passing verdict as an end."""
+"""Bugs through which hostile input of a pod, node or stranger harms others, or which make a passing state final."""
 
 from qa.planted.plant import Plant
 

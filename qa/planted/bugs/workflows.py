@@ -1,4 +1,4 @@
-"""Bugs in the pod's loop and in the node's."""
+"""Bugs in the workflows of pods, of the node and of the fleet."""
 
 from qa.planted.plant import Plant
 
