@@ -1,8 +1,8 @@
 """Answer recorded cases: `python -m syncpod.lifecycle decide|phase|backoff < cases > answers`.
 
 Reads one JSON `case` object per line on stdin and writes one line of JSON with its answer on stdout, in order, each as
-soon as it is computed; blank lines are skipped. For a line that cannot be read the answer is an object with only
-`error`, a sentence, which is also printed on stderr with the line's number. The exit code is then 2 at the end.
+soon as it is computed; blank lines are skipped. For a line that cannot be read, the answer is an object with only
+`error`, a sentence. That sentence is also printed on stderr with the line's number, and the exit code is then 2.
 """
 
 from __future__ import annotations

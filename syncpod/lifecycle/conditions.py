@@ -90,7 +90,7 @@ def is_true(conditions: Iterable[PodCondition], type_: str) -> bool:
 def known_statuses(
     init_statuses: Sequence[ContainerStatus] | None, statuses: Sequence[ContainerStatus] | None
 ) -> tuple[ContainerStatus, ...] | None:
-    """Return init and main statuses as the one list that the conditions look at; None if there are no statuses."""
+    """Return init and main statuses as one list, for the functions of conditions; None if there are no statuses."""
     if init_statuses is None and not statuses:
         return None
     return (*(init_statuses or ()), *(statuses or ()))

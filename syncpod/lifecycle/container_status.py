@@ -134,7 +134,7 @@ def _present(
 
 
 def _resources(context: ContainerContext, container: Container, newest: ObservedContainer) -> ResourceRequirements:
-    """Return an instance's resources: those it was given, or if it does not run, those the next one will be given.
+    """Return a running instance's resources as last applied; if it does not run, those of the next instance.
 
     Difference: for a running instance the kubelet shows what the runtime reports, which is rounded.
     """

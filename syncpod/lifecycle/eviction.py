@@ -1,4 +1,4 @@
-"""When a node is short of memory, disk or processes, and which conditions it then has.
+"""Eviction thresholds: when a node is short of memory, disk or processes, and which conditions it then has.
 
 A threshold is met while less of its resource is available than its value. A hard threshold that is met is due at once:
 pods are evicted. A soft one is due when it has been met for its grace period. A threshold that was due stays met until
@@ -116,7 +116,7 @@ class PressureState:
     """The state that `look` keeps for its next call. All times are seconds of a monotonic clock."""
 
     first_met: Mapping[Threshold, float] = field(default_factory=dict)
-    """For each threshold that is met, the time since which it is."""
+    """For each threshold that is met, the time at which it was first met."""
     last_seen: Mapping[NodeCondition, float] = field(default_factory=dict)
     """When each condition was last caused by a threshold."""
     acted: tuple[Threshold, ...] = ()
@@ -183,7 +183,7 @@ def is_critical(pod: Pod) -> bool:
 def admission_refusal(pod: Pod, conditions: tuple[NodeCondition, ...]) -> str:
     """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it (Admit).
 
-    Under memory pressure alone, it rejects only best-effort pods that do not tolerate the taint of memory pressure.
+    If memory pressure is its only condition, it rejects only best-effort pods that do not tolerate that taint.
     """
     if not conditions or is_critical(pod):
         return ""

@@ -1,12 +1,12 @@
-"""Which pod a node under pressure evicts first, and the message that says why.
+"""The order in which a node under pressure evicts pods, and the message with the reason.
 
 The order is the kubelet's: pods that use more than they request before those that do not; then by priority, the lowest
 first; then by how much more they use than they request. When processes are short, only priority and the number of
 processes count. A pod without any measurement comes before all that have one.
 
 Mirrors eviction/helpers.go, v1.36, rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure and evictionMessage.
-Differences: among equals the one with the smaller UID goes first, where the kubelet leaves it to chance; and a pod's
-memory is that of its containers, without its pause process.
+Differences: among equal pods the smaller UID comes first, where the kubelet's order is random. And a pod's memory is
+the sum of its containers' memory, without its pause process.
 """
 
 from __future__ import annotations

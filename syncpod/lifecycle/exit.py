@@ -32,7 +32,7 @@ OUT_OF_MEMORY: Final = "OOMKilled"
 """The reason that runtimes give if a process of the container, its first or another, was ended for lack of memory."""
 
 UNKNOWN_TO_RUNTIME: Final = "Unknown"
-"""The reason that runtimes list, with 255, if they know only that a container has ended."""
+"""The reason that runtimes list, with 255, if they have no record of how a container ended."""
 
 
 def _wire_name(attribute: str) -> str:

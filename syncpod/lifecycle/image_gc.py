@@ -1,4 +1,4 @@
-"""Which images to remove from a disk that fills up: no more than needed, the longest unused first.
+"""Chooses the images to remove from a disk that fills up: no more than needed, the longest unused first.
 
 Mirrors images/image_gc_manager.go, v1.36. Difference: only images that this node itself has pulled are removed. An
 image imported by hand may be the only copy, on a machine without a registry; and on a machine that others use too, the

@@ -1,4 +1,4 @@
-"""The cause of a kill as a value for programs. The message of the kill has the same for people, in words."""
+"""The cause of a kill, as a value for programs. For people, a kill has a message in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether labels meet a requirement, of a label selector or of a node selector.
+"""Checks whether labels meet a requirement of a label selector or of a node selector.
 
 Mirrors apimachinery, pkg/labels/selector.go, v0.36, Requirement.Matches.
 """

@@ -1,4 +1,4 @@
-"""Whether a node satisfies a pod's nodeSelector and its required node affinity.
+"""Checks whether a node satisfies a pod's nodeSelector and its required node affinity.
 
 Mirrors component-helpers, scheduling/corev1/nodeaffinity/nodeaffinity.go, v0.36, GetRequiredNodeAffinity and Match, as
 the kubelet calls it when it admits a pod (pkg/scheduler/eventhandlers.go, v1.36, AdmissionCheck).
@@ -16,7 +16,7 @@ REASON: Final = "NodeAffinity"
 MESSAGE: Final = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
 
 _NAME: Final = "metadata.name"
-"""The one field of a node that a pod can ask for."""
+"""The one field of a node that a pod can select by."""
 
 
 def matches_node(pod: Pod, name: str, labels: Mapping[str, str]) -> bool:

@@ -122,7 +122,7 @@ class ObservedContainer(Model):
 
     @property
     def was_given_up(self) -> bool:
-        """Whether the runtime gave up the start of this instance and does not know whether its process runs."""
+        """Whether the runtime gave up the start of this instance, so that its process may or may not run."""
         return self.state == "unknown" and self._failed_start == "unknown"
 
     @property
@@ -189,7 +189,7 @@ class ObservedPod(Model):
         return newest
 
     def in_newest_sandbox(self) -> ObservedPod:
-        """Return this listing with the containers of the newest sandbox alone; with none if it is not ready.
+        """Return this listing with only the containers of the newest sandbox; with none if that is not ready.
 
         These are the containers that the kubelet calls active (kuberuntime_manager.go, v1.36, GetPodStatus).
         """

@@ -1,4 +1,4 @@
-"""Whether a pod that runs on a node without a workflow may be killed.
+"""Decides whether a pod that runs on a node without a workflow may be killed.
 
 An empty database, or another cluster's, proves nothing. A pod is killed only if it should not exist by the server's own
 records: its workflow has ended, or the node's history covers the time of the pod's creation and does not have the pod.
@@ -18,10 +18,10 @@ from typing import Final, Literal
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 
 ORPHAN_GRACE_SECONDS: Final = 1
-"""Grace of an orphan (pod_workers.go, v1.36: HandlePodCleanups asks for 1 s; the runtime is given 2 s at the least)."""
+"""Grace of an orphan (pod_workers.go, v1.36: HandlePodCleanups uses 1 s; the runtime's timeout is at least 2 s)."""
 
 CLOCK_MARGIN: Final = timedelta(hours=24)
-"""How long after the beginning of the node's history a pod must have been made to be covered by it.
+"""A pod that was made later than this after the beginning of the node's history is covered by that history.
 
 The pod's creation is dated by the node's clock, and the beginning of the history by the server's. Synchronized clocks
 differ by less than a second. A clock that has not been set since the machine started may still show a local time, which
@@ -128,7 +128,7 @@ def is_covered(made_at: datetime | None, since: datetime | None) -> bool:
 
 
 def made_at(times: Iterable[datetime | None]) -> datetime | None:
-    """Return the earliest of the times; None if one is not known, since that one might be the earliest."""
+    """Return the earliest of the times; None if any is None, since the missing time might be the earliest."""
     known = list(times)
     if not known or None in known:
         return None

@@ -19,7 +19,7 @@ from syncpod.lifecycle.restart import is_sidecar, restarts_on_failure
 from syncpod.pod import Pod, parse_quantity, quantity_text
 
 ENDED_FOR_GOOD: Final = "The runtime has lost its state: it may still run, must not run twice, and is ended"
-"""Why a container with the policy `Never` is killed after the runtime has lost its state."""
+"""The message of the kill of a container with the policy `Never` after the runtime has lost its state."""
 
 
 @dataclass(frozen=True)

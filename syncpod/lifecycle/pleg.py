@@ -26,7 +26,7 @@ def pod_lifecycle_events(old: ObservedPod | None, new: ObservedPod | None) -> tu
     """Compare two listings of one pod (None: the runtime has nothing of it). Empty means that nothing happened.
 
     - running: `ContainerStarted`; exited: `ContainerDied`; created or unknown: `ContainerChanged`.
-    - gone: `ContainerRemoved`, after a `ContainerDied` unless it was seen exited.
+    - gone: `ContainerRemoved`; before it a `ContainerDied` if the old listing does not have the container as exited.
     - any other difference (an address, a reason that came late), if there is none of the above: one `PodSync`.
 
     Sandboxes count as containers: ready is running, not ready is exited. A container that came and went between the two

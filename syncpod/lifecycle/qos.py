@@ -20,8 +20,8 @@ def pod_qos(pod: Pod) -> QOSClass:
     not count. Only cpu and memory count, and zero counts as not set.
     Raises ValueError for a malformed quantity (validation has refused it before).
 
-    Mirrors pkg/apis/core/v1/helper/qos/qos.go, v1.36, ComputePodQOS. Difference: there empty pod-level resources
-    (`resources: {}`) make a pod BestEffort, whatever its containers ask for; here they count as none, as in the rest of
+    Mirrors pkg/apis/core/v1/helper/qos/qos.go, v1.36, ComputePodQOS. Difference: there, empty pod-level resources
+    (`resources: {}`) make a pod BestEffort, whatever its containers request. Here they count as none, as in the rest of
     the kubelet (component-helpers/resource/helpers.go, IsPodLevelResourcesSet).
     """
     whole = pod.spec.resources

@@ -1,4 +1,4 @@
-"""Whether a container is started again: restart policies of pod and container, and restart rules.
+"""Decides whether a container is started again, by the restart policies of pod and container, and by restart rules.
 
 Three questions that look alike and are not:
 

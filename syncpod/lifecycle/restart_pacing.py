@@ -1,4 +1,4 @@
-"""When a container that is to restart may start: now, later, or only after an operator's ``syncpod retry``.
+"""Decides when a container that is to restart may start: now, later, or only after an operator's ``syncpod retry``.
 
 The kubelet has one policy, its crash-loop back-off (`syncpod.lifecycle.backoff`), which never gives up. Here a pod may
 set the numbers of that back-off, exempt exit codes that are no crashes, and limit the restarts

@@ -1,4 +1,4 @@
-"""Whether a pod needs a new sandbox, and what starts in it."""
+"""Decides whether a pod needs a new sandbox, and which containers start in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order pods end when their machine shuts down, and how long each of them has. Values in, values out.
+"""The order in which pods end when their machine shuts down, and the time that each of them has.
 
 Mirrors pkg/kubelet/nodeshutdown/nodeshutdown_manager.go, v1.36: pods are grouped by priority, and groups end one after
 the other, the lowest first. The next group begins when all pods of a group have ended, or when its time is over.

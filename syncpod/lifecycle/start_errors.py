@@ -1,4 +1,4 @@
-"""What a failed start means for the process: it never began, it may have begun, or the start was only cut off.
+"""Interprets a failed start: the process never began, it may have begun, or the start was only cut off.
 
 A runtime lists a start that it could not carry out as EXITED 128 `StartError`, with no start time, and its error as the
 message. containerd does so in three cases that differ (internal/cri/server/container_start.go, 1.6 to 2.4):
@@ -24,11 +24,11 @@ START_ERROR: Final = "StartError"
 """The reason that runtimes list for a start that they could not carry out."""
 
 FailedStart = Literal["refused", "cut off", "unknown"]
-"""What became of the process. Refused: it never began, and never will. Cut off: it never began. Unknown: it may have
+"""The outcome for the process. Refused: it never began, and never will. Cut off: it never began. Unknown: it may have
 begun."""
 
 _BEGINNING: Final = ("failed to start containerd task", "failed to update container")
-"""How containerd's error begins if it had already asked its shim to start the process."""
+"""The beginnings of containerd's error if it had already called its shim to start the process."""
 
 _REFUSED_BY_THE_OCI_RUNTIME: Final = "OCI runtime start failed"
 """The shim's error if the OCI runtime itself has refused: the process is then never released to run."""
@@ -37,7 +37,7 @@ _CUT_OFF: Final = ("context canceled", "context deadline exceeded", "ttrpc: clos
 """A part of containerd's error if only the caller went away, or the shim with its sandbox."""
 
 _NOTHING_TO_START_IN: Final = ("sandbox container ", "the runtime was restarted while the container was being started")
-"""How the error begins if the sandbox had gone (containerd), or the runtime gave up the start (embedded)."""
+"""The beginnings of the error if the sandbox was gone (containerd), or the runtime gave up the start (embedded)."""
 
 
 def failed_start(message: str) -> FailedStart:

@@ -245,7 +245,7 @@ def _reached(
 
 
 def _could_run(inputs: StatusInputs) -> bool:
-    """Say whether a container of the pod could still be running: one is seen, or the pod is not stopped for good."""
+    """Say whether a container of the pod could still be running: one is listed, or the pod is not stopped for good."""
     return not inputs.terminal or any(container.state == "running" for container in inputs.observed.containers)
 
 

@@ -1,4 +1,4 @@
-"""Whether a pod has written more to the node's disks than its limits allow.
+"""Checks whether a pod has written more to the node's disks than its limits allow.
 
 Mirrors eviction/eviction_manager.go, v1.36, localStorageEviction: each emptyDir is compared with its sizeLimit, then
 the pod with the sum of its containers' limits of ephemeral-storage, then each container with its own limit. The first

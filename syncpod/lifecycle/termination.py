@@ -1,4 +1,4 @@
-"""How a pod ends: the grace of each container, and which containers wait for which.
+"""The end of a pod: the grace of each container, and which containers wait for which.
 
 A container's own time to stop is computed in three steps, in whole seconds:
 

@@ -368,6 +368,6 @@ def _scan(directory: Path) -> tuple[os.DirEntry[str], ...]:
 
 
 def _make_private(directory: Path) -> None:
-    """Make a directory and its missing parents, accessible to this user alone."""
+    """Make a directory and its missing parents, accessible only to this user."""
     for missing in reversed([path for path in (directory, *directory.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)

@@ -111,10 +111,10 @@ def _problems(written: Pod, pod: Pod) -> list[Problem]:
 
 
 def _of_what_is_written(problems: list[Problem], written: Pod, defaulted: Pod) -> list[Problem]:
-    """Return the problems, those of a default moved to the field that the author wrote and the default was taken from.
+    """Return the problems; a problem of a default is moved to the author's field from which the default was taken.
 
-    The default of a request is the limit; with hostNetwork, that of a host port is the container's port. If the field
-    that the author wrote has the same problem itself, it is reported once.
+    The default of a request is the limit. With hostNetwork, the default of a host port is the container's port. A
+    problem that the author's field has too is reported once.
     """
     if not problems:
         return []
@@ -242,7 +242,7 @@ def _of_a_cluster(pod: Pod) -> Iterator[Problem]:
 
 
 def _filled_in(pod: Pod) -> Problem:
-    """Return the one warning for the output for a pod that has run without a cluster."""
+    """Return the warning for a document that was output for a pod that has run without a cluster."""
     names = [f"metadata.{wire_name(name)}" for name in _servers_fields(pod.metadata, has_run=True)]
     names += ["spec.nodeName"] if pod.spec.node_name else []
     names += ["status"] if pod.status != PodStatus() else []

@@ -1,4 +1,4 @@
-"""What an update changes in a pod, in words for its history."""
+"""Describes the changes that an update makes in a pod, for its history."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _check_names(wanted: tuple[ContainerResize, ...], there: tuple[Container, ..
 
 
 def _check_only_amounts(wanted: PodResize) -> list[Problem]:
-    """Check that the resize asks for something, and only for CPU and memory."""
+    """Check that the resize names an amount, and only amounts of CPU and memory."""
     every = [(wanted.resources, "resources")] if wanted.resources is not None else []
     for path, containers in (("containers", wanted.containers), ("initContainers", wanted.init_containers)):
         every += [(container.resources, f"{path}[{index}].resources") for index, container in enumerate(containers)]

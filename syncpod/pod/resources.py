@@ -22,7 +22,7 @@ class ResourceRequirements(Model):
 
 
 class VolumeResourceRequirements(Model):
-    """The capacity that a volume claim asks for."""
+    """The capacity that a volume claim requests."""
 
     limits: dict[str, QuantityText] = Field(default_factory=dict)
     requests: dict[str, QuantityText] = Field(default_factory=dict)

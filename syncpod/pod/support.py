@@ -74,7 +74,7 @@ _GIVEN_BY_CLUSTER = (
     "volumes[].csi",
 )
 _OF_CLUSTER = tuple(rule for rule in REFUSED if rule.path in _GIVEN_BY_CLUSTER)
-"""The rules of fields that are supported all the same in pods of a Kubernetes cluster."""
+"""The rules that do not apply to pods of a Kubernetes cluster, since their fields are supported there."""
 
 _NO_SCHEDULER = "has no effect here: only a scheduler reads it"
 _NO_CLASSES = "has no effect here: no API server knows classes; a node in need goes by spec.priority"
@@ -141,7 +141,7 @@ def check_without_effect(pod: Pod) -> tuple[Problem, ...]:
 
 
 def is_of_placement(warning: Problem) -> bool:
-    """Say whether a warning is about a field that a fleet uses to place pods, though a node alone does not."""
+    """Say whether a warning is about a field that has an effect only in a fleet, which places pods by it."""
     return warning.path.startswith(_OF_PLACEMENT)
 
 

@@ -1,4 +1,4 @@
-"""Which changes of an existing pod are allowed, and their result.
+"""Updates of an existing pod: which changes are allowed, and their result.
 
 Mirrors `pkg/apis/core/validation`, v1.36, ValidatePodUpdate: images, activeDeadlineSeconds (set or lowered),
 tolerations (added), scheduling gates (removed), labels and annotations; and ValidatePodResize: CPU and memory of

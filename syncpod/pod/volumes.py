@@ -149,7 +149,7 @@ class ProjectedVolumeSource(Model):
 
 
 class PersistentVolumeClaimSpec(Model):
-    """What a volume claim asks for."""
+    """The requirements of a volume claim."""
 
     access_modes: tuple[PersistentVolumeAccessMode, ...] = ()
     selector: LabelSelector | None = None
@@ -176,7 +176,7 @@ class EphemeralVolumeSource(Model):
 
 
 class CSIVolumeSource(Model):
-    """A volume that a storage driver makes for this pod alone."""
+    """A volume that a storage driver makes only for this pod."""
 
     driver: str = ""
     read_only: Flag | None = None

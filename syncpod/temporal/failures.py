@@ -1,4 +1,4 @@
-"""How failures are written into histories and read from them: only defects keep their stack traces."""
+"""Converts failures to and from histories. Only defects keep their stack traces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES_OF_DEFECTS: Final = (Fault.INTERNAL_ERROR.value, Fault.FAILED_KILL_POD.va
 
 
 _ENCODED: Final = "Encoded failure"
-"""The text that the SDK writes in the place of one that is encoded."""
+"""The text that the SDK writes in place of an encoded text."""
 
 
 class FailureConverter(DefaultFailureConverter):

@@ -1,7 +1,7 @@
 """Hides the values of Secrets in all that this process sends to Temporal, and in its log.
 
 That covers results and failures of the worker's steps, and its agent's signals and updates. A workflow's own payloads
-stay unchanged: they must depend on the history alone, and each text in them came from a sender that has hidden the
+stay unchanged: they must depend only on the history, and each text in them came from a sender that has hidden the
 values. A process that has read no Secret changes nothing.
 """
 

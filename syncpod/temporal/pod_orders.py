@@ -104,7 +104,7 @@ class PodOrders:
     async def apply(
         self, request: ApplyPodWorkflow, seconds: float | None = None, *, require: Require = of_the_node
     ) -> PodWorkflowResult:
-        """Start a pod's workflow, or update it. A pod that this one replaces ends first, and this one follows it.
+        """Start a pod's workflow, or update it. If the pod replaces another of its name, that one ends first.
 
         If there is no workflow, but the node has a record of this pod, or its runtime has the pod, the pod is adopted:
         its containers run on, and those that have finished do not run again. So a static pod, whose UID stays the same,

@@ -170,5 +170,5 @@ class _MarksSteps(WorkflowOutboundInterceptor):
 
 class _MarksForFleet(_MarksSteps):
     def start(self, value: Any) -> Marked:
-        """Return the next run's input, signed for that run alone, with the time by the server's clock."""
+        """Return the next run's input, marked to be signed only for that run, with the time by the server's clock."""
         return Marked(value, continuing(workflow.info().run_id), microseconds(workflow.now()))

@@ -237,7 +237,7 @@ def _of_step(payload: Payload, check: SignatureCheck) -> Payload:
 
 @dataclasses.dataclass(frozen=True)
 class _SigningConverter(DataConverter):
-    """A data converter whose codec alone depends on the context."""
+    """A data converter of which only the codec depends on the context."""
 
     def with_context(self, context: SerializationContext) -> Self:
         """Return a data converter for the payloads of a workflow or a step.

@@ -43,7 +43,7 @@ class _Sync:
 
     triggers: list[str] = field(default_factory=list)
     causes: list[SpanContext] = field(default_factory=list)
-    """The spans that sent the triggers, as far as their senders passed them on."""
+    """The spans of the senders of the triggers, if the senders passed a span on."""
     began_ns: int = 0
     """When the first trigger reached the server; 0 if that is not known."""
     span: Span | None = None
@@ -122,7 +122,7 @@ class SyncSpans:
         return sync
 
     def _begun(self, sync: _Sync, began_ns: int) -> Span:
-        """Begin the sync's span below the span that sent its first trigger, with links to those of the others."""
+        """Begin the sync's span below the span that sent its first trigger, with links to the other senders' spans."""
         parent, *others = sync.causes or [INVALID_SPAN_CONTEXT]
         return _tracer.start_span(
             "sync_pod",
@@ -134,7 +134,7 @@ class SyncSpans:
 
 
 def below(parent: SpanContext) -> Context:
-    """Return a context that makes a span a child of `parent`; that of a new trace if `parent` is not valid."""
+    """Return a context that makes a span a child of `parent`, or the root of a trace if `parent` is not valid."""
     return trace.set_span_in_context(NonRecordingSpan(parent), Context()) if parent.is_valid else Context()
 
 

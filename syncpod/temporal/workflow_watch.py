@@ -90,7 +90,7 @@ class WorkflowWatch(Protocol):
     """The agent's side of workflow tasks. The threads of these tasks call its methods."""
 
     def pods(self) -> Sequence[Published]:
-        """Return the newest state of each pod that this worker has seen."""
+        """Return the newest state of each pod whose workflow has had a task on this worker."""
 
     def published(self, workflow_id: str, run_id: str, published: Published) -> None:
         """Receive the state that a successful task has published."""

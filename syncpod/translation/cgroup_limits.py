@@ -38,7 +38,7 @@ def limits_of_all_pods(capacity: Mapping[str, int], host: Host, reserved_pids: i
     `capacity` is the kubelet's allocatable, before evictions. At least `reserved_pids` process ids are left to the
     machine. CPU is a weight: pods may use idle CPU time. A resource that is not in `capacity` is not limited. Mirrors
     cm/node_container_manager_linux.go, v1.36, getCgroupConfigInternal, with enforceNodeAllocatable as it is by default.
-    Difference: the kubelet leaves the machine no process id unless systemReserved or kubeReserved name some.
+    Difference: without systemReserved or kubeReserved, the kubelet leaves no process ids to the machine.
     """
     pages = {name: parse_quantity(str(amount)) for name, amount in capacity.items() if name.startswith(HUGE_PAGES)}
     return CgroupLimits(

@@ -105,7 +105,7 @@ class NodeContext:
     applies_seccomp: bool = True
     """The runtime applies seccomp profiles; the embedded one does not."""
     may_mount: bool = False
-    """The worker may mount file systems, and the runtime sees its mounts below ``state_dir``."""
+    """The worker may mount file systems, and its mounts below ``state_dir`` are visible to the runtime."""
     hands_over_paths: bool = False
     """The runtime has no more rights on this machine than the worker, so it cannot open a path that the worker could
     not open itself."""

@@ -41,7 +41,7 @@ class EnvFile:
 
 @dataclass(frozen=True)
 class Sources:
-    """The objects and files that a container's environment refers to, as far as they exist.
+    """The existing objects and files to which a container's environment refers.
 
     Its repr shows no content.
     """
@@ -99,9 +99,9 @@ def environment(
 ) -> dict[str, str]:
     """Return the container's variables in the order in which they are first declared; a later one of a name wins.
 
-    First come those of envFrom, source by source and sorted by key, named by prefix and key; then those of env, whose
-    values can refer to earlier variables. A missing optional source declares nothing, so an earlier variable of the
-    same name stays. A pod of a cluster gets the variables of Services last, if nothing else has declared them, and
+    The variables of envFrom come first, source by source and sorted by key, named by prefix and key. Those of env come
+    next, and can refer to earlier variables. A missing optional source declares nothing, so an earlier variable of that
+    name stays. A pod of a cluster gets the variables of Services last, if nothing else has declared them, and
     values of env can refer to them. Bytes that are not UTF-8 are kept as surrogate escapes. ``path`` is the container's
     path in the pod.
 

@@ -1,4 +1,4 @@
-"""In which order the kernel kills containers when the node's memory runs out."""
+"""The OOM scores of containers: the order in which the kernel kills them when the node's memory runs out."""
 
 from syncpod.lifecycle.eviction import is_critical
 from syncpod.lifecycle.qos import pod_qos

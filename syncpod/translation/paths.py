@@ -75,7 +75,7 @@ def claim_link(node: NodeContext, uid: str, volume: Volume) -> Path | None:
 
     Raises UnsafeName.
 
-    The runtime follows the symlink. So the path to mount depends on the pod alone, and removing the pod's directory
+    The runtime follows the symlink. So the path to mount depends only on the pod, and removing the pod's directory
     touches nothing in the volume.
     """
     if volume.persistent_volume_claim is None and volume.ephemeral is None and volume.csi is None:

@@ -41,7 +41,7 @@ def sandbox_config(pod: Pod, *, attempt: int, node: NodeContext, incarnation: st
 
 
 def runtime_handler(pod: Pod) -> str:
-    """Return the runtime handler that the pod asks for; ``""`` is the runtime's default.
+    """Return the runtime handler that the pod names; ``""`` is the runtime's default.
 
     Difference: with no API server there are no RuntimeClass objects, so runtimeClassName names the handler itself.
     """

@@ -51,7 +51,7 @@ _LARGEST_USER_ID = 2**31 - 1
 
 
 def namespace_options(pod: Pod, target_id: str = "") -> NamespaceOption:
-    """Return the pod's namespaces: the node's if the pod asks for them, else its own.
+    """Return the pod's namespaces: the node's where the pod shares them, else its own.
 
     Each container has its own pid namespace, unless the pod shares one; with ``target_id`` it joins that container's.
     The pid mode is always set, since an unset one means the sandbox's namespace (NamespacesForPod;

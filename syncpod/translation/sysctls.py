@@ -1,4 +1,4 @@
-"""Which kernel parameters a pod may set: those that belong to its namespaces and affect no other pod.
+"""The kernel parameters that a pod may set: those that belong to its namespaces and affect no other pod.
 
 Mirrors sysctl/safe_sysctls.go and sysctl/allowlist.go, v1.37, with component-helpers' node/util/sysctl.
 """

@@ -7,7 +7,7 @@ from syncpod.pod import ObjectMeta
 
 
 class PublishedLife(Protocol):
-    """The pod that one state is of. A state never changes, and may be read in any thread."""
+    """The part of a published state that identifies its pod. A state never changes, and may be read in any thread."""
 
     @property
     def uid(self) -> str:
@@ -31,7 +31,7 @@ class PublishedLife(Protocol):
 
 
 class EndsLives(Protocol):
-    """The life of a pod that is over, if it is. A state never changes, and may be read in any thread."""
+    """The part of a published state about the end of its pod. A state never changes, and may be read in any thread."""
 
     @property
     def ended_life(self) -> EndedLife | None:
