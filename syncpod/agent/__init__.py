@@ -1,4 +1,4 @@
-"""The node agent: runs in the worker's process and tells the pods' workflows what happens on the node.
+"""The node agent: runs in the worker's process, and signals the pods' workflows when something changes on the node.
 
 Read in this order: :mod:`.takeover.lock` (one worker per state directory), :mod:`.takeover.rival` (per node name),
 :mod:`.boot` (what a new worker does first), :mod:`.pleg` (what changed in the runtime), :mod:`.pidfds` and
@@ -6,5 +6,5 @@ Read in this order: :mod:`.takeover.lock` (one worker per state directory), :mod
 them. Steps call :mod:`.step_port`, and workflow tasks :mod:`.task_watch`. Then :mod:`.container_events`,
 :mod:`.probing`, :mod:`.eviction`, :mod:`.storage`, :mod:`.housekeeping`, :mod:`.node_workflow`, and
 :mod:`.stuck_workflows`. Readers of the node: :mod:`.published_pods`, :mod:`.journal`, :mod:`.scraping`. Its membership
-in a fleet: :mod:`.fleet`.
+in a fleet: :mod:`.fleet`. Its part in a Kubernetes cluster: :mod:`.kubernetes` and :mod:`.kubelet_port`.
 """

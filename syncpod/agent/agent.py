@@ -65,7 +65,7 @@ log = logging.getLogger(__name__)
 
 _HEALTH_EVERY = 10.0
 _FLUSH_SECONDS = 2.0
-"""How long `close` waits for exit codes, and for states of workflows, to be written, since the disk may hang."""
+"""Seconds that `close` waits for states of workflows to be written, and again for exit codes: the disk may hang."""
 
 
 class Agent:
@@ -88,9 +88,10 @@ class Agent:
         keys: Keys | None = None,
         journal: Limits | None = None,
     ) -> None:
-        """Serve `life`'s node on `guard`'s cluster. Signals carry `facts`. With `keys`, `client` signs its commands.
+        """Serve `life`'s node on `guard`'s cluster. Signals carry `facts`.
 
-        `journal` says how much the node's journal keeps; None = what it keeps by default.
+        `client` signs its commands with `keys`; None = they are not signed. `journal` limits the node's journal; None =
+        the default limits.
         """
         self._client, self.guard = client, guard
         self._task_queue, self._life = task_queue, life
@@ -154,7 +155,7 @@ class Agent:
         return self.facts().search_attributes
 
     def _pod_orders(self, context: NodeContext, cri: CriRuntime) -> PodOrders:
-        """Return what tells pods' workflows, for the directory of manifests and the steps of the node's workflow."""
+        """Return the sender of orders to pods' workflows, for the manifests and for the node workflow's steps."""
         recorded = partial(pod_life, context, cri)
         return PodOrders(self._client, self.facts, recorded, lambda *what: self.journal.deleted_by_node(*what))
 
@@ -223,7 +224,7 @@ class Agent:
         return self._events.is_open and (self.facts().runtime == EMBEDDED or self.pidfds.sees_all())
 
     async def _send_listing(self, ref: PodRef, events: tuple[PlegEvent, ...], listing: ObservedPod) -> bool:
-        """Signal a pod's workflow; if the server has ended that, begin it anew first. Raises RPCError."""
+        """Signal a pod's workflow. If the server has terminated the workflow, start it again first. Raises RPCError."""
         if await self.signals.pleg(ref, events, listing):
             return True
         return await self.stuck_workflows.begin_anew(ref) and await self.signals.pleg(ref, events, listing)
@@ -231,7 +232,7 @@ class Agent:
     # --- lifetime -----------------------------------------------------------------------------------------------------
 
     async def boot(self) -> None:
-        """Take over the pods of the worker's last life, before this one polls. Raises CriError, RPCError."""
+        """Take over the previous worker's pods, before this worker polls. Raises CriError, RPCError."""
         await self._boot.run(self.step_port.shutdown)
 
     async def run(self) -> None:
@@ -252,7 +253,7 @@ class Agent:
         await until_one_fails(tasks)
 
     async def close(self) -> None:
-        """Cancel what is under way; the workflows' own timers and the next worker's takeover complete it."""
+        """Cancel the agent's tasks. The workflows' own timers and the next worker's takeover make up for them."""
         self.pidfds.close()
         await self._exits.close()
         await self._boot.close()
@@ -285,7 +286,7 @@ class Agent:
         )
 
     async def _log_health(self) -> None:
-        """Log once when PLEG becomes unhealthy, and once when it recovers; pods continue with what is known of them."""
+        """Log once when PLEG becomes unhealthy, and once when it recovers. Pods continue with their last listings."""
         before = ""
         while True:
             await asyncio.sleep(_HEALTH_EVERY)
@@ -298,7 +299,7 @@ class Agent:
 
 
 def _host_ip_of(facts: Callable[[], NodeFacts]) -> Callable[[], str]:
-    """Return what tells the node's first address; "" while it has none."""
+    """Return a function that returns the node's first address, or "" while the node has none."""
     return lambda: next(iter(facts().host_ips), "")
 
 

@@ -1,7 +1,7 @@
-"""Serves the node's API on a unix socket in its state directory, which only the node's user can use.
+"""Serves the node's API on a unix socket in the state directory. Only the node's user can connect to it.
 
-The handlers are :mod:`syncpod.api`; here are the socket, and the limits of a client: bytes of a head and of a body,
-seconds of silence, and connections at a time.
+The handlers are in :mod:`syncpod.api`. This module has the socket, and the limits of clients: bytes of a head and of a
+body, seconds of silence, and concurrent connections.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from syncpod.kernel.listening import take_crowds
 log = logging.getLogger(__name__)
 
 CONNECTIONS: Final = 256
-"""At most so many at a time; each further one is closed at once. Each command has one."""
+"""The most concurrent connections; each further one is closed at once. A `syncpod` command opens one."""
 _HEAD_LIMIT: Final = 64 * 1024
 """Bytes of a request's first line, which may name fifty pods, and of each header."""
 _GRACE_SECONDS: Final = 1.0
-"""How long answers may still be sent when the server ends."""
+"""Seconds for which answers may still be sent when the server ends."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -39,12 +39,12 @@ _LOG_OF_HTTP.addFilter(is_defect)
 
 
 class _Server(web.Server):
-    """A server that has room for so many connections."""
+    """A server that closes each connection beyond `CONNECTIONS`."""
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         if len(self.connections) > CONNECTIONS:
-            asyncio.get_running_loop().call_soon(transport.abort)  # once the handler has begun: it ends by itself
+            asyncio.get_running_loop().call_soon(transport.abort)  # the handler begins first, and ends by itself
 
 
 class ApiServer:
@@ -59,12 +59,12 @@ class ApiServer:
         server = _Server(
             self._serve,
             access_log=None,
-            keepalive_timeout=PATIENCE_SECONDS,  # from the connection on: also for a client that sends nothing
+            keepalive_timeout=PATIENCE_SECONDS,  # also ends a client that connects and sends nothing
             lingering_time=PATIENCE_SECONDS,
             tcp_keepalive=False,
             max_line_size=_HEAD_LIMIT,
             max_field_size=_HEAD_LIMIT,
-            auto_decompress=False,  # it would happen on the loop
+            auto_decompress=False,  # decompression would block the loop
             logger=_LOG_OF_HTTP,
         )
         listening = await asyncio.get_running_loop().create_unix_server(server, sock=_listener(self._source.state_dir))
@@ -97,7 +97,7 @@ class ApiServer:
                 body = await _body(request)
         except ValueError as too_long:
             return refusal(ApiError(413, f"{too_long}"))
-        async with asyncio.timeout(ANSWER_SECONDS):  # a disk may hang, or the server
+        async with asyncio.timeout(ANSWER_SECONDS):  # a disk may hang, or Temporal's server
             try:
                 return await answer(self._source, asked(request, body))
             except (OSError, TimeoutError):

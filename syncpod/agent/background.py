@@ -18,7 +18,7 @@ RESTART_SECONDS = 30.0
 async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
     """Run `run` until it returns; when it raises, log that and start it again.
 
-    A refusal of the machine, for instance of a descriptor, is logged as a sentence: it is no defect.
+    An OSError, such as too many open files, is logged without a traceback, since it is no defect.
     """
     while True:
         try:
@@ -38,13 +38,13 @@ async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
 
 
 class LooseTasks:
-    """Tasks that nobody awaits: they are kept until they end, and cancelled in the end."""
+    """Tasks that nobody awaits. Each is referenced until it ends; `close` cancels those that still run."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def begin(self, doing: Coroutine[Any, Any, None], name: str) -> None:
-        """Run `doing` as a task of this name, which handles its own errors."""
+        """Run `doing` as a task of this name. It must handle its own errors."""
         task = asyncio.create_task(doing, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -63,9 +63,9 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def until_one_fails(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Wait until all tasks have ended, or one has failed; in the end, cancel the others, and wait for them.
+    """Wait until all tasks have ended, or one has failed; then cancel the others, and wait for them.
 
-    Each is cancelled only once, so that it may take its time to close. Raises what the first task raises that fails.
+    Each is cancelled only once, so that it may take its time to close. Raises the error of the first task that fails.
     """
     all_of_them = set(tasks)
     running = all_of_them
@@ -79,7 +79,10 @@ async def until_one_fails(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def until_due(times: Iterable[float], news: asyncio.Event) -> None:
-    """Wait until the first of these monotonic times has come, or `news` is set, which says that there are others."""
+    """Wait until the earliest of these monotonic times, or until `news` is set because the times have changed.
+
+    Clears `news` first.
+    """
     news.clear()
     due = min(times, default=None)
     with contextlib.suppress(TimeoutError):

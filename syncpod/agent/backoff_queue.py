@@ -17,12 +17,13 @@ from temporalio.service import RPCError
 log = logging.getLogger(__name__)
 
 Ring = Callable[[str, str, int], Awaitable[bool]]
-"""Signals workflow id, subject, restart; returns whether there was a workflow. Raises RPCError if the server does not
-answer."""
+"""Takes workflow id, subject and restart; signals the workflow, and returns whether it is open. Raises RPCError if the
+server does not answer."""
 
 GIVE_UP_SECONDS = 30.0
-"""How long a signal is retried while the server is away; by then the workflow's own timer is due anyway."""
+"""Seconds for which a signal is retried while the server is away. After that the workflow's own timer has fired."""
 _RETRY_SECONDS = (0.1, 2.0)
+"""The first pause between two tries, and the longest."""
 
 
 @dataclass

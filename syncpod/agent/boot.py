@@ -1,4 +1,4 @@
-"""Boots a node: the machine's shutdowns, the runtime, then the pods of the worker's last life, in this order."""
+"""Boots a node: delays shutdowns of the machine, lists the runtime, then takes over the previous worker's pods."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from syncpod.node.reader import PodReader, Relist
 log = logging.getLogger(__name__)
 
 BOOT_PATIENCE_SECONDS = 2.0
-"""How long the worker waits for the takeover before it polls; slower pods are taken over while it polls."""
+"""Seconds that the worker waits for the takeover before it polls. Slower pods are taken over while it polls."""
 _RETRY_SECONDS = 1.0
 
 
 class Boot:
-    """Tells each pod's workflow what the runtime has: at the worker's start, and after a stuck run was replaced."""
+    """Sends pods' workflows the runtime's listings: at the worker's start, and after a stuck run was replaced."""
 
     def __init__(
         self, reader: PodReader, readiness: RuntimeReadiness, takeover: Takeover, pleg: Pleg, prober: Prober
@@ -38,10 +38,10 @@ class Boot:
         self._tasks = LooseTasks()
 
     async def run(self, shutdown: NodeShutdown | None) -> None:
-        """Take over the pods of the worker's last life, before this one polls. Raises CriError, RPCError.
+        """Take over the previous worker's pods, before this worker polls. Raises CriError, RPCError.
 
-        `shutdown` has the machine's shutdown wait for pods; None = it does not. A pod that cannot be taken over yet is
-        retried, and delays neither the other pods nor the worker.
+        `shutdown` delays a shutdown of the machine until pods have ended; None = nothing delays it. A pod that cannot
+        be taken over yet is retried, and delays neither the other pods nor the worker.
         """
         if shutdown is not None:
             await self._follow(shutdown)
@@ -54,10 +54,10 @@ class Boot:
         await self._wait_for(taking)
 
     async def _follow(self, shutdown: NodeShutdown) -> None:
-        """Have a shutdown of the machine wait for pods before anybody learns that the node is healthy.
+        """Begin to delay shutdowns of the machine, before the node reports that it is ready.
 
-        Anybody who finds the node ready may shut its machine down. The machine's bus may take its time, so the rest of
-        the boot goes on after a while.
+        A ready node's machine may be shut down at any time. The system bus may be slow, so the boot goes on after
+        `BOOT_PATIENCE_SECONDS`.
         """
         self._tasks.begin(keep_running("shutdown", shutdown.run), "shutdown")
         with contextlib.suppress(TimeoutError):
@@ -68,18 +68,18 @@ class Boot:
         return asyncio.create_task(self._takeover.take_until_taken(pod.workflow_id), name=f"take {pod.workflow_id}")
 
     def _begin_telling(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
-        """Begin to signal a pod. Nothing awaits this task, so an unexpected error is logged, and it is tried again."""
+        """Start a task that signals a pod's workflow. It logs an unexpected error and retries: nobody awaits it."""
         tell = partial(self._tell_when_taken, pod, taken, listed)
         self._tasks.begin(keep_running(f"the boot of {pod.workflow_id}", tell), f"boot {pod.workflow_id}")
 
     async def _wait_for(self, taking: Iterable[asyncio.Task[bool]]) -> None:
-        """Wait a while for the takeover, but not for the signals: some workflows can be asked only after we poll."""
+        """Wait a while for the takeover, but not for the signals: some workflows answer only once this worker polls."""
         if tasks := tuple(taking):
             _, late = await asyncio.wait(tasks, timeout=BOOT_PATIENCE_SECONDS)
             log.info("took over %d of %d pods", len(tasks) - len(late), len(tasks))
 
     async def _tell_when_taken(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
-        """Signal a pod's workflow the runtime's listing of the pod, once the workflow is taken over."""
+        """Send a pod's workflow the runtime's listing of the pod, once the workflow is taken over."""
         if not await taken:
             return
         ref = pod.ref or await self._takeover.ask_which(pod.workflow_id)
@@ -93,12 +93,12 @@ class Boot:
         await self._read_and_tell(ref, events)
 
     def resume(self, ref: PodRef) -> None:
-        """Send a workflow's new run the runtime's listing of now, and the results of the probes."""
+        """Send a workflow's new run a fresh listing of its pod, and the results of the probes."""
         self._prober.tell_again(ref.uid)
         self._tasks.begin(self._read_and_tell(ref, ("Boot",)), f"resume {ref.namespace}/{ref.name}")
 
     async def _read_and_tell(self, ref: PodRef, events: Sequence[str]) -> None:
-        """Signal a pod's workflow the runtime's listing of the pod, as soon as there is one."""
+        """Read a pod from the runtime, and signal its workflow. Retries each second while the pod cannot be read."""
         while True:
             try:
                 await self._pleg.wake(ref, *events)
@@ -109,6 +109,6 @@ class Boot:
                 return
 
     async def close(self) -> None:
-        """Cancel what is under way; the next worker begins anew."""
+        """Cancel all tasks; the next worker takes over from the start."""
         await self._tasks.close()
         await self._takeover.close()

@@ -1,26 +1,26 @@
-"""Listens to what the runtime announces (GetContainerEvents), so that the relist of a large node may be rare.
+"""Listens to the runtime's events (GetContainerEvents), so that a large node need not be relisted often.
 
     runtime ──► ContainerEvents ──► the pod is read ──► PLEG
                       └──────────── while nothing is missed, the relist rests
 
-An event decides nothing: it only has its pod read, as the relist would a moment later. If an event is missed, or comes
-twice or late, only the time of that read changes. A step that waits for the end of one container is notified too, and
-then asks the runtime (`syncpod.node.announcements`). The relist rests only while nothing that matters can be missed:
+An event decides nothing: it only causes a read of its pod, as the relist would a moment later. If an event is missed,
+or comes twice or late, only the time of that read changes. A step that waits for the end of one container is notified
+too, and then queries the runtime (`syncpod.node.announcements`). The relist rests only while no end can be missed:
 
 - the stream has been open for some seconds, and every pod could be read;
 - each running process is also watched by its pidfd, or the runtime is our own. Its stream ends rather than leave out an
   event (`syncpod.runtime.events`); others may drop events of a reader that is too slow.
 
-containerd 2.3 and 2.4 wait for such a reader, and with it each call that has an event to announce: nobody's sandboxes
-and containers are made or removed then. So nothing here waits between two events.
+containerd 2.3 and 2.4 block on a slow reader, and so does each of their calls that emits an event: then no sandbox or
+container is created or removed. So nothing here waits between two events.
 
-Otherwise the runtime is relisted each second, as without events. That is also so for half a minute after the stream
-has ended, after an event that does not name its pod, and after a change that only a relist has found. A runtime that
-announces without a pause is not listened to for a minute, and is relisted meanwhile.
+Otherwise the runtime is relisted each second, as without events. It is also relisted each second for half a minute
+after the stream has ended, after an event that does not name its pod, and after a change that only a relist has found.
+If the runtime sends too many events, the stream is closed for a minute, and the runtime is relisted meanwhile.
 
-Mirrors pleg/evented.go, v1.36; that of 1.37 only has the pod of an end relisted. Differences: the kubelet 1.36 builds
-the pod's status from the event, and relists each 300 s whatever the size of the node; where its stream fails five
-times, it never listens again.
+Mirrors pleg/evented.go, v1.36; in v1.37 that file only relists the pod whose container ended. Differences: the kubelet
+1.36 builds the pod's status from the event, and relists each 300 s whatever the size of the node; after its stream has
+failed five times, it never listens again.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from syncpod.translation import names
 log = logging.getLogger(__name__)
 
 SETTLED_SECONDS: Final = 5.0
-"""How long a stream must have been open: gRPC does not say when the runtime has begun to announce."""
+"""Seconds until an open stream counts as working: gRPC does not report when the runtime begins to send events."""
 AGAIN_SECONDS: Final = 1.0
-"""How long after its end the stream is opened again."""
+"""Seconds between the end of a stream and the next try."""
 UNIMPLEMENTED_SECONDS: Final = 60.0
-"""How long after a refusal: the runtime may be upgraded meanwhile."""
+"""Seconds until the next try if the runtime does not implement events: it may be upgraded meanwhile."""
 EVENTS_PER_SECOND: Final = 500
-"""Events on average. A container has four in its life."""
+"""The most events a second on average. A container has four in its life."""
 EVENTS_BURST: Final = 20_000
-"""Events in one burst: more than all pods of a large node have when they begin or end at once."""
+"""The most events in one burst: more than all pods of a large node cause when they start or end at once."""
 FLOOD_SECONDS: Final = 60.0
-"""How long the stream is left alone once it has announced more than that."""
+"""Seconds for which the stream stays closed after it has exceeded these limits."""
 WAITING_PODS: Final = 4_096
-"""The most pods that wait for their read; a relist reads the others. A runtime may make up their UIDs."""
+"""The most pods that wait to be read; a relist reads the others. Bounded because a faulty runtime may invent UIDs."""
 _READS_AT_ONCE: Final = 8
-"""If a crowd ends at once, its pods are read a few at a time: each read is two lists."""
+"""The most pods that are read at a time, since each read is two list calls and many pods may end together."""
 
 
 class ContainerEvents:
@@ -92,7 +92,7 @@ class ContainerEvents:
 
     @property
     def is_open(self) -> bool:
-        """Whether the runtime announces, as far as can be known."""
+        """Whether the stream has been open for `SETTLED_SECONDS`, so that events can be relied on."""
         return self._opened_at is not None and time.monotonic() - self._opened_at >= SETTLED_SECONDS
 
     async def run(self) -> None:
@@ -109,7 +109,7 @@ class ContainerEvents:
         await cancel_all(self._tasks.values())
 
     async def _until_it_ends(self) -> float:
-        """Listen once; return after how many seconds to listen again."""
+        """Listen until the stream ends; return the seconds until the next try."""
         self._opened_at = time.monotonic()
         try:
             async with contextlib.aclosing(self._listen()) as events:
@@ -146,7 +146,7 @@ class ContainerEvents:
                 task.add_done_callback(lambda _: self._tasks.pop(uid, None))
 
     async def _read(self, uid: str) -> None:
-        """Read the pod, unless a listing has come from elsewhere that began after its last event."""
+        """Read the pod, unless a listing that began after its last event has arrived by another way."""
         while (due := self._due.get(uid)) is not None:
             if self._pleg.busy(uid):  # such a step returns the pod's listing itself
                 await self._pleg.until_not_busy(uid)

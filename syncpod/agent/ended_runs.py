@@ -1,7 +1,7 @@
-"""Remembers which runs of workflows have ended, once somebody had to know it.
+"""Caches which runs of workflows have ended. A lookup of a run that is not in the cache asks the server.
 
-A query of a run with signals that no task has taken is refused, since the next task takes them. A run that has ended
-has no next task (a reset ends a run in this way), and only the server knows that it has ended.
+A query is refused while its run has signals that no workflow task has processed, since the next task will process them.
+But a run that has ended has no next task. A reset ends a run without a task, and only the server has that on record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 _RPC: Final = timedelta(seconds=5)
 _AT_MOST: Final = 1000
-"""How many ended runs are remembered; of one that is forgotten, the server is asked again."""
+"""The most ended runs in the cache. The server is asked again about a run that was dropped."""
 
 
 class EndedRuns:
@@ -34,7 +34,7 @@ class EndedRuns:
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._ended: dict[str, None] = {}
-        """Ids of runs, the oldest answer first."""
+        """Ids of ended runs, the oldest answer first."""
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def has_ended(self, workflow_id: str, run_id: str) -> bool:
@@ -45,7 +45,7 @@ class EndedRuns:
         return False
 
     async def close(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the calls to the server."""
         await cancel_all(self._asking.values())
 
     def _ask(self, workflow_id: str, run_id: str) -> None:

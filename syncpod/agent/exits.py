@@ -12,15 +12,15 @@ from syncpod.cri.errors import CriError
 log = logging.getLogger(__name__)
 
 SECOND_READ_SECONDS = 0.02
-"""Between the first read, which is immediate since the exit may be old, and the second. A runtime hardly ever reports
-an exit in less than 30 ms."""
+"""Seconds between the first read and the second. The first is immediate, since the exit may be old; a runtime hardly
+ever reports an exit in less than 30 ms."""
 READ_SECONDS = 0.005
-"""Between later reads."""
+"""Seconds between later reads."""
 LONGEST_PAUSE_SECONDS = 0.05
-"""If a read takes longer than the pause after it, the pause becomes as long as the read, up to this: reads without a
-pause would keep a busy runtime from ending its work."""
+"""A pause is at least as long as the read before it, up to this many seconds: reads without pauses would slow down a
+busy runtime further."""
 GIVE_UP_SECONDS = 1.0
-"""How long the runtime may take to report the exit; after that the relist finds it, which is not to rest then."""
+"""Seconds that the runtime may take to report the exit. After that the relist has to find it, and must not rest."""
 
 
 class ExitFollower:
@@ -64,9 +64,9 @@ class ExitFollower:
         self._deadlines.pop(uid, None)
 
     def _is_unreported(self, uid: str, *, late_too: bool = False) -> bool:
-        """Say whether the pod's newest listing still shows something as running whose process has exited.
+        """Say whether the pod's newest listing still shows a container or sandbox as running whose process has exited.
 
-        A late end is no longer followed, and counts only if `late_too`.
+        An exit past its deadline is no longer followed, and counts only if `late_too`.
         """
         now = asyncio.get_running_loop().time()
         exited = {id_ for id_, until in self._deadlines.get(uid, {}).items() if late_too or now < until}

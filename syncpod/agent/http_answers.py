@@ -1,4 +1,4 @@
-"""Sending answers to clients that may read slowly, or not at all: the common part of the node's servers of aiohttp."""
+"""Sends answers to clients that may read slowly or not at all. Shared by the node's servers that use aiohttp."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class AlreadySent(web.StreamResponse):
-    """Stands for the answer to a request of which nothing more is sent: its connection has ended, or does so now."""
+    """A placeholder that aiohttp requires, and that sends nothing: the connection has ended or is being closed."""
 
     async def prepare(self, request: web.BaseRequest) -> Any:
         """Send nothing."""
@@ -32,7 +32,7 @@ def is_defect(record: logging.LogRecord) -> bool:
 
 
 def asked(request: web.BaseRequest, body: bytes = b"") -> Request:
-    """Return a request as the handlers of :mod:`syncpod.api` take it, with the body that has been read of it."""
+    """Convert a request for the handlers of :mod:`syncpod.api`. `body` is its body, already read."""
     query = request.rel_url.query
     names = {name: query.getall(name) for name in query}
     return Request(request.method, request.rel_url.path, names, request.headers.get("Accept", JSON), body)
@@ -49,10 +49,11 @@ def given_up(request: web.BaseRequest, server: str, why: Exception) -> AlreadySe
 async def sent(
     request: web.BaseRequest, answered: Answer, refused: Callable[[Exception], Answer], *, patience: float
 ) -> web.StreamResponse:
-    """Send an answer as its parts come. If one cannot be made, the first is an error, and a later one breaks it off.
+    """Send an answer part by part, each as soon as it is made.
 
-    `refused` makes the answer from that error. `patience` is how many seconds a client may take for each part. Raises
-    OSError, TimeoutError if the client is to be given up.
+    If making the first part fails, `refused` makes an answer from the exception; if a later part fails, the connection
+    breaks off. A client may take `patience` seconds for each part. Raises OSError, TimeoutError: the caller then
+    closes the connection.
     """
     parts = aiter(answered.parts)
     try:
@@ -71,7 +72,7 @@ async def sent(
 
 
 async def _rest(response: web.StreamResponse, parts: AsyncIterator[bytes], patience: float) -> None:
-    """Send the other parts. Raises ConnectionResetError if one cannot be made: the answer is not whole then."""
+    """Send the other parts. Raises ConnectionResetError if one cannot be made, since the answer stays incomplete."""
     try:
         async for part in parts:
             await _write(response, part, patience)
@@ -88,6 +89,6 @@ async def _write(response: web.StreamResponse, part: bytes, patience: float) -> 
 
 
 async def within(seconds: float, writing: Coroutine[Any, Any, Any]) -> None:
-    """Write within so many seconds. Raises TimeoutError."""
+    """Await `writing` for at most `seconds`. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
         await writing

@@ -1,8 +1,8 @@
-"""Keeps the node's journal: it writes the states that pods' workflows publish, at most a second later.
+"""Keeps the node's journal: writes the states that pods' workflows publish to a file, about a second later.
 
 A workflow publishes its state at the end of a task, with the latest 200 lines of its history and all exits of its
-containers. So the next worker gets the records that a killed worker could not write, and nothing is lost if the disk is
-full for a while. Only threads access SQLite and the logs. Nothing here fails a step or a workflow.
+containers. So the next worker receives the records that a killed worker did not write, and nothing is lost while the
+disk is full. Only threads access SQLite and the logs. Nothing here fails a step or a workflow.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from syncpod.translation.paths import UnsafeName, container_log_file, pod_log_di
 log = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 1.0
-"""How long the file may be behind: states that are published within this time are written together."""
+"""Seconds before published states are written: those of this time are written together."""
 RETRY_SECONDS: Final = 10.0
-"""How long after a failure the write is tried again."""
+"""Seconds until a failed write is tried again."""
 PATIENCE_SECONDS: Final = 2.0
-"""How long a removal of logs, or the worker's end, waits for the journal."""
+"""Seconds that a removal of logs, or the worker's end, waits for the journal."""
 LOG_END_BYTES: Final = 1024
 _LOG_SEARCHED: Final = 40 * 1024
 """How many bytes from a log's end are searched for its last KiB: each line has a prefix, and at most 16 KiB."""
 SIGN_SECONDS: Final = 1.0
 """The time between two signs of life."""
 _SIGN_ON_DISK_SECONDS: Final = 60.0
-"""The time between two signs of life on the disk. Each has the kernel write a page or two, and flash memory wears."""
+"""The time between two signs of life on the disk. Each writes a page or two, which wears flash memory."""
 _FORGET_SECONDS: Final = 3600.0
 """The time between two removals of records that are too old."""
 _UNWRITTEN_ENDS: Final = 1000
@@ -98,7 +98,7 @@ class Journal:
         self._news.set()
 
     def deleted_by_node(self, workflow_id: str, since: datetime) -> None:
-        """Take that this node has a pod deleted, since then by its workflow's history: nobody need be asked who did."""
+        """Record that this node itself deletes a pod, at `since` in the pod's history: no sender is looked up."""
         self._senders.know(workflow_id, "delete", since)
 
     async def keep(self, ref: PodRef, instances: Sequence[Instance]) -> None:
@@ -118,7 +118,7 @@ class Journal:
                 await self.flush()
 
     async def run(self) -> None:
-        """Write the states that are taken and remove old records, with signs of life meanwhile, until cancelled."""
+        """Write the states that were taken, remove old records, and give signs of life, until cancelled."""
         beside = [asyncio.create_task(each) for each in (self._give_signs(), self._senders.run())]
         try:
             await self._run()
@@ -171,7 +171,7 @@ class Journal:
             await in_daemon_thread(partial(self._writer.write_senders, lines), name="journal")
 
     def _is_stuck(self) -> bool:
-        """Say whether a disk hangs, so that nobody should wait for it any more."""
+        """Say whether the disk hangs: then nobody should wait for it."""
         began = self._writer.began
         return began is not None and time.monotonic() - began > PATIENCE_SECONDS
 
@@ -223,9 +223,9 @@ class _Writer:
         self._is_opened = self._is_failing = self._serves = False
         self._commands: list[CommandEntry] = []
         self.began: float | None = None
-        """When the thread that uses the disk began, by the monotonic clock; None = none does."""
+        """Monotonic time at which the current use of the disk began; None = no thread uses it."""
         self._next_sign_on_disk = 0.0
-        """When the next sign of life is given on the disk, by the monotonic clock."""
+        """Monotonic time of the next sign of life on the disk."""
         self._signing = threading.Lock()
         self._is_closed = False
 
@@ -296,7 +296,7 @@ class _Writer:
     def give_sign(self) -> None:
         """Give a sign of life of this worker: in memory each time, and on the disk each minute, for a reboot.
 
-        Once the journal is closed it gives none: a thread that was still waiting for the file may come here then.
+        Does nothing after `close`: a thread that was still waiting for the file may call it then.
         """
         with self._signing:
             if self._is_closed:
@@ -336,7 +336,7 @@ class _Writer:
         return False
 
     def _replaces_broken_file(self, error: sqlite3.Error) -> bool:
-        """Begin a new file if this one is broken, and write everything to it that is still known."""
+        """Begin a new file if this one is broken; say whether it was. Later writes repeat all published records."""
         try:
             aside = self._file.set_aside_if_broken(error)
         except OSError:
@@ -348,7 +348,7 @@ class _Writer:
         return True
 
     def _open(self) -> None:
-        """At the first use, record pods whose deletion the previous worker could not write any more."""
+        """At the first use, record pods with a tombstone as gone: the previous worker may not have written that."""
         if self._is_opened:
             return
         over = []
@@ -392,7 +392,7 @@ class _Writer:
         return published.journal_records(until if run == run_id else None)
 
     def _as_recorded(self, life: PodLife, instance: Instance) -> Instance:
-        """Return an instance as its workflow has recorded it, if it has."""
+        """Return the workflow's own record of an instance if that has an end, else `instance`."""
         known = self._known.get(life, _Known()).instances.get((instance.container, instance.restart))
         return known if known is not None and known.has_ended else instance
 

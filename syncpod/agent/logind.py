@@ -1,4 +1,4 @@
-"""systemd's logind, which delays a shutdown by request over the system bus, and announces it.
+"""Client of systemd's logind, which announces a shutdown over the system bus, and delays it on request.
 
 Mirrors pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go, v1.36. The bus needs the package dbus-fast, the extra
 `syncpod[shutdown]`.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dbus_fast.aio import MessageBus
 
 DROP_IN: Final = Path("etc/systemd/logind.conf.d/99-kubelet.conf")
-"""Where a kubelet writes how long logind is to wait."""
+"""The file in which a kubelet sets how long logind waits."""
 _LOGIND: Final = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
 _SYSTEMD: Final = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
 _BUS: Final = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
@@ -30,27 +30,27 @@ _SIGNAL: Final = "PrepareForShutdown"
 _MICROSECONDS: Final = 10**6
 _SIGHUP: Final = 1
 _CALL_SECONDS: Final = 10.0
-"""How long an answer may take."""
+"""Seconds that an answer may take."""
 _LOOKS: Final = 5
 _FIRST_LOOK_SECONDS: Final = 0.1
-"""How often it is looked whether logind has read its configuration; each pause is twice the one before."""
+"""The pause before the first of `_LOOKS` checks whether logind has read its configuration; then it doubles."""
 
 
 class NoLogind(Exception):
-    """There is no bus, no library for it, or no logind there, or it refuses; the text says which."""
+    """The bus, its library or logind is missing, or logind refuses; the text says which."""
 
 
 class Logind:
     """One connection to logind."""
 
     def __init__(self, bus: MessageBus, root: Path = Path("/")) -> None:
-        """Ask over `bus`; `root` is where the machine's files are."""
+        """Call logind over `bus`; `root` is the directory of the machine's files."""
         self._bus, self._root = bus, root
         self.shutdowns: asyncio.Queue[bool | None] = asyncio.Queue()
-        """Whether a shutdown begins, or one is called off; None = the connection is lost."""
+        """True = a shutdown begins; False = it is called off; None = the connection is lost."""
 
     async def watch(self) -> None:
-        """Have `shutdowns` filled from now on. Raises NoLogind."""
+        """Subscribe to logind's signal, and put its values into `shutdowns`. Raises NoLogind."""
         from dbus_fast import MessageType
 
         _, path, interface = _LOGIND
@@ -66,12 +66,12 @@ class Logind:
 
     async def lost(self) -> None:
         """Put None into `shutdowns` once the connection is lost."""
-        with contextlib.suppress(OSError, EOFError):  # the end of the connection is what is waited for
+        with contextlib.suppress(OSError, EOFError):  # these also mean that the connection has ended
             await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
         self.shutdowns.put_nowait(None)
 
     async def longest_delay(self) -> float:
-        """Return for how many seconds logind waits at most. Raises NoLogind."""
+        """Return how many seconds logind waits at most. Raises NoLogind."""
         return int(await self._property("InhibitDelayMaxUSec")) / _MICROSECONDS
 
     async def is_preparing(self) -> bool:
@@ -83,7 +83,7 @@ class Logind:
         return (await self._call((name, path, _PROPERTIES), "Get", "ss", [interface, which])).body[0].value
 
     async def require_delay(self, seconds: float) -> None:
-        """Have logind wait at least so long: it is configured, and reads that, if it does not yet. Raises NoLogind."""
+        """Make logind wait at least `seconds`. If it waits less, configure it and have it reload. Raises NoLogind."""
         longest = await self.longest_delay()
         if longest >= seconds:
             return
@@ -111,7 +111,7 @@ class Logind:
         path.write_text("".join(f"{line}\n" for line in lines))
 
     async def inhibit(self) -> int:
-        """Have logind wait with a shutdown until the descriptor that this returns is closed. Raises NoLogind."""
+        """Make logind delay shutdowns until the returned descriptor is closed. Raises NoLogind."""
         arguments = ["shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay"]
         answer = await self._call(_LOGIND, "Inhibit", "ssss", arguments)
         if not answer.unix_fds:
@@ -163,6 +163,6 @@ async def logind(root: Path = Path("/")) -> AsyncIterator[Logind]:
 
 
 def close(lock: int | None) -> None:
-    """Give a lock up, if there is one: the shutdown goes on."""
+    """Close the descriptor of a lock, if there is one: logind no longer waits for this node."""
     if lock is not None:
         os.close(lock)

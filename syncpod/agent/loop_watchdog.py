@@ -24,9 +24,9 @@ from syncpod.node.loop_stalls import LoopStall, forget_loop_stall, write_loop_st
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS: Final = 1.0
-"""Between two beats of the loop, and between two looks of the thread."""
+"""Seconds between two beats of the loop, and between two checks of the thread."""
 STALLED_SECONDS: Final = 10.0
-"""How long the loop must have been able to run without running before it counts as stalled."""
+"""Seconds for which the loop could have run, but did not, before it counts as stalled."""
 _FRAMES: Final = 12
 """How many frames of the stack are reported: the innermost ones."""
 
@@ -42,10 +42,10 @@ class ThreadTimes:
 
 
 def held_up_seconds(silent: float, queued: float, late: float) -> float:
-    """Return how long the loop has been stalled, without the time for which the machine was too busy, in seconds.
+    """Return for how many seconds the loop has been stalled, without the time for which the machine was too busy.
 
-    `silent` is the time since its last beat was due, `queued` how long its thread waited for a CPU in that time, and
-    `late` by how much the looking thread itself was late. Pure.
+    `silent` is the time since the loop's next beat was due, `queued` how long the loop's thread waited for a CPU in
+    that time, and `late` how much later than planned the watching thread itself woke up. Pure.
     """
     return max(0.0, silent - max(queued, late))
 
@@ -136,7 +136,7 @@ class LoopWatchdog(AbstractContextManager["LoopWatchdog"]):
 
 
 def _stack(frame: FrameType | None) -> tuple[str, ...]:
-    """Return where a thread stands, outermost first."""
+    """Return the innermost frames of a thread's stack, outermost first."""
     places: list[str] = []
     while frame is not None and len(places) < _FRAMES:
         code = frame.f_code

@@ -1,6 +1,6 @@
 """The agent's metrics, under the kubelet's names (metrics/metrics.go, v1.36).
 
-They cost nothing until telemetry is on.
+They cost nothing while telemetry is off.
 """
 
 from __future__ import annotations

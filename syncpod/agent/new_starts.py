@@ -1,4 +1,4 @@
-"""How a stuck workflow is started again: a pod's, or the node's own."""
+"""Makes the start of a new run in place of a stuck one: of a pod's workflow, or of the node's own."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ class RunStart:
 
     input: dict[str, Any]
     since: str
-    """A phrase that says from which state the run goes on."""
+    """A phrase for the log that names the state from which the run continues."""
     arguments: dict[str, Any]
     """The arguments of the start, except the input and the conflict policy."""
     ref: PodRef | None = None
-    """Its pod; None = it is the node's."""
+    """The workflow's pod; None = it is the node's workflow."""
     signals: list[tuple[str, list[Any]]] = field(default_factory=list)
+    """The stuck run's signals that the new run receives with its input: names and arguments."""
     left_out: int = 0
+    """How many signals it does not receive: they exceed the size limit, or one of them may make each task fail."""
 
 
 class Kind(Protocol):
@@ -41,15 +43,15 @@ class Kind(Protocol):
 
     workflow_type: str
     repeated: frozenset[str]
-    """Signals that the new run does not need: the agent sends them again, or they concern one run only."""
+    """Signals that are not passed to the new run: the agent sends them again, or they concern one run only."""
     as_signal: Mapping[str, str]
     """For each update, by name, the signal that has the same effect."""
 
     def going_on(self, snapshot: WorkflowSnapshot) -> RunStart:
-        """Return the start that goes on from the state in `snapshot`. Raises ValueError if the snapshot is invalid."""
+        """Return the start that continues from `snapshot`. Raises ValueError if the snapshot is invalid."""
 
     async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> RunStart | None:
-        """Return the start without a snapshot; None if the node knows nothing to start from. Raises OSError."""
+        """Return the start without a snapshot; None if the node has no record to start from. Raises OSError."""
 
 
 class PodStarts(Kind):
@@ -65,7 +67,7 @@ class PodStarts(Kind):
         self._has_attributes = has_attributes
 
     def going_on(self, snapshot: WorkflowSnapshot) -> RunStart:
-        """Return the start that goes on from the state in `snapshot`. Raises ValueError if it has no pod."""
+        """Return the start that continues from `snapshot`. Raises ValueError if it has no pod."""
         pod = Pod.model_validate(snapshot.next_input.get("snapshot", {}).get("pod", {}))
         return self._start(pod, snapshot.next_input, _named(snapshot))
 
@@ -83,9 +85,9 @@ class PodStarts(Kind):
 
 
 class NodeStarts(Kind):
-    """Starts of the node's workflow; without a snapshot, from its name and whether it is cordoned.
+    """Starts of the node's workflow; without a snapshot, from the node's name and whether it is cordoned.
 
-    The agent then sends it the rest again: the status, the manifests, and the pods that were made for lists.
+    In that case the agent sends the new run the rest: the status, the manifests, and the lists of pods.
     """
 
     workflow_type: str = NODE_WORKFLOW
@@ -99,7 +101,7 @@ class NodeStarts(Kind):
         self._has_attributes = has_attributes
 
     def going_on(self, snapshot: WorkflowSnapshot) -> RunStart:
-        """Return the start that goes on from the state in `snapshot`."""
+        """Return the start that continues from `snapshot`."""
         return self._start(snapshot.next_input, _named(snapshot))
 
     async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> RunStart:

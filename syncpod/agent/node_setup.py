@@ -1,4 +1,4 @@
-"""Turns a node's settings into the values that the parts of its worker need, on this machine and with this runtime."""
+"""Turns a node's settings into the values that its worker needs on this machine and with this runtime."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Ends the node's pods in order before their machine shuts down, which waits for that.
+"""Delays a shutdown of the machine until the node's pods have ended, which it ends in the order of their priorities.
 
 Mirrors pkg/kubelet/nodeshutdown/nodeshutdown_manager.go and its part for Linux, v1.36. The order and the times are
-decided in :mod:`syncpod.lifecycle.shutdown_order`. Differences: without a bus, or with one that does not answer, it is
-tried again for as long as the agent runs. A static pod's workflow ends, and its pod does not count as failed: the
-manifest begins it again once the machine is up or the shutdown is called off. Nobody waits until the volumes of a
-group's pods are unmounted.
+decided in :mod:`syncpod.lifecycle.shutdown_order`. Differences: if the system bus is missing or does not answer, the
+connection is retried as long as the agent runs. A static pod's workflow ends, and its pod does not count as failed: the
+manifest starts the pod again once the machine is up or the shutdown is called off. Nothing waits until the volumes of
+a group's pods are unmounted.
 """
 
 from __future__ import annotations
@@ -50,34 +50,34 @@ from syncpod.temporal.workflow_watch import Published
 log = logging.getLogger(__name__)
 
 STATE_FILE: Final = "graceful_node_shutdown_state"
-"""In the node's state directory: when the last shutdown's pods began to end, and when all had ended."""
+"""The file in the state directory with two times of the last shutdown: when pods began to end, and when all had."""
 _RETRY_SECONDS: Final = 1.0
-"""Between two tries to reach the bus (dbusReconnectPeriod), or the Temporal server."""
+"""Seconds between two tries to reach the bus (dbusReconnectPeriod), or the Temporal server."""
 
 
 class Orders(Protocol):
-    """Tells pods' workflows."""
+    """Sends orders to pods' workflows. Implemented by `ShutdownOrders`."""
 
     async def evict(self, ref: PodRef, order: Evict) -> bool:
-        """Have a pod fail and end; return whether it has a workflow. Raises RPCError."""
+        """End a pod as failed; return whether it has a workflow. Raises RPCError."""
 
     async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:
-        """Have a pod end, so that it may begin again. Raises RPCError, ApplicationError."""
+        """End a pod so that it may be started again. Raises RPCError, ApplicationError."""
 
 
 @dataclass(frozen=True)
 class ShutdownOrders:
-    """The orders of a node's agent."""
+    """Sends the orders with a node's signals and pod orders."""
 
     signals: PodSignals
     orders: PodOrders
 
     async def evict(self, ref: PodRef, order: Evict) -> bool:
-        """Have a pod fail and end; return whether it has a workflow. Raises RPCError."""
+        """End a pod as failed; return whether it has a workflow. Raises RPCError."""
         return await self.signals.evict(ref, order)
 
     async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:
-        """Have a pod end, so that it may begin again. Raises RPCError, ApplicationError."""
+        """End a pod so that it may be started again. Raises RPCError, ApplicationError."""
         return await self.orders.end(request)
 
 
@@ -92,7 +92,7 @@ class NodeShutdown:
         orders: Orders,
         connect: Callable[[], AbstractAsyncContextManager[Logind]],
     ) -> None:
-        """Have the machine wait for the sum of `periods`, which are not none; `connect` reaches logind."""
+        """Delay shutdowns by up to the sum of `periods`, which is not empty. `connect` connects to logind."""
         self._periods, self._state = periods, state_dir / STATE_FILE
         self._published, self._orders, self._connect = published, orders, connect
         self._news = asyncio.Event()
@@ -100,14 +100,14 @@ class NodeShutdown:
         self._ending: asyncio.Task[None] | None = None
         self._said = ""
         self.has_tried = asyncio.Event()
-        """Set once the machine waits for pods, or cannot be had to."""
+        """Set after the first try to delay shutdowns, whether it succeeded or not."""
         self.is_under_way = False
-        """Whether the machine shuts down: then the node is not ready, and takes no pod."""
+        """Whether the machine is shutting down: then the node is not ready, and admits no pod."""
         self.tell: Callable[[bool], None] = lambda _: None
-        """Called when a shutdown begins (True) or is called off; the node's part in its cluster sets it."""
+        """Called when a shutdown begins (True) or is called off (False). Set by the node's part in a cluster."""
 
     def refusal(self) -> tuple[str, str] | None:
-        """Return why the node admits no pod, the reason and the message; None if no shutdown is under way."""
+        """Return reason and message of the refusal of each new pod; None if no shutdown is under way."""
         return (REFUSED, REFUSED_MESSAGE) if self.is_under_way else None
 
     async def run(self) -> None:
@@ -122,7 +122,7 @@ class NodeShutdown:
                 self._release()
 
     async def _follow_once(self) -> None:
-        """Follow shutdowns for as long as the bus is there."""
+        """Follow shutdowns until the connection to the bus ends."""
         try:
             async with self._connect() as logind:
                 await logind.require_delay(total_seconds(self._periods))
@@ -147,7 +147,7 @@ class NodeShutdown:
         self._said = why
 
     async def _take_lock(self, logind: Logind) -> None:
-        """Take a lock, and give up the one before. While pods end, the one that is held stays. Raises NoLogind."""
+        """Take a new inhibitor lock, then release the previous one. Raises NoLogind."""
         lock = await logind.inhibit()
         self._release()
         self._lock = lock
@@ -176,12 +176,12 @@ class NodeShutdown:
     # --- ending pods --------------------------------------------------------------------------------------------------
 
     async def _end_all(self) -> None:
-        """End all pods, group by group, and then let the machine shut down (processShutdownEvent)."""
+        """End all pods, group by group, then release the lock: the machine shuts down (processShutdownEvent)."""
         began = datetime.now(UTC)
         try:
             await self._note({"startTime": began.isoformat()})
             informed: set[str] = set()
-            # Again, as long as there are others: a worker that has just begun learns of its pods one by one.
+            # Repeated while there are further pods: the states of a new worker's pods arrive one by one.
             while active := await asyncio.to_thread(_active, self._published.pods().values(), frozenset(informed)):
                 by_uid = {pod.metadata.uid: source for pod, source in active}
                 informed |= by_uid.keys()
@@ -200,7 +200,7 @@ class NodeShutdown:
             log.warning("the time of the shutdown cannot be noted: %s", where_and_why(error))
 
     async def _end_group(self, period: ShutdownPeriod, pods: list[Pod], sources: Mapping[str, str]) -> None:
-        """End pods of about the same priority, for no longer than their group's time."""
+        """End the pods of one group of priorities, and wait for that up to the group's time."""
         try:
             async with asyncio.timeout(period.seconds):
                 await asyncio.gather(*(self._end(period, pod, sources[pod.metadata.uid]) for pod in pods))
@@ -209,7 +209,7 @@ class NodeShutdown:
             log.warning("%d s are over, and these pods have not ended: %s", period.seconds, ", ".join(left))
 
     async def _end(self, period: ShutdownPeriod, pod: Pod, source: str) -> None:
-        """Have a pod end, and wait for that."""
+        """End a pod, and wait until it has ended or has no workflow."""
         meta = pod.metadata
         while True:
             try:
@@ -224,7 +224,7 @@ class NodeShutdown:
             await self._news.wait()
 
     async def _tell(self, period: ShutdownPeriod, pod: Pod, source: str) -> bool:
-        """Tell a pod's workflow; return whether there is one. Raises RPCError, ApplicationError."""
+        """Send a pod's workflow the order to end; return whether it is open. Raises RPCError, ApplicationError."""
         meta, grace = pod.metadata, grace_of(period, pod)
         log.info("pod %s/%s ends within %d s", meta.namespace, meta.name, grace)
         if source == FILE_SOURCE:
@@ -237,7 +237,7 @@ class NodeShutdown:
         return await self._orders.evict(ref, order)
 
     def _has_ended(self, pod: Pod) -> bool:
-        """Say whether nothing of a pod runs any more, as its workflow has published."""
+        """Say whether a pod has finished and none of its containers runs, by its workflow's published state."""
         newest = self._published.pod(pod.metadata.namespace, pod.metadata.name)
         if newest is None or newest.metadata.uid != pod.metadata.uid:
             return True
@@ -246,7 +246,7 @@ class NodeShutdown:
 
 
 def _active(states: Iterable[Published], informed: Collection[str]) -> list[tuple[Pod, str]]:
-    """Return the pods that have not finished and are not `informed`, by UID, each with its list."""
+    """Return the unfinished pods whose UIDs are not in `informed`, each with the source that lists it."""
     pods = [(state, state.pod()) for state in states if state.uid not in informed]
     return [(_read(pod), list_of(state.metadata)) for state, pod in pods if pod["status"].get("phase") not in FINISHED]
 

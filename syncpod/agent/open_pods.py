@@ -1,6 +1,6 @@
-"""Which pods of the cluster are open now, for commands that read them through the node's API.
+"""Queries the server for open pods' workflows, for commands that read pods through the node's API.
 
-A command that asks the server itself imports the Temporal SDK first, which takes longer than everything else it does.
+A command that called the server itself would import the Temporal SDK, which takes longer than the rest of the command.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from syncpod.temporal.pod_search_attributes import open_pods
 from syncpod.temporal.workflow_starts import ENDED
 
 _RPC: Final = timedelta(seconds=8)
-"""A command waits somewhat longer for the worker, and then asks the server itself."""
+"""A command waits somewhat longer for the worker's answer, and then calls the server itself."""
 
 
 class OpenPodsUnknown(Exception):
-    """The open pods are not known: the command has to ask the server itself, and reports the problem."""
+    """The open pods cannot be determined. The command then calls the server itself, and reports its errors."""
 
 
 class OpenPods:
-    """Asks the server, each time anew."""
+    """Queries the server at each call; nothing is cached."""
 
     def __init__(self, client: Client, require_cluster: Callable[[], Awaitable[None]], task_queue: str) -> None:
         """`require_cluster` raises RPCError if another cluster than the node's answers, or none.
@@ -47,9 +47,9 @@ class OpenPods:
             raise OpenPodsUnknown from error
 
     async def listed(self, namespace: str | None) -> dict[str, WorkflowExecution]:
-        """Return the open pods of a namespace, None = of all, by workflow id, as the server has recorded them.
+        """Return the open workflows of a namespace's pods by workflow id; None = of all namespaces.
 
-        From visibility, which may lag by a moment. Raises OpenPodsUnknown.
+        They are read from visibility, which may lag by a moment. Raises OpenPodsUnknown.
         """
 
         async def listed() -> dict[str, WorkflowExecution]:
@@ -63,11 +63,11 @@ class OpenPods:
         return executions
 
     def are_ours(self, executions: Iterable[WorkflowExecution]) -> bool:
-        """Say whether all these pods are of this node."""
+        """Say whether all these workflows are on this node's task queue."""
         return all(each.task_queue == self._task_queue for each in executions)
 
     async def named(self, namespace: str, names: Sequence[str]) -> dict[str, str]:
-        """Return the runs of those of these pods that are open, by workflow id. Raises OpenPodsUnknown."""
+        """Return the run ids of the named pods' open workflows, by workflow id. Raises OpenPodsUnknown."""
         workflow_ids = [pod_workflow_id(namespace, name) for name in names]
         try:
             _, *found = await asyncio.gather(self._require_cluster(), *map(self._run_of, workflow_ids))
@@ -76,9 +76,9 @@ class OpenPods:
         return {each: run for each, run in zip(workflow_ids, found, strict=True) if run}
 
     async def still_open(self, workflow_ids: Sequence[str]) -> dict[str, str]:
-        """Return the runs of those of these workflows that are open after all: visibility may lag by a moment.
+        """Return the run ids of the given workflows that are open, by workflow id. Visibility may have missed them.
 
-        Raises OpenPodsUnknown, also if one of them is of another node.
+        Raises OpenPodsUnknown, also if one of them belongs to another node.
         """
         try:
             found = await asyncio.gather(*map(self._described, workflow_ids))
@@ -90,7 +90,7 @@ class OpenPods:
         return {each: described.run_id for each, described in there.items()}
 
     async def pending_steps(self, workflow_id: str) -> Sequence[PendingStep]:
-        """Return the steps of a pod that the server is trying. Raises OpenPodsUnknown."""
+        """Return the steps of a pod that are pending activities on the server. Raises OpenPodsUnknown."""
         try:
             described = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)
         except (RPCError, ValueError) as error:
@@ -98,7 +98,7 @@ class OpenPods:
         return await pending_steps(described)
 
     async def _run_of(self, workflow_id: str) -> str:
-        """Return the open run of a workflow, "" if there is none. Raises RPCError, ValueError, OpenPodsUnknown."""
+        """Return the id of a workflow's open run; "" if it has none. Raises RPCError, ValueError, OpenPodsUnknown."""
         described = await self._described(workflow_id)
         return "" if described is None else described.run_id
 

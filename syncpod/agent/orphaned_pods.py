@@ -1,8 +1,8 @@
-"""The pods of this node that run now without a workflow, for commands that read pods.
+"""Finds this node's pods that run without a workflow, for commands that read pods.
 
-`syncpod.agent.housekeeping.orphans` looks for the same each minute, in the runtime's own list, and decides what becomes
-of them. A command is answered at once, from the agent's newest listings, and only what it would miss is asked of the
-server.
+`syncpod.agent.housekeeping.orphans` searches for the same pods each minute in the runtime's list, and decides whether
+they are ended. A command is answered at once from the agent's newest listings. The server is asked only about pods
+without a known workflow.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ class OrphanedPod(NamedTuple):
 
 
 class OrphanedPods:
-    """Finds them; belongs to the agent's event loop."""
+    """The search for orphaned pods. Belongs to the agent's event loop."""
 
     def __init__(self, node: NodeContext, listings: Callable[[], Iterable[ObservedPod]], open_pods: OpenPods) -> None:
-        """Look among `listings`; `open_pods` knows the open workflows."""
+        """Search the pods of `listings`. `open_pods` queries the server for open workflows."""
         self._node = node
         self._listings = listings
         self._open_pods = open_pods
 
     async def among(self, namespace: str | None, names: Collection[str], known: Collection[str]) -> list[OrphanedPod]:
-        """Return those of a namespace (None = all), with `names` only these, whose workflows are not among `known`.
+        """Return the orphaned pods of a namespace; None = of all namespaces. If `names` is not empty, only these pods.
 
-        Raises OpenPodsUnknown if the server does not say which of their workflows are open.
+        `known` has the ids of workflows that are open. Raises OpenPodsUnknown if the server does not answer about the
+        others.
         """
         suspects: dict[str, OrphanedPod] = {}
         for listing in self._listings():
@@ -56,7 +57,7 @@ class OrphanedPods:
         return await asyncio.to_thread(self._not_over, left) if left else []
 
     def _not_over(self, pods: Iterable[OrphanedPod]) -> list[OrphanedPod]:
-        """Return the pods without a tombstone: the others are being removed. Blocks."""
+        """Return the pods without a tombstone; those with one are being removed. Blocks."""
         return [each for each in pods if not self._is_over(each.listing.uid)]
 
     def _is_over(self, uid: str) -> bool:

@@ -1,6 +1,6 @@
-"""Starts the node's own ``syncpod`` for somebody else: for the node's fleet, or at the kubelet's port.
+"""Runs ``syncpod`` commands on the node for remote callers: for the node's fleet, or at the kubelet's port.
 
-A command is a process of its own, so its time and memory do not burden the worker, and it can be ended as a whole.
+Each command is a process of its own: it uses none of the worker's memory or event loop, and can be killed as a whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import syncpod
 async def start_command(
     words: Sequence[str], environment: Mapping[str, str], stdin: int, stdout: int, stderr: int
 ) -> asyncio.subprocess.Process:
-    """Start the node's own ``syncpod`` with these words, as the leader of a session. Raises OSError."""
+    """Start ``syncpod`` with the arguments `words`, as the leader of a session. Raises OSError."""
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *_program(),
@@ -45,7 +45,7 @@ async def start_command(
 def command_environment(
     environ: Mapping[str, str], *, address: str, namespace: str, state_dir: Path, log_dir: Path
 ) -> dict[str, str]:
-    """Return the environment of a node's commands, so that they find the node's own server, state and logs."""
+    """Return the environment for a node's commands: it names the node's own server, state and logs."""
     root = str(Path(syncpod.__file__).resolve().parent.parent)
     return {
         **environ,

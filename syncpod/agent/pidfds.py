@@ -1,11 +1,10 @@
 """Notices that a container's process has exited, some 50 ms before the runtime reports it.
 
 It holds a pidfd of each running container's first process and of each pause process. A pidfd becomes readable when its
-process exits, with any parent, even while the runtime is down. An exit only triggers a read: the pod is then listed
-until the runtime reports the exit too, and the relist finds exits that were missed. The kernel also reports the exit
-code (:mod:`syncpod.kernel.pidfd_info`), which is written to disk in case the runtime never learns it. While the runtime
-does not answer, no workflow is signalled: without the runtime nothing can be done about an exit, and other things may
-have happened too.
+process exits, with any parent, even while the runtime is down. An exit only triggers reads: the pod is listed until
+the runtime reports the exit too. The relist finds exits that were missed. The kernel also reports the exit code
+(:mod:`syncpod.kernel.pidfd_info`), which is written to disk in case the runtime never receives it. While the runtime
+does not answer, no workflow is signalled, since without the runtime no workflow could act on the exit.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from syncpod.node.seen_exits import SeenExits
 log = logging.getLogger(__name__)
 
 PidOf = Callable[[str], Awaitable[int]]
-"""The pid of a running container (or sandbox) by its id; 0 if it does not run, PID_NOT_SAID if the runtime does not
-tell. Raises CriError."""
+"""Returns the pid of a container or sandbox by its id; 0 if it does not run, PID_NOT_SAID if the runtime reports no
+pids. Raises CriError."""
 Exited = Callable[[str, str], None]
-"""Called with the pod's UID and the id of the container or sandbox, once for each."""
+"""Called with the pod's UID and the id of the container or sandbox, once for each exit."""
 
 SANDBOX_DELAY_SECONDS = 2.0
-"""How long after a sandbox is first seen its pid is asked for. The call is slow and would delay the start of its
-containers. A pause process hardly ever exits earlier, and the relist notices it if it does."""
+"""Seconds between the first listing of a sandbox and the call that returns its pid. The call is slow, and would delay
+the start of the sandbox's containers. A pause process hardly ever exits earlier; if it does, the relist notices."""
 
 _PROC = Path("/proc")
 
@@ -45,7 +44,7 @@ NO_EXIT_CODES = (
 
 
 class PidfdWatcher:
-    """The pidfds of one node; `watch` keeps them in step with what runs. All methods belong to one event loop."""
+    """The pidfds of one node; `watch` updates them from a listing. All methods belong to one event loop."""
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class PidfdWatcher:
     ) -> None:
         """Call `exited` at each exit, and also if the process turns out to have exited before it could be watched.
 
-        `exits` gets the exit code of each watched container, where the kernel reports it.
+        `exits` receives the exit code of each watched container, if the kernel reports exit codes.
         """
         self._exited = exited
         self._exits = exits
@@ -70,15 +69,15 @@ class PidfdWatcher:
         self._sandbox_delay = sandbox_delay_seconds
         self._running: dict[str, dict[str, _Listener]] = {}
         self._is_silent = False
-        """Whether the runtime did not tell the pid that it was asked for last: it may simulate its pods. Then it is
-        asked for no other, until a listing has one."""
+        """Whether the runtime returned no pid at the last call, for instance because it simulates its pods. Then it is
+        not called for further pids until a listing has one."""
 
     def watch(self, listing: ObservedPod) -> None:
-        """Watch what runs in the pod, and stop watching what does not. Returns at once.
+        """Watch the pod's running containers and sandboxes, and no others. Returns at once.
 
-        If the runtime does not know how a container has ended, its process may still run, or wait to be reaped. So it
-        is watched as long as the container is listed. The runtime is asked for a container's pid only if the listing
-        does not have it, and for none if it does not tell them.
+        One exception: if the runtime lists a container as ended without a reliable exit code, its process may still
+        run, or wait to be reaped. It is watched as long as the container is listed. The runtime is called for a
+        container's pid only if the listing lacks it.
         """
         containers = {container.id: container.pid for container in listing.containers if container.state == "running"}
         sandboxes = {sandbox.id for sandbox in listing.sandboxes if sandbox.ready}
@@ -113,7 +112,7 @@ class PidfdWatcher:
         return frozenset(id_ for watched in self._running.values() for id_, it in watched.items() if it.is_open)
 
     def sees_all(self) -> bool:
-        """Say whether every process that runs is watched, or soon will be."""
+        """Say whether every running process is watched, or is about to be."""
         return not any(it.is_blind for watched in self._running.values() for it in watched.values())
 
     def close(self) -> None:
@@ -125,7 +124,7 @@ class PidfdWatcher:
 
 
 class _Listener:
-    """Watches one process, and calls `exited` once. It stays, inactive, until the runtime too reports the exit."""
+    """Watches one process, and calls `exited` once. It stays, inactive, until the runtime reports the exit too."""
 
     def __init__(
         self,
@@ -139,7 +138,7 @@ class _Listener:
     ) -> None:
         """Open the pidfd after the delay.
 
-        `pid` is the pid in the listing; 0 = it is to be asked for, PID_NOT_SAID = that would be in vain.
+        `pid` is the pid in the listing; 0 = call `pid_of`; PID_NOT_SAID = the runtime reports none, so watch nothing.
         """
         self._id = id_
         self._pid_of = pid_of
@@ -147,7 +146,7 @@ class _Listener:
         self._exits = exits
         self._pidfd = -1
         self.is_blind = False
-        """Whether it has given up: only a listing will show the exit."""
+        """Whether the process cannot be watched, so that only a listing will show its exit."""
         self._asking: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
         if pid == PID_NOT_SAID:
@@ -177,7 +176,7 @@ class _Listener:
             pid = pid or await self._pid_of(self._id)
             if pid == PID_NOT_SAID:
                 self.is_blind = True
-                return  # such as a simulated process: relisting finds its exit
+                return  # for instance a simulated process, whose exit a relist finds
             if pid == 0:
                 self._exited(self._id)
                 return
@@ -216,7 +215,7 @@ class _Listener:
         self._exited(self._id)
 
     def _ask_how(self, pidfd: int, exits: SeenExits) -> None:
-        """Ask the kernel how the process has ended, in a task of its own."""
+        """Get the process's exit code from the kernel, in a task of its own."""
         self._asking = asyncio.create_task(_ask(pidfd, self._id, exits), name=f"how {self._id} ended")
 
         def over(_: asyncio.Task[None]) -> None:
@@ -239,8 +238,8 @@ async def _ask(pidfd: int, id_: str, exits: SeenExits) -> None:
 def _is_in_cgroup_of(pid: int, id_: str) -> bool:
     """Say whether the process is in a cgroup named after the container, which proves that it is the container's.
 
-    Called with the pidfd open: the process with the pid that the runtime reported may have exited before, and the pid
-    may have been reused. If this proves nothing (a runtime that names cgroups otherwise), the runtime is asked again.
+    Called with the pidfd open: the process may have exited since the runtime reported its pid, and the pid may have
+    been reused. If False, for instance because the runtime names cgroups differently, the runtime is asked again.
     """
     try:
         return id_ in (_PROC / str(pid) / "cgroup").read_text()

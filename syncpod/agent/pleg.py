@@ -1,14 +1,13 @@
 """The pod lifecycle event generator: notices what changed in the runtime, and signals each pod's workflow.
 
-For each pod it keeps two listings: the newest that was read, and the newest that the workflow is known to have, either
-because it acknowledged a signal or because a step has just returned the listing to it. A signal carries the difference
-between the two as events, and the whole newest listing. So there is no queue: while one signal is in flight nothing is
-added, and the next one carries everything that happened meanwhile, if there is still a difference. Events decide
-nothing; they only wake the workflow.
+For each pod it keeps two listings: the newest one read, and the newest one that the workflow has received, in a signal
+or from a step. A signal carries the difference between the two as events, and the whole newest listing. So there is no
+queue: each pod has at most one signal in flight, and the next signal carries everything that changed meanwhile, if
+there is still a difference. Events decide nothing; they only wake the workflow.
 
 Mirrors pleg/generic.go, v1.36. Differences: a pod's record advances when its workflow has the listing, not when the
-listing was read; a pod that hangs or cannot be read delays no other; a listing that a step is about to return is not
-signalled too.
+listing was read; a pod that hangs or cannot be read does not delay other pods; a listing that a step is about to return
+is not signalled too.
 """
 
 from __future__ import annotations
@@ -42,30 +41,31 @@ _tracer = trace.get_tracer("syncpod.agent")
 RELIST_SECONDS = 1.0
 """genericPlegRelistPeriod."""
 SECONDS_PER_POD = 0.005
-"""While the relist may rest, how much longer it rests for each pod: a relist costs worker and runtime 50 to 100 µs of
-CPU for each, so it takes 1 to 2 % of a core, however many they are."""
+"""Seconds between two relists for each pod of the node, while the relist may rest. A relist costs worker and runtime 50
+to 100 µs of CPU for each pod, so relists take 1 to 2 % of a core whatever the number of pods."""
 LONGEST_REST_SECONDS = 60.0
+"""The most seconds between two relists."""
 OFTEN_SECONDS = 30.0
-"""How long the runtime is relisted each second after something that may have been missed."""
+"""Seconds for which the runtime is relisted each second after an event may have been missed."""
 RELIST_THRESHOLD_SECONDS = 180.0
-"""genericPlegRelistThreshold: after so long without a relist, PLEG is not healthy."""
+"""genericPlegRelistThreshold: PLEG is not healthy after this many seconds without a relist."""
 STEP_PATIENCE = 2.0
-"""How long to wait for the result of a running step before its intermediate states are signalled."""
+"""Seconds to wait for the result of a running step before its intermediate states are signalled."""
 CROWD_PATIENCE = (0.1, 8.0)
-"""How much longer to wait for each other pod that has a step now, and at most for all of them: they slow the step down.
-A signal costs the pod a workflow task, so in a large crowd each pod would else cost more than in a small one."""
+"""Seconds to wait longer for each other pod that has a running step, and at most for all of them: they slow each other
+down. A signal costs the pod a workflow task, so without this a pod would cost more on a busy node."""
 NO_WORKFLOW_SECONDS = 60.0
-"""How long after a pod was found to have no workflow it is signalled again."""
+"""Seconds until a pod that had no workflow is signalled again."""
 RETRY_SECONDS = (0.1, 5.0)
-"""First and longest pause before a signal that the server did not accept is sent again."""
+"""The first pause before a failed signal is sent again, and the longest."""
 FORGOTTEN_SECONDS = 60.0
-"""How long a removed pod keeps its last listing number; late events may still refer to it."""
+"""Seconds for which a removed pod's last listing number is kept; late events may still refer to the pod."""
 _RELIST = "relist"
-"""The subject of complaints about the whole listing."""
+"""The key of log lines about failed relists."""
 _COMPLAINT_SECONDS = 60.0
-"""Between two complaints about the same subject, while it fails each second."""
+"""Seconds between two log lines about the same failing pod, or about failing relists."""
 _EVENTS_MAX = 50
-"""How many events a signal has at most: the newest ones. Events are for people; the workflow reads `status`."""
+"""The most events in a signal; the newest ones are kept. Events are for people; the workflow reads `status`."""
 
 
 class Reader(Protocol):
@@ -84,7 +84,7 @@ Send = Callable[[PodRef, tuple[PlegEvent, ...], ObservedPod], Awaitable[bool]]
 
 @dataclass
 class _Pod:
-    """The knowledge of one pod."""
+    """PLEG's state of one pod."""
 
     newest: ObservedPod
     """The newest listing read."""
@@ -97,7 +97,7 @@ class _Pod:
     steps: int = 0
     """How many steps of this pod run on the node now."""
     step_began: float = 0.0
-    """When the first of them began, or its turn came, monotonic."""
+    """Monotonic time at which the first of them began, or last got its turn."""
     step_over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when one of them ends."""
     no_workflow_until: float = 0.0
@@ -119,8 +119,8 @@ class Pleg:
         """Read with `reader` and signal with `send`.
 
         `watch` is called with each listing of a pod in which something has changed, including the first empty one, and
-        `watch_unchanged` with each listing that shows no change. `may_rest` says whether all that happens in
-        the runtime is announced now, so that the relist may be rare.
+        `watch_unchanged` with each listing that shows no change. `may_rest` returns True while every end in the runtime
+        is announced by events, so that relists may be rare.
         """
         self._reader = reader
         self._send = send
@@ -131,10 +131,11 @@ class Pleg:
         self._no_more_rest = asyncio.Event()
         self._pods: dict[str, _Pod] = {}
         self._forgotten: OrderedDict[str, tuple[float, Seq]] = OrderedDict()
-        """When each pod was forgotten lately, oldest first, and the number of its last listing, which was empty."""
+        """Recently forgotten pods, oldest first: when each was forgotten, and the number of its last, empty listing."""
         self._with_steps = 0
         """How many pods have a step now."""
         self._apart: dict[str, asyncio.Task[None]] = {}
+        """By UID: reads of pods that the relist could not read."""
         self._last_relist: float | None = None
         self._complaints = RareLines(_COMPLAINT_SECONDS)
 
@@ -183,7 +184,7 @@ class Pleg:
         for uid in listed.failures:
             self._read_apart(uid)
         if listed.failures or any(not self._has_steps(uid) for uid in changed):
-            # A change that nobody has announced: an event is missing, or comes this very moment, which does no harm.
+            # No event announced this change: one was missed, or arrives just now, which does no harm.
             self.relist_often()
         metrics.relist_duration.record(time.monotonic() - begun)
         metrics.relisted()
@@ -209,7 +210,7 @@ class Pleg:
     def observe(self, listing: ObservedPod) -> bool:
         """Take a listing, unless a newer one was read already, and signal the workflow if something changed.
 
-        Says whether it differs from the one before it.
+        Returns whether the listing differs from the one before.
         """
         pod = self._pods.get(listing.uid)
         if pod is None:
@@ -237,7 +238,7 @@ class Pleg:
             pod.step_began = time.monotonic()
 
     def step_acts(self, uid: str) -> None:
-        """Delay signals from now on: the step's turn has come only now, so it returns the listing that much later."""
+        """Restart the delay of signals: the step had to wait for its turn, so its listing comes that much later."""
         pod = self._pods.get(uid)
         if pod is not None and pod.steps:
             pod.step_began = time.monotonic()
@@ -252,12 +253,12 @@ class Pleg:
             self._settle(uid, pod)
 
     def busy(self, uid: str) -> bool:
-        """Say whether a step of the pod has just begun, and will soon return the pod's listing itself."""
+        """Say whether a step of the pod began recently, so that its own listing is to be awaited."""
         pod = self._pods.get(uid)
         return pod is not None and pod.steps > 0 and time.monotonic() - pod.step_began < self._patience
 
     async def until_not_busy(self, uid: str) -> None:
-        """Wait until no step of the pod has just begun: as soon as the last one ends, or has taken too long."""
+        """Wait until `busy` is False: until the pod's last step has ended, or has taken too long."""
         while self.busy(uid) and (pod := self._pods.get(uid)) is not None:
             pod.step_over.clear()
             with contextlib.suppress(TimeoutError):
@@ -279,7 +280,7 @@ class Pleg:
         return pod.newest if pod else None
 
     def has_seen(self, uid: str, since: Seq) -> bool:
-        """Say whether a listing of the pod has come that is newer than this number, even if nothing was left of it."""
+        """Say whether a listing of the pod newer than this number has arrived, even an empty one."""
         pod = self._pods.get(uid)
         newest = pod.newest.seq if pod else Seq()
         _, forgotten = self._forgotten.get(uid, (0.0, Seq()))
@@ -294,7 +295,7 @@ class Pleg:
         self.tell(ref, await self._reader.read(ref.uid), *events)
 
     def tell(self, ref: PodRef, listing: ObservedPod, *events: str) -> None:
-        """Signal the pod's workflow with these events, and with this listing or a newer one."""
+        """Signal the pod's workflow with these events, and with `listing` or a newer one."""
         pod = self._pods.setdefault(ref.uid, _Pod(ObservedPod(uid=ref.uid)))
         self._renew(pod, _named(listing, ObservedPod(name=ref.name, namespace=ref.namespace)))
         pod.owed.extend(PlegEvent(type=event, id=ref.uid) for event in events)
@@ -302,7 +303,7 @@ class Pleg:
         self._settle(ref.uid, pod)
 
     async def close(self) -> None:
-        """Cancel what is in flight."""
+        """Cancel the signals in flight, and the reads of single pods."""
         flights = (pod.flight for pod in self._pods.values() if pod.flight)
         await cancel_all([*self._apart.values(), *flights])
 
@@ -360,9 +361,9 @@ class Pleg:
             pod.known = listing
 
     def _has_no_workflow(self, uid: str, pod: _Pod, events: int) -> None:
-        """Leave alone a pod that has no workflow: an empty database, or another cluster's, proves nothing about it.
+        """Leave a pod without a workflow as it is: the server's database may be empty or another cluster's.
 
-        A dead one is passed over in silence: most likely its workflow has left it to the node, which will remove it.
+        A dead pod is not logged: most likely its workflow has completed, and the node will remove the remains.
         """
         metrics.discarded_events.add(events)
         if _empty(pod.newest) and not pod.steps:
@@ -378,7 +379,7 @@ class Pleg:
         pod.no_workflow_until = time.monotonic() + NO_WORKFLOW_SECONDS
 
     def _read_apart(self, uid: str) -> None:
-        """Read a pod that the relist could not read in time, in a task of its own: it may take long."""
+        """Read a pod that the relist could not read, in a task of its own, since that may take long."""
         if uid not in self._apart:
             task = asyncio.create_task(self._look_quietly(uid), name=f"read {uid}")
             self._apart[uid] = task
@@ -393,9 +394,9 @@ class Pleg:
 
 
 def rest_seconds(pods: int) -> float:
-    """Return the seconds from one relist to the next of a node with so many pods, while all is announced.
+    """Return the seconds between two relists on a node with this many pods, while events announce every end.
 
-    The kubelet relists each 300 s then (kubelet.go, v1.36, eventedPlegRelistPeriod), whatever the size of the node.
+    The kubelet then relists each 300 s (kubelet.go, v1.36, eventedPlegRelistPeriod), whatever the size of the node.
     """
     return max(RELIST_SECONDS, min(SECONDS_PER_POD * pods, LONGEST_REST_SECONDS))
 
@@ -414,9 +415,8 @@ def _difference(pod: _Pod) -> tuple[PodLifecycleEvent, ...]:
 def _worth_telling(pod: _Pod) -> bool:
     """Say whether the difference is worth a signal.
 
-    Two differences are not: a created container, which is about to be started, and the removal of something that no
-    decision depends on, which is an ended container or sandbox that has a successor. The workflow's view keeps it until
-    the next listing.
+    Two differences are not: a created container, which is about to be started, and the removal of an ended container or
+    sandbox that has a successor, since no decision depends on it. The workflow's view keeps it until the next listing.
     """
     events = _difference(pod)
     if not events:
@@ -450,7 +450,7 @@ def _named(listing: ObservedPod, earlier: ObservedPod) -> ObservedPod:
 
 
 def _has_same_records(one: ObservedPod, other: ObservedPod) -> bool:
-    # Unchanged records are the same objects, so this takes no time: of thousands of pods few change in a second.
+    # Fast, since unchanged records are identical objects: few of thousands of pods change in a second.
     return one.sandboxes == other.sandboxes and one.containers == other.containers
 
 

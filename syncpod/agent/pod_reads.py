@@ -1,4 +1,4 @@
-"""Reads of pods without a published state, and of those whose published state lacks a part of the answer."""
+"""Answers to reads of pods that have no published state, or whose published state is incomplete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syncpod.temporal.pod_search_attributes import recorded_as
 
 @dataclass(frozen=True)
 class PodWithUntold(PodReads):
-    """A pod's published state, and failures of its probes that its workflow does not know of yet."""
+    """A pod's published state, and failures of its probes that were not sent to its workflow yet."""
 
     published: PodReads
     untold: Sequence[UntoldFailures]
@@ -39,7 +39,7 @@ class PodWithUntold(PodReads):
         return self.published.history()
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the pod's events, those of the failures included."""
+        """Return the pod's events, including those of the failed probes."""
         return with_untold(self.published.events(), self.untold)
 
     def steps(self) -> list[str]:
@@ -49,14 +49,14 @@ class PodWithUntold(PodReads):
 
 @dataclass(frozen=True)
 class PodWithoutWorkflow(PodReads):
-    """A pod that runs without a workflow: its last published state if there is one. Nothing is decided for it."""
+    """A pod that runs without a workflow: its last published state, if any. It has no steps."""
 
     state_dir: Path
     orphan: OrphanedPod
     published: PodReads | None
 
     def pod(self) -> dict[str, Any]:
-        """Return the Pod, marked as an orphan: published, recorded on disk, or its name alone."""
+        """Return the Pod, marked as an orphan: as published, else as recorded on disk, else with its names alone."""
         if self.published is not None:
             return marked(self.published.pod(), NO_WORKFLOW)
         listing = self.orphan.listing
@@ -69,26 +69,26 @@ class PodWithoutWorkflow(PodReads):
         return {**last, "steps": [], "holds": []}
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the history that its workflow published last."""
+        """Return the history that its last workflow published."""
         return self.published.history() if self.published is not None else []
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the events that its workflow published last."""
+        """Return the events that its last workflow published."""
         return self.published.events() if self.published is not None else []
 
     def steps(self) -> list[str]:
-        """Return none."""
+        """Return an empty list."""
         return []
 
 
 @dataclass(frozen=True)
 class RecordedPod(PodReads):
-    """A pod of which only the search attributes of its workflow are known. All but the pod raises CannotSay."""
+    """A pod of which only its workflow's search attributes are available. All methods except `pod` raise CannotSay."""
 
     execution: WorkflowExecution
 
     def pod(self) -> dict[str, Any]:
-        """Return the Pod as the server has recorded it."""
+        """Return the Pod as far as the search attributes describe it."""
         return pod_to_wire(recorded_as(self.execution))
 
     def plan(self, candidate: Any = None, update: str = "apply") -> NoReturn:

@@ -15,7 +15,7 @@ from syncpod.messages.pod_commands import BACKOFF_QUEUE, DELETE_POD, EVICT, PLEG
 from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, PlegEvent, ProbeChanged, SetCondition
 
 _RPC = timedelta(seconds=5)
-"""The client retries within this time; after that the caller retries."""
+"""The SDK's client retries within this time; after that the caller has to."""
 
 
 class PodSignals:
@@ -27,36 +27,36 @@ class PodSignals:
         self._facts = facts
 
     async def pleg(self, ref: PodRef, events: tuple[PlegEvent, ...], status: ObservedPod) -> bool:
-        """Send a pod its listing by the runtime, and the changes in it."""
+        """Send a pod the runtime's listing of it, and the changes as events."""
         signal = Pleg(events=events, status=status, node=self._facts())
         return await self._send(pod_workflow_id(ref.namespace, ref.name), PLEG, signal)
 
     async def backoff_over(self, workflow_id: str, subject: str, restart: int) -> bool:
         """Signal a pod that the back-off of a container, or of a step of the whole pod, is over.
 
-        The signal is `backoff_queue`; `backoff_expired` is an operator's, and ends a back-off early.
+        The signal is `backoff_queue`. The signal `backoff_expired` is for operators, who end a back-off early.
         """
         return await self._send(workflow_id, BACKOFF_QUEUE, BackoffExpired(container=subject, restart=restart))
 
     async def end_backoff(self, workflow_id: str, subject: str, appeared: str) -> bool:
-        """Tell a pod that the missing object its container, or a step of the whole pod, waits for is available."""
+        """Signal a pod that a missing object is available, for which a container or a step of the whole pod waits."""
         signal = BackoffExpired(container=subject, appeared=appeared)
         return await self._send(workflow_id, BACKOFF_QUEUE, signal)
 
     async def probe(self, ref: PodRef, change: ProbeChanged) -> bool:
-        """Tell a pod that the result of a probe of one of its containers has changed."""
+        """Signal a pod that the result of a probe of one of its containers has changed."""
         return await self._send(pod_workflow_id(ref.namespace, ref.name), PROBE, change)
 
     async def set_condition(self, ref: PodRef, condition: SetCondition) -> bool:
-        """Give a pod a condition that somebody else has set in the cluster."""
+        """Send a pod a condition that another client has set in the Kubernetes cluster."""
         return await self._send(pod_workflow_id(ref.namespace, ref.name), SET_CONDITION, condition)
 
     async def evict(self, ref: PodRef, order: Evict) -> bool:
-        """Tell a pod that its node evicts it."""
+        """Order a pod to end because its node evicts it."""
         return await self._send(pod_workflow_id(ref.namespace, ref.name), EVICT, order)
 
     async def delete(self, ref: PodRef) -> bool:
-        """Have a pod's workflow end it."""
+        """Order a pod's workflow to end the pod without a grace period."""
         order = DeletePod(grace_period_seconds=0, uid=ref.uid)
         return await self._send(pod_workflow_id(ref.namespace, ref.name), DELETE_POD, order)
 

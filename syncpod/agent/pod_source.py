@@ -1,4 +1,4 @@
-"""The pods of this node for its API, from what their workflows have published, without a query or a workflow task.
+"""Serves reads of this node's pods from the states that their workflows have published, without a Temporal query.
 
 A query would be answered by the same worker, but it goes through the server, may cause a replay from the start, and
 waits behind all other workflow tasks.
@@ -27,10 +27,10 @@ from syncpod.temporal.pod_search_attributes import attribute
 from syncpod.translation.context import NodeContext
 
 _FEW: Final = 50
-"""If the worker does not know the runs of at most so many open pods, it asks the server about each once more."""
+"""The most open pods without a published state about which the server is asked once more, each by a call."""
 _LOOKS: Final = 10
 _LOOK_SECONDS: Final = 0.1
-"""The number of further looks, and the time before each, whether a pod that has just begun has published something."""
+"""How often to check, and after how many seconds each, whether a pod that has just started has published a state."""
 _PREFIX: Final = "pod/"
 
 
@@ -49,12 +49,11 @@ class NodePods:
         settle_journal: Callable[[], Awaitable[object]] | None = None,
         refresh_report: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Tell what is `published`; without `open_pods`, not which pods are open.
+        """Answer from the `published` states. Without `open_pods`, reads that need to know which pods are open fail.
 
-        `orphaned` finds the pods that run without a workflow. They are listed beside the open ones, marked. `untold`
-        returns the failures of a pod's probes (by its UID) that its workflow does not know of yet. `running` has the
-        steps that are under way at the time. `settle_journal` brings the journal up to date, and `refresh_report` the
-        node's report.
+        `orphaned` finds pods that run without a workflow; they are listed beside the open ones, marked. `untold` takes
+        a pod's UID, and returns failures of its probes that were not sent to its workflow yet. `running` has the steps
+        that are under way. `settle_journal` brings the journal up to date, and `refresh_report` the node's report.
         """
         self._node = node
         self._published = published
@@ -85,8 +84,7 @@ class NodePods:
     ) -> Sequence[SourcePod]:
         """Return the open pods of a namespace, as :class:`syncpod.api.source.PodSource` has it. Raises CannotSay.
 
-        They are not known if the server does not list them, or if one of them is in a run that this node knows nothing
-        of.
+        It is also raised if the server does not list the pods, or if this worker has no state of one of their runs.
         """
         if set(nodes) - {self.node}:
             raise CannotSay
@@ -105,7 +103,7 @@ class NodePods:
         ]
 
     async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
-        """Return those that run without a workflow. The server is asked only about those named pods that run here.
+        """Return the pods that run without a workflow. With `names`, the server is asked only about those running here.
 
         Raises CannotSay.
         """
@@ -129,13 +127,13 @@ class NodePods:
         return found
 
     def why_recorded(self, pods: Sequence[SourcePod]) -> Sequence[str]:
-        """Return that the worker has not come to some of the pods yet; none if it has."""
+        """Return why some of `pods` come from the server's records, as one sentence; empty if none do."""
         if all(one.recorded is None for one in pods):
             return ()
         return ("the worker of this node has just begun, and has not come to all pods yet",)
 
     def known_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
-        """Return the pods that this worker knows."""
+        """Return the pods whose published state this worker has."""
         if namespace is not None and names:
             ids: Collection[str] = [pod_workflow_id(namespace, name) for name in names]
         else:
@@ -144,7 +142,7 @@ class NodePods:
         return [one for one in found if namespace in (None, one.namespace)]
 
     async def pending_steps(self, one: SourcePod) -> Sequence[PendingStep]:
-        """Return the steps of a pod that the server is trying, which is not asked if none is under way.
+        """Return a pod's pending activities from the server, which is not called if the pod has no step under way.
 
         Raises CannotSay.
         """
@@ -158,7 +156,7 @@ class NodePods:
             raise CannotSay from unknown
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
-        """Return an object for each step under way, which says what it does."""
+        """Return a JSON object that describes each step under way."""
         return steps_of(self._running)
 
     async def settle_journal(self) -> None:
@@ -176,10 +174,10 @@ class NodePods:
     async def _open(
         self, namespace: str | None, names: Collection[str], *, recorded: bool
     ) -> tuple[list[str], list[WorkflowExecution]]:
-        """Return the open pods' workflows: those that this worker knows, and the server's records of the others.
+        """Return the open workflows whose state this worker has, and the server's records of the others.
 
-        Records are returned only if they suffice (`recorded`) and this worker does not know many of its pods yet.
-        Raises OpenPodsUnknown.
+        Records are returned only if the caller accepts them (`recorded`) and this worker lacks the states of many
+        pods. Raises OpenPodsUnknown.
         """
         if self._open_pods is None:
             raise OpenPodsUnknown
@@ -236,6 +234,6 @@ def _key(workflow_id: str) -> tuple[str, str]:
 
 
 def _as_recorded(execution: WorkflowExecution) -> SourcePod:
-    """Return a pod as the server has recorded it."""
+    """Return a pod from its workflow's search attributes."""
     columns = Recorded(attribute(execution, "PodStatus") or "", attribute(execution, "PodRestarts"))
     return SourcePod(*_key(execution.id), execution.run_id, RecordedPod(execution), columns)

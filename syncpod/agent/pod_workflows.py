@@ -1,6 +1,6 @@
-"""Temporal's knowledge of the pods on this node: the evidence for a cleanup.
+"""Queries Temporal for the workflows of this node's pods. Cleanups are based on the answers.
 
-A missing workflow alone proves nothing: the database may be empty, or another cluster's.
+A missing workflow alone does not prove that a pod is gone: the database may be empty, or another cluster's.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from syncpod.temporal.workflow_starts import ENDED
 
 _RPC: Final = timedelta(seconds=5)
 _PAGE: Final = 1000
-"""How many workflows the server lists at a time."""
+"""How many workflows the server returns in one page."""
 _POD_UID: Final = "PodUID"
 
 
 class OpenWorkflows(Protocol):
-    """Answers which pods have workflows: :class:`PodWorkflows`. Both methods raise RPCError."""
+    """Finds pods' workflows. Implemented by :class:`PodWorkflows`. Both methods raise RPCError."""
 
     async def open(self) -> dict[str, str]:
-        """Return the pod UIDs of the node's open workflows, by workflow id; from visibility, which may lag."""
+        """Return the pod UIDs of the node's open workflows by workflow id, from visibility, which may lag."""
 
     async def standing(self, ref: PodRef) -> Standing:
         """Return the state of the workflow with this pod's name."""
 
 
 class PodWorkflows:
-    """Asks the server. Every method raises RPCError while it does not answer."""
+    """Queries the server. Every method raises RPCError while the server does not answer."""
 
     def __init__(self, client: Client, task_queue: str) -> None:
         """Ask about the pods whose workflows run on this node's task queue."""
@@ -55,7 +55,7 @@ class PodWorkflows:
         found: dict[str, str] = {}
         page = b""
         while True:
-            # Not by the client's list_workflows, which decodes all of each workflow: that is most of a round's CPU.
+            # The client's list_workflows would decode each workflow whole, which takes most of the CPU of this call.
             request = ListWorkflowExecutionsRequest(
                 namespace=self._client.namespace, page_size=_PAGE, query=query, next_page_token=page
             )
@@ -68,8 +68,8 @@ class PodWorkflows:
     async def standing(self, ref: PodRef) -> Standing:
         """Return the state of the workflow with this pod's name, as the server has it now.
 
-        The run that follows a deleted pod starts with the search attributes of the pod before, and corrects them when
-        it first reports its state. So a running workflow counts as another pod's only by its run's history.
+        A run that continues as a new pod, after a deletion, starts with the deleted pod's search attributes, and
+        corrects them at its first report. So only its history decides whether an open workflow is another pod's.
         """
         workflow_id = pod_workflow_id(ref.namespace, ref.name)
         try:
@@ -82,7 +82,7 @@ class PodWorkflows:
             # If the last workflow of this name was another pod's, its end alone proves nothing about this pod's.
             is_its_own = said == ref.uid or await self._recorded(workflow_id, run_id) == ref.uid
             return "closed" if is_its_own or await self._has_had(workflow_id, ref.uid) else "unknown"
-        # A workflow whose history does not say which pod it is may be this pod's.
+        # If the history does not name the workflow's pod either, it may be this pod.
         if said in ("", ref.uid) or await self._recorded(workflow_id, run_id) in ("", ref.uid):
             return "open"
         return "another"
@@ -97,10 +97,10 @@ class PodWorkflows:
         return info.status, _uid(info.search_attributes), info.execution.run_id
 
     async def _has_had(self, workflow_id: str, uid: str) -> bool:
-        """Say whether the server knows a closed run of that workflow as this pod's.
+        """Say whether one of the workflow's closed runs was this pod's.
 
-        A name has one workflow at a time: once its last one has ended, so have all before. A run that was terminated
-        before it wrote its search attributes is known by its history.
+        A name has one open run at a time: if its newest run has ended, so have all earlier ones. A run that was
+        terminated before it wrote its search attributes is identified by its history.
         """
         closed = f"WorkflowId = '{workflow_id}' AND ExecutionStatus != 'Running'"
         try:
@@ -114,26 +114,26 @@ class PodWorkflows:
             raise
 
     async def _recorded(self, workflow_id: str, run_id: str) -> str:
-        """Return the UID of the pod that a run is or was of, by its history; "" if it does not say."""
+        """Return the UID of a run's pod from its history; "" if the history does not contain it."""
         try:
             return await pod_uid_of_run(self._client, workflow_id, run_id, timeout=_RPC)
         except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:  # the server has forgotten it meanwhile
+            if error.status == RPCStatusCode.NOT_FOUND:  # its retention has passed meanwhile
                 return ""
             raise
 
 
 _SILENT_RUNS: Final = 20
-"""How many closed runs without search attributes are looked at for one pod, newest first."""
+"""The most closed runs without search attributes whose histories are read for one pod, newest first."""
 
 
 def without_workflow(refs: Iterable[PodRef], listed: dict[str, str]) -> tuple[PodRef, ...]:
-    """Return the pods to which none of the listed workflows belongs."""
+    """Return the pods that have no workflow among `listed`, which has pod UIDs by workflow id."""
     return tuple(ref for ref in refs if listed.get(pod_workflow_id(ref.namespace, ref.name), " ") not in ("", ref.uid))
 
 
 def _uid(attributes: SearchAttributes) -> str:
-    """Return the pod's UID; "" if the attributes do not say it, or not as one text."""
+    """Return the pod's UID; "" if the attributes lack it, or if it is not a string."""
     if _POD_UID not in attributes.indexed_fields:
         return ""
     with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""The kubelet's Pods API of a node: its pods, whole, for programs on the machine (the kubelet's gate PodsAPI)."""
+"""Serves the kubelet's Pods API: whole Pods for programs on the machine (the kubelet's feature gate PodsAPI)."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class _PodsApi:
     def __init__(self, agent: Agent, socket: Path, status: Callable[[], Awaitable[NodeStatus]]) -> None:
         self._agent, self._socket, self._status = agent, socket, status
         self._objects: dict[str, Mapping[str, Any]] = {}
-        """By UID: a pod as the cluster had it when it was told of last."""
+        """By UID: each pod's last object from the Kubernetes cluster, kept until the pod is gone."""
 
     async def run(self) -> None:
-        """Serve until cancelled. Where that is not possible, the log says why, and nothing is served."""
+        """Serve until cancelled. If the socket cannot be served, log why, and only wait."""
         news, bucket = PodNews(), TokenBucket(_BURST, _REFILL_SECONDS)
 
         def changed(state: Published) -> None:
@@ -65,7 +65,7 @@ class _PodsApi:
             await asyncio.Event().wait()
 
     def _as_in_cluster(self, state: Published) -> Mapping[str, Any] | None:
-        """Return the cluster's newest object of a pod, even after its deletion; None = it has had none."""
+        """Return the cluster's newest object of a pod, even after its deletion there; None if there never was one."""
         meta = state.metadata
         found = self._agent.published_pods.in_cluster(meta) or self._objects.get(meta.uid)
         if found is not None:
@@ -77,9 +77,9 @@ class _PodsApi:
 
 
 def _document(state: Published, found: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a Pod: as the cluster has it, if it does, with the status that its workflow has published.
+    """Return a Pod with its workflow's status, and the rest from the cluster's object `found`, if there is one.
 
-    Its workflow is not told of labels that change while it ends.
+    The object is newer: labels that change while a pod ends are not sent to its workflow.
     """
     own = state.pod()
     if found is None:

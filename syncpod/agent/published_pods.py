@@ -1,6 +1,6 @@
-"""The states that the pods' workflows, and the node's, have published: the newest of each, in memory and soon on disk.
+"""Keeps the newest published state of each workflow of this node, in memory and, about a second later, on disk.
 
-Reads are answered from it, and a run whose history cannot be replayed is replaced by one that starts from it.
+Reads of pods are answered from these states. A stuck workflow run is replaced by one that starts from its state.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from syncpod.translation.paths import UnsafeName
 log = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 1.0
-"""How long the disk may be behind: states that a pod publishes within this time are written once."""
+"""Seconds before a state is written: of a pod's states within this time, only the last is written."""
 _AT_ONCE: Final = 8
-"""How many states a thread writes before others have their turn. To wake it and be woken by it costs as much CPU as to
-write one."""
+"""How many states one call in a thread writes. Such a call costs as much CPU as writing one state."""
 
 
 class PublishedRun(NamedTuple):
-    """The newest state of a workflow, and the run that has published it."""
+    """The newest state of a workflow, and the id of the run that published it."""
 
     run_id: str
     published: Published
@@ -42,21 +41,22 @@ class PublishedPods:
         self._node = node
         self._runs: dict[str, PublishedRun] = {}
         self._behind: dict[str, None] = {}
-        """The workflows whose newest state is not on disk."""
+        """Ids of workflows whose newest state is not on disk."""
         self._news = asyncio.Event()
         self._is_failing = False
         self._watchers: list[Callable[[Published], None]] = []
         self._gone_watchers: list[Callable[[Published], None]] = []
         self._remove: Callable[[EndedLife], None] | None = None
         self.in_cluster: Callable[[ObjectMeta], Mapping[str, Any] | None] = _in_none
-        """Returns the Pod of the node's cluster with this metadata's name and UID; the node's part in it sets it."""
+        """Returns the Kubernetes cluster's Pod with this metadata's name and UID; None if there is none. Set by the
+        node's part in the cluster."""
 
     def __len__(self) -> int:
-        """Return the number of workflows whose state is known."""
+        """Return the number of workflows whose state is kept."""
         return len(self._runs)
 
     def take(self, workflow_id: str, run_id: str, published: Published) -> None:
-        """Take the newest state of a workflow; that of a pod that is gone is forgotten."""
+        """Keep the newest state of a workflow. If its pod is gone, drop the state instead."""
         if published.is_gone:
             self._runs.pop(workflow_id, None)
             self._behind.pop(workflow_id, None)
@@ -73,9 +73,9 @@ class PublishedPods:
         self._news.set()
 
     def forget(self, ref: PodRef) -> bool:
-        """Drop the state of a pod that is gone although no workflow has published that; say whether it was known.
+        """Drop the state of a pod that is gone, although its workflow has not published that; say whether it was kept.
 
-        Another pod of that name stays, and so does another life of the pod.
+        The state of another pod of that name, or of another life of the pod, stays.
         """
         workflow_id = pod_workflow_id(ref.namespace, ref.name)
         newest = self._runs.get(workflow_id)
@@ -95,8 +95,8 @@ class PublishedPods:
         return newest.published if newest is not None else None
 
     def pods(self) -> dict[str, Published]:
-        """Return the newest state of each pod that this worker has seen, by workflow; any thread may ask."""
-        # A copy is made in one step of the interpreter, so that nothing is added meanwhile.
+        """Return the newest state of each pod that this worker has seen, by workflow id. Any thread may call it."""
+        # `copy` is atomic in the interpreter: no other thread can add an entry meanwhile.
         runs = self._runs.copy()
         return {workflow_id: run.published for workflow_id, run in runs.items() if run.published.uid}
 
@@ -124,7 +124,7 @@ class PublishedPods:
         return [run.published.metadata for run in self._runs.values() if run.published.uid]
 
     def on_ended_life(self, remove: Callable[[EndedLife], None]) -> None:
-        """Call `remove` with the life of each pod whose workflow ends it; it must return at once."""
+        """Call `remove` with each life of a pod that its workflow has published as ended; it must return at once."""
         self._remove = remove
 
     async def snapshot(self, workflow_id: str) -> WorkflowSnapshot | None:
@@ -143,14 +143,14 @@ class PublishedPods:
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what is not on disk yet; a state that cannot be written is left to the next one."""
+        """Write the states that are not on disk. A failed write is not retried; the workflow's next state follows."""
         while self._behind:
             few = list(islice(self._behind, _AT_ONCE))
             for workflow_id in few:
                 del self._behind[workflow_id]
             runs = {workflow_id: run for workflow_id in few if (run := self._runs.get(workflow_id)) is not None}
             if runs:
-                # In one thread: the workflows' tasks and everything else on this machine come first.
+                # In one thread, so that workflow tasks and other work on this machine go first.
                 await asyncio.to_thread(self._write_all, runs)
 
     def _write_all(self, runs: Mapping[str, PublishedRun]) -> None:
@@ -171,7 +171,7 @@ class PublishedPods:
 
 
 def _in_none(_: ObjectMeta) -> None:
-    """Return what a node has of a cluster that is part of none."""
+    """Return None: the node is part of no cluster."""
 
 
 def _as_snapshot(workflow_id: str, run: PublishedRun) -> WorkflowSnapshot:

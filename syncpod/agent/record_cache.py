@@ -1,4 +1,4 @@
-"""Caches what is derived from the pods' records on disk, and derives it again only when a record changed."""
+"""Caches values derived from the pods' records on disk. A value is derived again only when its record has changed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from syncpod.translation.paths import UnsafeName, pods_directory
 _T = TypeVar("_T")
 
 LOOK_SECONDS: Final = 300.0
-"""How long all records count as unchanged at most, if nothing says otherwise: somebody may have edited one by hand."""
+"""Seconds until the records are checked even without a sign of a change: somebody may have edited one by hand."""
 
 
 @dataclass(frozen=True)
 class _Entry(Generic[_T]):
     version: tuple[int, int, int]
-    """Inode, time of modification and size of the record, which identify a version of it."""
+    """Inode, modification time and size of the record file."""
     derived: _T | None
 
 
@@ -39,14 +39,14 @@ class RecordCache(Generic[_T]):
         self._entries: dict[str, _Entry[_T]] = {}
         self._derived: dict[str, _T] = {}
         self._version: int | None = None
-        """That of all records, when they were last looked at."""
+        """The version of all records together at the last check."""
         self._look_at = 0.0
         """Monotonic time at which they are read even if their version is unchanged."""
 
     def read(self) -> dict[str, _T]:
         """Return the derived values by pod UID. Blocks; any thread may call it. Raises OSError."""
         with self._alone:
-            version = records_version(self._node)  # before the records: what changes later makes another one
+            version = records_version(self._node)  # read first, so that a record that changes meanwhile is read again
             if version is None or version != self._version or time.monotonic() >= self._look_at:
                 self._entries = {uid: self._entry(uid, each) for uid, each in self._versions()}
                 self._derived = {uid: each.derived for uid, each in self._entries.items() if each.derived is not None}

@@ -1,8 +1,8 @@
-"""Watches whether the runtime can start pods, and wakes the pods that were refused once it can.
+"""Polls whether the runtime can start pods. Once it can, wakes the pods that were refused meanwhile.
 
-While the runtime or its network is not ready, steps refuse to start anything, no attempt is used up, and the workflow
-waits. The kubelet asks every 5 s and retries such a pod every 1 to 1.5 s (kubelet.go, v1.36, updateRuntimeUp;
-pod_workers.go, completeWork). Here the runtime is asked each second while it is not ready, and pods wait to be woken.
+While the runtime or its network is not ready, steps refuse to start containers, no attempt is counted, and workflows
+wait. The kubelet polls every 5 s and retries such a pod every 1 to 1.5 s (kubelet.go, v1.36, updateRuntimeUp;
+pod_workers.go, completeWork). Here the runtime is polled each second while it is not ready, and pods wait for a signal.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from syncpod.messages.steps import NOT_READY_FAULTS, Fault
 log = logging.getLogger(__name__)
 
 READY_SECONDS = 5.0
-"""Between two status calls while the runtime is ready."""
+"""Seconds between two status calls while the runtime is ready."""
 HUNG_SECONDS = 30.0
-"""How long a status call may take before the runtime counts as down: maxWaitForContainerRuntime."""
+"""Seconds that a status call may take before the runtime counts as down: maxWaitForContainerRuntime."""
 NOT_READY_SECONDS = 1.0
-"""Between two status calls while it is not, or while a refused pod waits."""
+"""Seconds between two status calls while the runtime is not ready, or while a refused pod waits."""
 
 Wake = Callable[[PodRef, str], Awaitable[None]]
 """Signals a pod with an event. Raises CriError."""
@@ -40,11 +40,11 @@ class RuntimeReadiness:
         self._refused: dict[str, tuple[PodRef, Fault]] = {}
         self._has_refused = asyncio.Event()
         self.obstacles: dict[Fault, str] = {}
-        """What keeps pods from being started, in the runtime's words. A network that is not ready affects only pods
-        that have a network of their own."""
+        """By fault: why pods cannot be started, with the runtime's message. A network that is not ready affects only
+        pods that have a network of their own."""
 
     def step_ended(self, ref: PodRef, fault: str) -> None:
-        """Remember a pod whose step was refused since the runtime is not ready; forget one whose step succeeded."""
+        """Note a pod whose step was refused because the runtime is not ready; drop one whose step succeeded."""
         if fault in NOT_READY_FAULTS:
             self._refused[ref.uid] = ref, Fault(fault)
             self._has_refused.set()
@@ -52,11 +52,11 @@ class RuntimeReadiness:
             self._refused.pop(ref.uid, None)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Poll until cancelled."""
         while True:
             await self.check()
             pause = NOT_READY_SECONDS if self.obstacles or self._refused else READY_SECONDS
-            # After a refusal, ask again soon but not at once: the step has just asked the runtime itself.
+            # After a refusal, poll soon but not at once: the step has just called the runtime itself.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause - NOT_READY_SECONDS):
                     await self._has_refused.wait()
@@ -64,7 +64,7 @@ class RuntimeReadiness:
             await asyncio.sleep(NOT_READY_SECONDS)
 
     async def check(self) -> None:
-        """Ask once, and wake the refused pods that can be started now."""
+        """Poll once, and wake the refused pods that can be started now."""
         before, self.obstacles = self.obstacles, await self._look()
         for fault, words in self.obstacles.items():
             if before.get(fault) != words:

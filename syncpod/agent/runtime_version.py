@@ -13,11 +13,11 @@ from syncpod.cri.port import RuntimeVersion
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
-"""nodeStatusUpdateFrequency: the kubelet asks for the version with each update of its node's status."""
+"""Seconds between two polls: nodeStatusUpdateFrequency, as the kubelet polls with each update of its node's status."""
 
 
 class FollowedVersion:
-    """The present name and version of one runtime."""
+    """The current name and version of one runtime."""
 
     def __init__(
         self,
@@ -25,19 +25,22 @@ class FollowedVersion:
         ask: Callable[[], Awaitable[RuntimeVersion]],
         changed: Callable[[RuntimeVersion], None],
     ) -> None:
-        """Begin with `first`; `ask` raises CriError. `changed` is called in a thread, and may raise OSError."""
+        """Begin with `first`. `ask` polls the runtime, and raises CriError.
+
+        `changed` is called in a thread with each new version. If it raises OSError, the next poll calls it again.
+        """
         self.current = first
         self._ask = ask
         self._changed = changed
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Poll until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await self.look()
 
     async def look(self) -> None:
-        """Ask once. A runtime that does not answer keeps the version that it had."""
+        """Poll once. If the runtime does not answer, the version stays."""
         try:
             version = await self._ask()
         except CriError as error:

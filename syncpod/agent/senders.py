@@ -1,8 +1,8 @@
-"""Finds out who sent the commands that pods have obeyed, for the node's journal.
+"""Finds out who sent the commands that pods have received, for the node's journal.
 
-A workflow does not learn who signals it; its server does, and forgets it with the run. So the agent asks the server as
-soon as the journal has a command. It costs a call for each command of a person. It costs none for a start, and none for
-a deletion that the node's own workflow wants.
+A signal does not carry its sender. Only the run's history on the server has the sender, and it is deleted with the run.
+So the agent asks the server as soon as the journal has a command: one call for each command of a person, and none for
+starts and for the node's own deletions.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from syncpod.temporal.senders import Sent
 log = logging.getLogger(__name__)
 
 _WAITING: Final = 1000
-"""How many commands wait at most while the server does not answer; then the oldest go without."""
+"""The most commands that wait while the server does not answer; the oldest are dropped, and have no sender."""
 _TOGETHER: Final = 50
-"""How many answers are written at once."""
+"""The most senders that are written together."""
 _RETRY_SECONDS: Final = 10.0
 _LONGEST: Final = 200
-"""Characters of an identity that are kept: its sender may say anything."""
+"""The most characters of an identity that are kept: a client may choose any text."""
 _THE_NODE: Final = "the node"
 _CANCEL: Final = "cancel"
-"""A request to cancel a workflow, which is a deletion."""
+"""The name of a cancellation of the workflow, which deletes its pod."""
 
 _PASSING: Final = frozenset(
     (
@@ -45,15 +45,15 @@ _PASSING: Final = frozenset(
         RPCStatusCode.UNKNOWN,
     )
 )
-"""How a call fails that may succeed later. Otherwise the run is gone, or the server does not tell."""
+"""Errors of calls that are retried. After any other error the sender stays unknown: the run is gone, for instance."""
 
 AskServer = Callable[[str, str], Awaitable[list[Sent]]]
-"""Returns what a run of a workflow was sent of late, newest first. Raises RPCError."""
+"""Returns the latest signals and updates of a run, newest first, by workflow id and run id. Raises RPCError."""
 
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """A line of a pod's history that says what somebody has commanded."""
+    """A line of a pod's history that records a command."""
 
     workflow_id: str
     run_id: str
@@ -64,7 +64,8 @@ class CommandEntry:
 def sender_of(line: HistoryEntry, sent: Sequence[Sent]) -> str:
     """Return the sender of the command that a line records; "" if it is not among the sent ones. Pure.
 
-    A signal is recorded just before it is obeyed, an update just after: of several, the nearest is meant.
+    Of several matching ones, it is the nearest in time: a signal's event comes just before the line, an update's just
+    after.
     """
     names = {line.subject, POD_COMMANDS.same_as(line.subject), _CANCEL if line.subject == DELETE.name else ""}
     meant = [each for each in sent if each.name in names and each.identity]
@@ -72,31 +73,31 @@ def sender_of(line: HistoryEntry, sent: Sequence[Sent]) -> str:
 
 
 class Senders:
-    """The commands whose senders are yet to be asked for."""
+    """The queue of commands whose senders are to be found."""
 
     def __init__(
         self, ask: AskServer, *, node: str, keep: Callable[[Sequence[tuple[PodLife, HistoryEntry]]], Awaitable[None]]
     ) -> None:
-        """Ask `ask`, and give the answers to `keep`, as lines of the journal. `node` is this node's name."""
+        """Query the server with `ask`, and pass the senders to `keep`, as journal lines. `node` is the node's name."""
         self._ask, self._node, self._keep = ask, node, keep
         self._waiting: deque[CommandEntry] = deque(maxlen=_WAITING)
         self._own: OrderedDict[tuple[str, str, datetime], None] = OrderedDict()
-        """Recent commands of the node itself: a workflow's id, and subject and time of its history's line."""
+        """Recent commands of the node itself: workflow id, and subject and time of the line in its history."""
         self._news = asyncio.Event()
 
     def take(self, command: CommandEntry) -> None:
-        """Ask for a command's sender soon."""
+        """Queue a command, to find its sender soon."""
         self._waiting.append(command)
         self._news.set()
 
     def know(self, workflow_id: str, subject: str, at: datetime) -> None:
-        """Remember that a line of a pod's history with this subject and time records a command of this node."""
+        """Note that the history line with this subject and time records a command of this node."""
         self._own[workflow_id, subject, at] = None
         while len(self._own) > _WAITING:
             self._own.popitem(last=False)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Find the senders of queued commands until cancelled."""
         while True:
             while self._waiting:
                 answers, is_away = await self._answers()
@@ -108,9 +109,9 @@ class Senders:
             await self._news.wait()
 
     async def _answers(self) -> tuple[list[tuple[PodLife, HistoryEntry]], bool]:
-        """Ask for the senders of the commands that wait; also say whether the server cannot answer now.
+        """Return lines with the senders of queued commands, and whether the server is unreachable now.
 
-        The answers for a crowd are written at once, since each write has a thread and a transaction of its own.
+        Up to `_TOGETHER` are returned at a time, since each write has a thread and a transaction of its own.
         """
         answers: list[tuple[PodLife, HistoryEntry]] = []
         while self._waiting and len(answers) < _TOGETHER:
@@ -124,7 +125,7 @@ class Senders:
         return answers, False
 
     async def _find(self, command: CommandEntry) -> Sequence[tuple[PodLife, HistoryEntry]]:
-        """Return the line that says who sent a command; none if the server does not know. Raises RPCError."""
+        """Return the line that names a command's sender; empty if the server has no sender. Raises RPCError."""
         own = (command.workflow_id, command.line.subject, command.line.at)
         if own in self._own:
             del self._own[own]

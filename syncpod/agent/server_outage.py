@@ -1,6 +1,6 @@
-"""Limits the log while the Temporal server is away: a line when it goes, a few in between, and one when it is back.
+"""Limits log lines while the Temporal server is away: one when the outage begins, a few during it, one when it ends.
 
-Otherwise every poller, signal and heartbeat would log each of its tries: four a second on a node with four pods.
+Otherwise every poller, signal and heartbeat would log each of its tries: four lines a second on a node with four pods.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from syncpod.collector_outage import LOGGER as COLLECTOR
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS: Final = 30.0
-"""The time from the first line to the second; each further interval is twice as long."""
+"""Seconds between the first line and the second; each further interval is twice as long, up to `LONGEST_SECONDS`."""
 LONGEST_SECONDS: Final = 600.0
 _SIGNS: Final = ("tcp connect error", "transport error", "error trying to connect")
-"""The SDK's words for a server that nothing listens for, in its own log and in the errors that ours quotes."""
+"""The SDK's texts when the server's address refuses connections: in its own log, and in errors that our log quotes."""
 ANOTHER_SERVER: Final = "syncpod.agent.another_server"
-"""The logger of lines about another server than the node's own: that of its fleet. They are few, and stay so."""
+"""The logger of lines about the fleet's server. The filter passes them, since they are few."""
 
 
 class ServerOutage(logging.Filter):
-    """A filter for log handlers. The first record that shows the outage is let through, with a message that says so."""
+    """A filter for log handlers. It drops records about an outage, and replaces a few of them by a summary."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class ServerOutage(logging.Filter):
         self._pause = FIRST_SECONDS
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether to write a record; one that is due is replaced by how long the server has been away."""
+        """Say whether to write a record. If a summary is due, the record's message is replaced by it."""
         if record.name in (__name__, ANOTHER_SERVER, COLLECTOR) or not any(
             sign in record.getMessage() for sign in _SIGNS
         ):
@@ -54,7 +54,7 @@ class ServerOutage(logging.Filter):
         return True
 
     def over(self) -> None:
-        """Note that the server answers; if it has been away, log for how long."""
+        """Note that the server answers. After an outage, log how long it lasted."""
         if self._since is not None:
             log.info("the Temporal server answers again, after %.0f s", self._clock() - self._since)
         self._since = None

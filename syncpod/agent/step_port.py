@@ -1,4 +1,4 @@
-"""The side of the agent that steps know: their reports to it, and their questions."""
+"""The agent's interface for steps: they report their progress to it, and query it for refusals."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class StepPort:
     """The steps' `AgentPort`, and the worker's `NodeHooks`."""
 
     evictor: Evictor | None = None
-    """Says which pods a node under pressure refuses. Housekeeping sets it."""
+    """Decides which pods a node under pressure refuses. Set by housekeeping."""
     shutdown: NodeShutdown | None = None
-    """Set where the machine's shutdown waits for pods."""
+    """None if the node does not delay shutdowns of the machine."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class StepPort:
         readiness: RuntimeReadiness,
         journal: Journal,
     ) -> None:
-        """Pass reports on to the agent's parts. `facts` are the node's, and each step's result carries them."""
+        """Pass reports on to the agent's parts. `facts` returns the node's facts, which each step's result carries."""
         self.facts, self._signals, self._backoff_queue = facts, signals, backoff_queue
         self._pleg, self._prober, self._readiness, self._journal = pleg, prober, readiness, journal
         self._loop, self._tasks = asyncio.get_running_loop(), LooseTasks()
         self.tell_cluster: Callable[[PodRef, StepEvent], None] = _nobody_to_tell
-        """Tells the node's cluster of an event. The node's part in the cluster sets it."""
+        """Sends an event to the node's Kubernetes cluster. Set by the node's part in the cluster."""
 
     # --- reports ------------------------------------------------------------------------------------------------------
 
@@ -66,11 +66,11 @@ class StepPort:
         self._pleg.step_began(ref.uid)
 
     def step_acts(self, uid: str) -> None:
-        """Note that a step of the pod is about to change something, and to return the pod's listing."""
+        """Note that a step's turn has come: it now calls the runtime, and will return the pod's listing."""
         self._pleg.step_acts(uid)
 
     def event_happens(self, ref: PodRef, event: StepEvent) -> None:
-        """Tell the cluster at once about an event; the step's result will have it much later."""
+        """Send an event to the cluster at once; the step's result will carry it much later."""
         self.tell_cluster(ref, event)
 
     def listing_returned(self, listing: ObservedPod) -> None:
@@ -78,12 +78,12 @@ class StepPort:
         self._pleg.returned(listing)
 
     def step_ended(self, ref: PodRef, fault: str) -> None:
-        """Note that the attempt has ended: successfully (""), or with a fault of that type."""
+        """Note that an attempt of a step has ended. `fault` is the type of its failure; "" = it succeeded."""
         self._readiness.step_ended(ref, fault)
         self._pleg.step_ended(ref.uid)
 
     def arm_backoff(self, workflow_id: str, subject: str, restart: int, delay_seconds: float | None) -> None:
-        """Signal the end of a back-off after the delay; None cancels that. Called from threads of workflow tasks."""
+        """Signal the end of a back-off after a delay; None cancels the signal. Called by threads of workflow tasks."""
         queue = self._backoff_queue
         if delay_seconds is None:
             self._loop.call_soon_threadsafe(queue.disarm, workflow_id, subject, restart)
@@ -91,7 +91,7 @@ class StepPort:
             self._loop.call_soon_threadsafe(queue.arm, workflow_id, subject, restart, delay_seconds)
 
     async def keep_ends(self, ref: PodRef, instances: Sequence[Instance]) -> None:
-        """Have the node's journal keep the ends of instances, before their logs are removed."""
+        """Write the ends of instances to the node's journal, before their logs are removed."""
         await self._journal.keep(ref, instances)
 
     # --- questions ----------------------------------------------------------------------------------------------------
@@ -101,19 +101,19 @@ class StepPort:
         return self.evictor.admission_refusal(pod) if self.evictor is not None else ""
 
     def shutdown_refusal(self) -> tuple[str, str] | None:
-        """Return why a node whose machine shuts down admits no pod: the kubelet's reason and message."""
+        """Return the kubelet's reason and message for refusing pods during a shutdown; None if there is none."""
         return self.shutdown.refusal() if self.shutdown is not None else None
 
     # --- signals that follow from a step ------------------------------------------------------------------------------
 
     def pod_adopted(self, ref: PodRef) -> None:
-        """Send all probe results again: a new workflow has taken over the pod's containers, and has no results yet."""
+        """Send all probe results again: a new workflow has adopted the pod's containers, and has no results yet."""
         self._prober.tell_again(ref.uid)
 
     def room_freed(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
-        """Tell the pods that wait to be resized or admitted, in this order, that the node has room again.
+        """Signal the pods that wait to be resized or admitted, in this order, that the node has free resources again.
 
-        A pod that cannot be reached asks again by itself, some minutes later.
+        A pod whose signal fails tries again by itself some minutes later.
         """
         if waiting:
             self._tasks.begin(self._tell_of_room(waiting), "room on the node")
@@ -124,9 +124,9 @@ class StepPort:
             await _signalled(ref, "there is room", self._signals.end_backoff(pod, step.value, "room on the node"))
 
     def pod_was_deleted(self, ref: PodRef) -> None:
-        """Have the workflow end of a pod that was deleted, and that a restored database has brought back.
+        """End the workflow of a pod that was deleted before: an older, restored database still has the workflow.
 
-        If the workflow cannot be reached now, the next worker ends it. Until then the pod is Failed, with the reason.
+        If the signal fails, the next worker ends the workflow. Until then the pod is Failed, with the reason.
         """
         self._tasks.begin(self._delete(ref), f"delete {ref.namespace}/{ref.name}")
 
@@ -137,7 +137,7 @@ class StepPort:
         await _signalled(ref, "it was deleted", self._signals.delete(ref))
 
     async def close(self) -> None:
-        """Cancel the signals that are under way; the workflows' own timers and the next worker make up for them."""
+        """Cancel signals in flight; the workflows' own timers and the next worker make up for them."""
         await self._tasks.close()
 
 

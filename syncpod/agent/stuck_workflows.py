@@ -1,21 +1,21 @@
 """Replaces the run of a workflow whose tasks fail again and again.
 
-Temporal retries a failed workflow task for ever, until new code is deployed. But until then nothing manages the pod,
-and no deployment helps if a history cannot be replayed. The node still has the last state that the workflow published,
-and the runtime has the containers. So the run is terminated and another one is started from that state, in one call to
-the server: no container is touched, and the pod always has a workflow. The node's own workflow is replaced in the same
-way.
+Temporal retries a failed workflow task for ever, until new code is deployed. Until then nothing manages the pod, and
+if a history cannot be replayed, new code does not help either. But the node has the last state that the workflow
+published, and the runtime has the containers. So the run is terminated and another one is started from that state, in
+one call to the server: no container is touched, and the pod always has a workflow. The node's own workflow is replaced
+in the same way.
 
 These starts are tried in turn, as long as the new run completes no task:
 1. from the last published state, with the signals that came after it;
 2. from the same state without these signals, one of which may make each task fail;
 3. from the node's record of the pod, as ``syncpod adopt --force`` does: back-offs, events and history are empty then. A
-   node's workflow starts with its name and whether it is cordoned, and the agent sends it the rest.
+   node's workflow starts with the node's name and whether the node is cordoned, and the agent sends it the rest.
 
-A workflow of a node's type that is on the node's task queue and not its own is ended instead.
+A workflow that is neither a pod's nor this node's own, but is on the node's task queue, is terminated instead.
 
-A pod's run that the server itself has ended, for the size of its history, is replaced in the same way: nobody has asked
-for that end, and the pod is still there.
+A pod's run that the server has terminated, for instance because its history was too large, is replaced in the same way:
+nobody ordered its end, and the pod is still there.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 FAILURES: Final = 3
-"""After so many failures of the same task, one after the other, a run counts as stuck."""
+"""How many consecutive failures of the same task make a run count as stuck."""
 PAUSES: Final = (10.0, 300.0)
 """Seconds between the first and the second restart of a workflow; doubled with each restart, up to the second value."""
 FORGET_SECONDS: Final = 600.0
-"""How long a workflow must go on before its earlier restarts no longer count."""
+"""Seconds that a workflow must run after a restart before its earlier restarts no longer count."""
 SIGNALS_BYTES: Final = 512 * 1024
-"""How many bytes of signals a start has at most; a server takes 2 MiB in one payload, and the state needs its part."""
+"""The most bytes of signals in a start. A server accepts 2 MiB in one payload, which also has to hold the state."""
 _NO_INPUT: Final = "its input cannot be decoded, so it never began"
 _FOREIGN: Final = "it is on this node's task queue, and no workflow of this node's"
 _THE_SERVER: Final = "history-service"
-"""The server's identity when it terminates a run that has passed a limit, such as its history's length or size."""
+"""The server's identity in events with which it terminates a run that exceeds a limit, such as the history's size."""
 _RPC: Final = timedelta(seconds=5)
 _RETRY_SECONDS: Final = 1.0
 
@@ -73,15 +73,16 @@ class _Failing:
 
     run_id: str = ""
     failures: int = 0
-    """Counted in the run's tasks, since one of them was completed."""
+    """Failures of the run's tasks since one of them was last completed."""
     why: str = ""
+    """The error of the last failure."""
     restarts: int = 0
     without_progress: int = 0
-    """The latest restarts whose runs have completed no task."""
+    """How many of the latest restarts led to runs that have completed no task."""
     left: int = 0
-    """Signals that were given to, or sent to, runs that have completed no task."""
+    """How many signals those runs, which have completed no task, received or left out."""
     restarted_at: float = 0.0
-    """When it was restarted last, by the loop's clock."""
+    """Time of the last restart, by the loop's clock."""
     task: asyncio.Task[None] | None = None
 
 
@@ -99,9 +100,11 @@ class StuckWorkflows:
         resume: Callable[[PodRef], None],
         keys: Keys | None = None,
     ) -> None:
-        """Heal the pods of a node. With `keys`, only signed signals are taken along: the new start vouches for them.
+        """Replace stuck workflows on `task_queue`, from the states in `published`.
 
-        `has_attributes`: whether the namespace has our search attributes. `resume` tells a new run what it needs.
+        `has_attributes`: whether the namespace has our search attributes. `resume` sends a pod's new run the listing
+        and the probe results. With `keys`, commands are signed: only signals with a valid signature are passed on,
+        because the new start is signed by this node.
         """
         self._client = client
         self._converter = client.data_converter if keys is None else verifying_converter(keys)
@@ -114,10 +117,10 @@ class StuckWorkflows:
         self._nodes = NodeStarts(client, node, has_attributes)
         self._failing: dict[str, _Failing] = {}
         self._beginning: set[str] = set()
-        """The workflows that are being begun anew because the server has ended them."""
+        """Ids of the workflows that are being restarted because the server has terminated them."""
 
     def failed(self, workflow_id: str, run_id: str, why: str) -> None:
-        """Note that a task of this run has failed here, and look whether the run is stuck."""
+        """Note that a task of this run has failed here, and check whether the run is stuck."""
         known = self._failing.setdefault(workflow_id, _Failing())
         if known.run_id != run_id:
             known.run_id, known.failures = run_id, 0
@@ -127,7 +130,7 @@ class StuckWorkflows:
             known.task = asyncio.create_task(self._heal(workflow_id, known), name=f"stuck {workflow_id}")
 
     def went_on(self, workflow_id: str, run_id: str) -> None:
-        """Note that a task of this run has not failed."""
+        """Note that a task of this run ended without a failure."""
         known = self._failing.get(workflow_id)
         if known is None:
             return
@@ -136,10 +139,10 @@ class StuckWorkflows:
             del self._failing[workflow_id]
 
     async def begin_anew(self, ref: PodRef) -> bool:
-        """Begin a pod's workflow anew if the server has ended it for a limit of its own; say whether it has.
+        """Restart a pod's workflow if the server has terminated it because of a limit; say whether the server has.
 
-        If it ends again and again, the pauses between restarts grow as for a stuck one. On a node whose commands are
-        signed, the start vouches for the state, no matter who has ended the run. Raises RPCError.
+        If the run is terminated repeatedly, the pauses between restarts grow as for a stuck one. On a node whose
+        commands are signed, the start is signed and so is accepted, whoever terminated the run. Raises RPCError.
         """
         workflow_id = pod_workflow_id(ref.namespace, ref.name)
         described = await self._ask(workflow_id)
@@ -161,7 +164,7 @@ class StuckWorkflows:
         return True
 
     async def _limit_passed(self, workflow_id: str, run_id: str) -> str:
-        """Return for which of its limits the server has terminated a run; "" if somebody else has."""
+        """Return the server's reason if it has itself terminated a run; "" if another client has."""
         handle = self._client.get_workflow_handle(workflow_id, run_id=run_id)
         last = handle.fetch_history_events(event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT)
         async for event in last:
@@ -171,14 +174,14 @@ class StuckWorkflows:
         return ""
 
     async def close(self) -> None:
-        """Cancel what is under way; the next worker sees the same failures."""
+        """Cancel the restarts; the next worker will have the same failures."""
         tasks = [each.task for each in self._failing.values() if each.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _heal(self, workflow_id: str, known: _Failing) -> None:
-        """Restart a workflow if it is stuck; asks the server, so that a task that only timed out restarts nothing."""
+        """Restart a workflow if the server's record shows that it is stuck: tasks that only timed out do not count."""
         is_logged = False
         while known.failures:
             try:
@@ -190,7 +193,7 @@ class StuckWorkflows:
                     continue
                 await self._restart(workflow_id, known, described)
             except (RPCError, OSError) as error:
-                # A busy server also fails the completion of a task, which does not mean that the run is stuck.
+                # A busy server may also refuse the completion of a task: that does not mean that the run is stuck.
                 if known.failures >= FAILURES and not is_logged:
                     log.warning("workflow %s is stuck, and cannot be begun anew yet: %s", workflow_id, error)
                     is_logged = True
@@ -199,7 +202,7 @@ class StuckWorkflows:
                 return
 
     def _pause(self, known: _Failing) -> float:
-        """Return how many seconds the next restart has to wait."""
+        """Return the seconds until the next restart is due; zero or less if it is due."""
         if not known.restarts:
             return 0.0
         first, longest = PAUSES
@@ -209,7 +212,7 @@ class StuckWorkflows:
         return known.restarted_at + pause - asyncio.get_running_loop().time()
 
     async def _describe(self, workflow_id: str, run_id: str) -> DescribeWorkflowExecutionResponse | None:
-        """Return the workflow as the server has it; None if that run is not the open one of this node any more."""
+        """Return the server's description of a workflow; None if this run is no longer the open one, or is not ours."""
         described = await self._ask(workflow_id)
         if described is None:
             return None
@@ -222,7 +225,7 @@ class StuckWorkflows:
         return described if is_open else None
 
     async def _ask(self, workflow_id: str) -> DescribeWorkflowExecutionResponse | None:
-        """Return a workflow's newest run as the server has it; None if it has none. Raises RPCError."""
+        """Return the server's description of a workflow's newest run; None if there is none. Raises RPCError."""
         try:
             return await self._client.workflow_service.describe_workflow_execution(
                 DescribeWorkflowExecutionRequest(
@@ -243,7 +246,7 @@ class StuckWorkflows:
         )
 
     def _is_foreign(self, workflow_id: str) -> bool:
-        """Return whether the workflow is neither a pod's nor this node's own: nothing of this node goes on in it."""
+        """Say whether the workflow is neither a pod's nor this node's own, so that it need not continue."""
         return self._kind(workflow_id) is self._nodes and workflow_id != node_workflow_id(self._node)
 
     def _kind(self, workflow_id: str) -> Kind:
@@ -252,13 +255,13 @@ class StuckWorkflows:
     async def _restart(
         self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse, *, uid: str = ""
     ) -> None:
-        """Start the new run; if `uid` is given, in place of an ended one, and only for the pod with this UID."""
+        """Start the new run. With `uid`, it replaces an ended run, and only if the pod still has this UID."""
         is_foreign = self._is_foreign(workflow_id)
         start = None if is_foreign else await self._start(workflow_id, known, described)
         if uid and start is not None and (start.ref is None or start.ref.uid != uid):
             return  # its name is another pod's
         why = " ".join(known.why.split())[:300]
-        # The name must become free if its pod is gone, or if no pod can begin with what the run was started with.
+        # The workflow id must become free if its pod is gone, or if the run's input cannot be decoded.
         is_open = not uid
         if (
             start is None
@@ -291,7 +294,7 @@ class StuckWorkflows:
             self._resume(start.ref)
 
     async def _has_input(self, workflow_id: str, run_id: str) -> bool:
-        """Say whether what a run was started with can be decoded."""
+        """Say whether a run's input can be decoded."""
         place = WorkflowSerializationContext(namespace=self._client.namespace, workflow_id=workflow_id)
         run = self._client.get_workflow_handle(workflow_id, run_id=run_id)
         async for event in run.fetch_history_events(page_size=1):
@@ -307,7 +310,7 @@ class StuckWorkflows:
     async def _start(
         self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse
     ) -> RunStart | None:
-        """Return how to start the new run; None if nothing is known of its pod."""
+        """Return how to start the new run; None if the node has neither a state nor a record to start from."""
         kind = self._kind(workflow_id)
         snapshot = await self._published.snapshot(workflow_id) if known.without_progress < 2 else None
         start = kind.going_on(snapshot) if snapshot is not None else await kind.afresh(workflow_id, described)
@@ -323,10 +326,10 @@ class StuckWorkflows:
     async def _signals(
         self, workflow_id: str, run_id: str, snapshot: WorkflowSnapshot | None
     ) -> list[tuple[str, list[Any]]]:
-        """Return the signals to the run that are not in the snapshot, oldest first, without those that are sent again.
+        """Return the run's signals and accepted updates that `snapshot` does not include yet, oldest first.
 
-        Accepted updates are among them. Signals that cannot be decoded are left out, as the SDK does. Signals without a
-        signature are left out too, where they need one; the others count as accepted in the snapshot from here on.
+        Left out are signals that the agent sends again, signals that cannot be decoded, as in the SDK, and unsigned
+        signals on a node that requires signatures. The returned ones are added to the snapshot's accepted commands.
         """
         found: list[tuple[str, list[Any]]] = []
         kind = self._kind(workflow_id)
@@ -351,9 +354,9 @@ class StuckWorkflows:
 
 
 def _signal_in(event: HistoryEvent, kind: Kind) -> tuple[str, str, Payloads]:
-    """Return the name under which an event's signal was signed, and its payloads.
+    """Return an event's signal: its name, the purpose under which it was signed, and its payloads.
 
-    An update counts as a signal; the name is "" if there is neither.
+    An update counts as the signal with the same effect. The name is "" if the event is neither.
     """
     if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
         signal = event.workflow_execution_signaled_event_attributes
@@ -363,7 +366,7 @@ def _signal_in(event: HistoryEvent, kind: Kind) -> tuple[str, str, Payloads]:
 
 
 def _accepted(snapshot: WorkflowSnapshot | None) -> Accepted:
-    """Return which signed commands a snapshot has accepted."""
+    """Return the signed commands that a snapshot's workflow has accepted."""
     said = {} if snapshot is None else snapshot.next_input.get("snapshot", {}).get("accepted", {})
     return Accepted.model_validate(said)
 
@@ -373,9 +376,9 @@ def _is_idle(known: _Failing) -> bool:
 
 
 def _is_stuck(described: DescribeWorkflowExecutionResponse, failures: int) -> bool:
-    """Say whether a run's task has failed too often, by what this worker has seen and by the server's count.
+    """Say whether a run's task has failed too often, by this worker's count or by the server's.
 
-    The server also counts tasks that timed out, as on a busy machine. Timeouts alone do not make a run stuck.
+    The server's count includes tasks that timed out, for instance on a busy machine.
     """
     if not described.HasField("pending_workflow_task"):
         return False
@@ -393,7 +396,7 @@ def _is_in(event: HistoryEvent, run_id: str, snapshot: WorkflowSnapshot | None) 
 
 
 def _fitting(signals: list[tuple[str, list[Any]]]) -> tuple[list[tuple[str, list[Any]]], int]:
-    """Return the newest signals that a start has room for, oldest first, and how many it has no room for."""
+    """Return the newest signals that fit into a start, oldest first, and how many do not fit."""
     room, kept = SIGNALS_BYTES, 0
     for name, args in reversed(signals):
         room -= len(name) + len(json.dumps(args, default=str).encode())

@@ -1,4 +1,4 @@
-"""The side of the agent that workflow tasks know: what they publish, how they fail, which runs have ended."""
+"""The agent's interface for workflow tasks: they publish states, report failures, and ask which runs have ended."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from syncpod.temporal.workflow_watch import Published
 
 
 class TaskWatch:
-    """The worker's `WorkflowWatch`. Threads of workflow tasks call it; the rest runs in the worker's event loop."""
+    """The worker's `WorkflowWatch`. Threads of workflow tasks call it; reports go to the worker's event loop."""
 
     def __init__(
         self, published_pods: PublishedPods, journal: Journal, stuck_workflows: StuckWorkflows, ended_runs: EndedRuns
     ) -> None:
-        """Pass on what the tasks publish, and how they go."""
+        """Pass published states and failures of tasks on to these parts."""
         self._published_pods, self._journal = published_pods, journal
         self._stuck_workflows, self._ended_runs = stuck_workflows, ended_runs
         self._loop = asyncio.get_running_loop()
@@ -30,7 +30,7 @@ class TaskWatch:
         return list(self._published_pods.pods().values())
 
     def published(self, workflow_id: str, run_id: str, published: Published) -> None:
-        """Take the state that a workflow's task has published."""
+        """Pass on the state that a workflow's task has published."""
         self._loop.call_soon_threadsafe(self._take, workflow_id, run_id, published)
 
     def _take(self, workflow_id: str, run_id: str, published: Published) -> None:
@@ -47,7 +47,7 @@ class TaskWatch:
         return self._ended_runs.has_ended(workflow_id, run_id)
 
     def pod_gone(self, ref: PodRef) -> None:
-        """Forget a pod that is gone from this node. Its workflow was terminated, so it has published no end.
+        """Drop the state of a pod that is gone from this node: its workflow was terminated, so it published no end.
 
         Called in the worker's event loop.
         """

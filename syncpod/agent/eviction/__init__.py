@@ -1,1 +1,1 @@
-"""Eviction of pods: when the node runs short of resources, and when a pod exceeds its storage limits."""
+"""Evicts pods when the node runs short of resources, and when a pod exceeds its storage limits."""

@@ -1,4 +1,4 @@
-"""Measures how much a directory holds: blocks on disk, as the kubelet counts them."""
+"""Measures the disk usage of a directory in allocated blocks, as the kubelet does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 _BLOCK_BYTES = 512
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEPT_OPEN = 32
-"""How many levels of a tree are kept open, from the top; no more descriptors are needed, however deep it is."""
+"""How many levels of a tree are kept open, from the top: so the descriptors do not run out in a deep tree."""
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,18 @@ class DiskUsage:
     inodes: int = 0
     """Files, directories and everything else with an inode."""
     whole: bool = True
-    """False if counting took too long or failed in part: there may be more."""
+    """False if counting took too long or failed in part, so that the true usage may be larger."""
 
 
 def disk_usage(directory: Path, *, seconds: float, own_mount: bool = True) -> DiskUsage:
-    """Count what a directory holds, including itself; a missing directory holds nothing.
+    """Return the usage of a directory and everything below it; zero if the directory is missing.
 
     Counts for `seconds` at most. A file with several names counts once, links are not followed, and other file systems
     are not entered. With `own_mount` False, a directory that is a mount point counts as empty: the kernel enforces its
     size. Blocks, for ever on a file system that hangs. Raises OSError if the directory itself cannot be read.
 
     Mirrors volume/util/fs/fs.go, v1.36, DiskUsage. Differences: it has a time limit; an entry that cannot be read does
-    not make the whole result unknown; files deeper than a path can name count too.
+    not make the whole result unknown; files whose path is longer than PATH_MAX count too.
     """
     try:
         top = directory.lstat()
@@ -55,14 +55,14 @@ def disk_usage(directory: Path, *, seconds: float, own_mount: bool = True) -> Di
 
 
 class _Level(NamedTuple):
-    """A directory on the way to the one that is being counted."""
+    """A directory on the path to the one that is being counted."""
 
     opened: int
-    """Its descriptor, or -1 if it is too deep for one: then the way back up leads through ``..``."""
+    """Its descriptor, or -1 if it is too deep to be kept open: then the way back up is ``..``."""
     is_file: tuple[int, int]
     """Its device and inode."""
     directories: list[str]
-    """The names of those in it that are not counted yet."""
+    """The names of its subdirectories that are not counted yet."""
 
 
 class _Count:
@@ -75,7 +75,7 @@ class _Count:
         self._way: list[_Level] = []
 
     def add_below(self, directory: Path) -> None:
-        """Count what a directory holds, one open directory after the other. Raises OSError if it cannot be opened."""
+        """Count everything below a directory, depth first. Raises OSError if the directory cannot be opened."""
         here = os.open(directory, _DIRECTORY)
         try:
             self._enter(here)
@@ -102,7 +102,7 @@ class _Count:
             return None
 
     def _enter(self, opened: int) -> None:
-        """Count the entries of an open directory, and go on in it."""
+        """Count the entries of an open directory, and make it the current one."""
         found, directories = os.fstat(opened), []
         try:
             with os.scandir(opened) as entries:
@@ -129,7 +129,7 @@ class _Count:
         return S_ISDIR(stat.st_mode)
 
     def _leave(self, here: int) -> int:
-        """Close a directory and return the one above, open; further up if a directory on the way was moved."""
+        """Close a directory and return its parent, open; if a directory was moved, an ancestor that is still open."""
         self._way.pop()
         if not self._way or self._way[-1].opened >= 0:
             os.close(here)

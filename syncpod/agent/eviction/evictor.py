@@ -1,22 +1,22 @@
 """The eviction manager: evicts pods, one at a time, when the node runs out of memory, disk space or process ids.
 
-Every ten seconds it measures them and compares them with thresholds (:mod:`syncpod.lifecycle.eviction`). When a
-threshold is met, it first reclaims resources at the node level where that helps: it removes dead containers and unused
-images. If that is not enough, it signals `evict` to the pod that the kubelet would choose
-(:mod:`syncpod.lifecycle.eviction_ranking`), and the pod's workflow does the rest. Then it waits until that pod has
-ended and its files are removed before it measures again, so that no second pod is evicted for the same shortage. The
-wait is limited: one and a half times the pod's grace period, at least ten seconds, plus :data:`CLEANUP_SECONDS`.
+Every ten seconds it measures these resources and compares them with thresholds (:mod:`syncpod.lifecycle.eviction`).
+When a threshold is met, it first reclaims resources at the node level if that helps: it removes dead containers and
+unused images. If that is not enough, it signals `evict` to the pod that the kubelet would choose
+(:mod:`syncpod.lifecycle.eviction_ranking`), and the pod's workflow ends the pod. Before the next measurement it waits
+until that pod has ended and its files are removed, so that no second pod is evicted for the same shortage. The wait is
+limited: one and a half times the pod's grace period, at least ten seconds, plus :data:`CLEANUP_SECONDS`.
 
 Mirrors eviction/eviction_manager.go, v1.36. Differences:
 
 - Storage limits of single pods are watched separately (:mod:`syncpod.agent.eviction.storage_limits`).
 - Memory is measured once per period; there is no kernel memory notifier.
-- The removal of dead containers or images has :data:`RECLAIM_SECONDS` at most.
+- After :data:`RECLAIM_SECONDS`, the removal of dead containers or images is no longer waited for.
 - Whether reclaiming was enough is decided by the thresholds that were met. The kubelet checks all configured
   thresholds, and so evicts a pod for a disk that has recovered while memory is below a soft threshold whose grace
   period is not over.
 - One limit covers both the pod's end and its cleanup; the kubelet starts a second one for the cleanup.
-- There is no Node object: its events are warnings in the log, and its conditions are a report on disk.
+- The kubelet's events about the Node are warnings in the log, and the node's conditions are a report on disk.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ from syncpod.pod import Pod
 log = logging.getLogger(__name__)
 
 CLEANUP_SECONDS: Final = 30.0
-"""podCleanupTimeout: how long the removal of an evicted pod's files may take before another pod is evicted."""
+"""podCleanupTimeout: seconds that the removal of an evicted pod's files may take before another pod is evicted."""
 
 RECLAIM_SECONDS: Final = 30.0
-"""The time for the removal of dead containers, and then of images, before a pod is evicted anyway."""
+"""Seconds to wait for the removal of dead containers, and again for that of images, before a pod is evicted."""
 
 Send = Callable[[PodRef, Evict], Awaitable[bool]]
-"""Signals a pod; returns whether it has a workflow. Raises RPCError while the server is away."""
+"""Signals a pod; returns whether its workflow is open. Raises RPCError if the server does not answer."""
 Reclaim = Callable[[], Awaitable[object]]
-"""Frees resources that nobody needs. Raises CriError, OSError, ImageGcFailed."""
+"""Frees unused resources of the node. Raises CriError, OSError, ImageGcFailed."""
 
 
 class WaitForCleanup(Protocol):
@@ -99,8 +99,8 @@ class Evictor:
     ) -> None:
         """Signal pods with `send`, and wait for their end with `wait_for_cleanup`.
 
-        When the node is short of disk, call each of `reclaim` in order before a pod is evicted. `on_conditions` is
-        called with the node's conditions when they have changed.
+        When the node is short of disk space, each of `reclaim` is called in order before a pod is evicted.
+        `on_conditions` is called with the node's conditions when they have changed. `period` is in seconds.
         """
         self._policy = policy
         self._observations = observations
@@ -128,7 +128,7 @@ class Evictor:
     async def run(self) -> None:
         """Measure and act until cancelled; return at once if there are no thresholds.
 
-        Removals that are under way at the end are cancelled.
+        Then cancels the reclaim functions that are still running.
         """
         try:
             while self._policy.thresholds:
@@ -164,7 +164,7 @@ class Evictor:
     # --- reclaiming ---------------------------------------------------------------------------------------------------
 
     async def _reclaimed(self, signal: Signal, measured: NodeMeasurement) -> bool:
-        """Reclaim resources at the node level where that helps; say whether it was enough.
+        """Reclaim resources at the node level if that helps against `signal`; say whether it was enough.
 
         Mirrors reclaimNodeLevelResources.
         """
@@ -186,9 +186,9 @@ class Evictor:
         return True
 
     async def _reclaim_by(self, place: int) -> None:
-        """Run one of the reclaim functions; after :data:`RECLAIM_SECONDS` it continues in the background.
+        """Run one of the reclaim functions. After :data:`RECLAIM_SECONDS`, raise TimeoutError, and let it continue.
 
-        It is started again only after it has ended. Raises CriError, OSError (including TimeoutError), ImageGcFailed.
+        It is started again only after it has ended. Raises CriError, OSError, ImageGcFailed.
         """
         task = self._reclaiming.get(place)
         if task is None:

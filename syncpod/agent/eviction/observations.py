@@ -2,7 +2,7 @@
 
 Mirrors server/stats, v1.36, as eviction/helpers.go, makeSignalObservations, reads it. Available memory is free memory
 plus the inactive page cache, which can be reclaimed at once. The kubelet calculates the same on cgroup v2; on v1 it
-also counts the kernel's slabs as available. The node's disk is the one with its state directory, which holds the pods'
+also counts the kernel's slabs as available. The node's disk is the disk of its state directory, which holds the pods'
 volumes.
 """
 
@@ -25,7 +25,7 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 DISK_SECONDS: Final = 5.0
-"""How long a disk may take to report its usage; one that hangs is not asked again until it answers."""
+"""Seconds that a disk may take to report its usage. A hanging disk is not read again until it has answered."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class NodeMeasurement:
 
     signals: Observations
     dedicated_images: bool
-    """Images and writable layers are on a different disk than the node's state."""
+    """Whether images and writable layers are on a different disk than the node's state."""
 
 
 class NodeObservations:
@@ -50,7 +50,7 @@ class NodeObservations:
         self._complaints: dict[str, str] = {}
 
     async def measure(self) -> NodeMeasurement:
-        """Measure now. A signal that cannot be measured is left out; a new reason for that is logged."""
+        """Measure now. A signal that cannot be measured is left out; the reason is logged when it changes."""
         signals: dict[Signal, Observation] = {}
         if "memory.available" in self._wanted:
             self._read("available memory", signals, "memory.available", lambda: available_memory(self._proc))
@@ -124,5 +124,5 @@ def available_pids(proc: Path) -> Observation:
 
 def _note(signals: dict[Signal, Observation], space: Signal, inodes: Signal, disk: Disk) -> None:
     signals[space] = Observation(disk.available_bytes, disk.capacity_bytes)
-    if disk.inodes:  # 0 on a file system without a fixed number of them
+    if disk.inodes:  # 0 if the file system has no fixed number of inodes
         signals[inodes] = Observation(disk.inodes_free, disk.inodes)

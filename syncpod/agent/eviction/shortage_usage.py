@@ -1,4 +1,4 @@
-"""Measures each pod's usage of the resource that the node is short of. Called only if there is a shortage.
+"""Measures each pod's usage of the resource that the node is short of. Called only during a shortage.
 
 Mirrors server/stats, v1.36, as the rankings of eviction/helpers.go read it. Differences: only pods with a sandbox are
 measured and evicted, since others use too little to matter. Files are counted on demand and for a limited time, so the
@@ -33,13 +33,14 @@ from syncpod.translation.paths import UnsafeName, log_directory_of, volume_direc
 log = logging.getLogger(__name__)
 
 STATS_SECONDS: Final = 2.0
-"""How long the runtime may take to report one pod's container stats; a hung shim never does."""
+"""Seconds that the runtime may take to report one pod's container stats; with a hung shim it never does."""
 COUNT_SECONDS: Final = 5.0
-"""How long one pod's files are counted."""
+"""Seconds for which one pod's files are counted."""
 _AT_ONCE: Final = 8
 _COUNTED_AT_ONCE: Final = 2
 
 Newest = Callable[[str], ObservedPod | None]
+"""Returns the newest listing of the pod with this UID; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class ActivePod:
     ref: PodRef
     pod: Pod
     volumes: tuple[Path, ...]
-    """The directories of those on the node's disk."""
+    """The directories of its volumes on the node's disk."""
     logs: Path
 
 
@@ -57,7 +58,7 @@ class PodUsages:
     """Measures the pods of one node. All methods belong to one event loop."""
 
     def __init__(self, node: NodeContext, cri: CriRuntime, newest: Newest) -> None:
-        """`newest` returns the newest listing of the pod with that UID."""
+        """Measure through `cri` and on disk, the pods whose `newest` listing has a ready sandbox."""
         self._node = node
         self._cri = cri
         self._newest = newest
@@ -70,7 +71,7 @@ class PodUsages:
         return {uid: pod for uid, pod in noted.items() if self._sandbox(uid)}
 
     async def measure(self, pods: Mapping[str, ActivePod], signal: Signal) -> tuple[Candidate, ...]:
-        """Return each pod's usage of the resource of that signal; its usage is None if it cannot be measured."""
+        """Return each pod's usage of the signal's resource; the usage is None if it cannot be measured."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def measured(uid: str, pod: ActivePod) -> Candidate:
@@ -149,5 +150,5 @@ def _active(node: NodeContext, record: PodRecord) -> ActivePod | None:
             volumes=tuple(path for path in volumes if path is not None),
             logs=log_directory_of(pod, node),
         )
-    except UnsafeName:  # create_sandbox has refused this pod, and told its workflow
+    except UnsafeName:  # create_sandbox refuses such a pod, and reports that
         return None

@@ -1,13 +1,13 @@
 """Evicts pods that have written more to the node's disks than their limits allow.
 
 Every ten seconds it measures each pod that has a limit: its volumes and logs by their blocks on disk, its containers'
-writable layers by the runtime's stats. :mod:`syncpod.lifecycle.storage_limits` decides. A pod over a limit is signalled
-`evict` until the server has accepted the signal, and its workflow does the rest.
+writable layers by the runtime's stats. :mod:`syncpod.lifecycle.storage_limits` decides. The signal `evict` to a pod
+over a limit is repeated until the server has accepted it, and the pod's workflow then ends the pod.
 
 Mirrors eviction/eviction_manager.go, v1.36, localStorageEviction, and server/stats, which supplies its figures.
-Differences: figures are about ten seconds old, where the kubelet measures volumes once a minute; they are older only
-with hundreds of limited pods or with volumes that take long to count. A pod whose files or shim hang delays no other. A
-pod without a limit costs one stat of its record.
+Differences: figures are about ten seconds old, while the kubelet measures volumes once a minute. They are older only
+with hundreds of limited pods, or with volumes that take long to count. A pod whose files or shim hang does not delay
+other pods.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from syncpod.translation.paths import UnsafeName, etc_hosts_file, log_directory_
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 10.0
-"""evictionMonitoringPeriod."""
+"""Seconds between two rounds: evictionMonitoringPeriod."""
 COUNT_SECONDS = 10.0
-"""Time limit for counting one pod's files, and for how long a hung disk delays the next pod."""
+"""Seconds for which one pod's files are counted. A hung disk delays the next pod for twice as long."""
 REST = 20.0
 """The pause between two counts of a pod's files, as a multiple of the time that the last count took."""
 STATS_SECONDS = 2.0
-"""How long the runtime may take to report one pod's container stats; a hung shim never does."""
+"""Seconds that the runtime may take to report one pod's container stats; with a hung shim it never does."""
 IN_A_ROUND = 400
-"""How many pods a round begins to measure, so that each of 2,000 limited pods is measured within a minute."""
+"""The most pods whose measurement one round starts: so each of 2,000 limited pods is measured within a minute."""
 _AT_ONCE = 2
 _RETRY_SECONDS = (0.1, 5.0)
 
 Send = Callable[[PodRef, Evict], Awaitable[bool]]
-"""Signals a pod; returns whether it has a workflow. Raises RPCError while the server is away."""
+"""Signals a pod; returns whether its workflow is open. Raises RPCError if the server does not answer."""
 Newest = Callable[[str], ObservedPod | None]
-"""Returns the newest listing of the pod with that UID."""
+"""Returns the newest listing of the pod with this UID; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class _Watch:
     """Monotonic time from which it may be measured again."""
     looking: asyncio.Task[None] | None = None
     evicted: bool = False
-    """Whether its workflow knows that it is evicted."""
+    """Whether `evict` was signalled, or the pod has no workflow: then it is not measured again."""
     complaint: str = ""
     """The last logged reason why it cannot be measured."""
 
@@ -91,11 +91,11 @@ class _Counted:
     """The counted files of a pod."""
 
     usage: StorageUsage
-    """Without the writable layers."""
+    """The counted bytes, without the writable layers."""
     whole: bool
-    """Whether all was counted."""
+    """False if counting took too long or failed in part."""
     seconds: float
-    """How long it took."""
+    """How long counting took."""
 
 
 class LocalStorageEviction:
@@ -111,7 +111,7 @@ class LocalStorageEviction:
         self._counting = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> None:
-        """Measure until cancelled; then cancel what is under way."""
+        """Measure until cancelled; then cancel the measurements under way."""
         try:
             while True:
                 try:
@@ -141,7 +141,7 @@ class LocalStorageEviction:
         return tuple(watch.looking for watch in self._pods.values() if watch.looking is not None)
 
     async def close(self) -> None:
-        """Cancel what is under way; a pod over its limit is found again by the next worker."""
+        """Cancel the measurements; the next worker finds a pod over its limit again."""
         looking = [watch.looking for watch in self._pods.values() if watch.looking is not None]
         for uid in tuple(self._pods):
             self._forget(uid)
@@ -153,7 +153,7 @@ class LocalStorageEviction:
             watch.looking.cancel()
 
     def _sandbox(self, uid: str) -> str:
-        """Return the id of the pod's ready sandbox; "" if it has none, and so nothing that writes."""
+        """Return the id of the pod's ready sandbox; "" if it has none, so that no container of it writes."""
         listing = self._newest(uid)
         return next((each.id for each in listing.sandboxes if each.ready), "") if listing else ""
 
@@ -179,7 +179,7 @@ class LocalStorageEviction:
     async def _layers(self, pod: _LimitedPod, sandbox: str, watch: _Watch) -> dict[str, int]:
         """Return the bytes that running containers have written to their layers; empty if no limit depends on it.
 
-        Dead instances that are kept do not count (stats/cri_stats_provider.go, removeTerminatedContainers).
+        Dead containers do not count (stats/cri_stats_provider.go, removeTerminatedContainers).
         """
         if pod.limits.pod is None:
             return {}
@@ -209,7 +209,7 @@ class LocalStorageEviction:
         return await counting
 
     async def _evict(self, pod: _LimitedPod, excess: Excess) -> None:
-        """Signal the pod's workflow until the server has accepted it, or there is no such workflow."""
+        """Signal the pod's workflow; retry until the server has accepted the signal, or has no such workflow."""
         ref = pod.ref
         log.warning("pod %s/%s is evicted: %s", ref.namespace, ref.name, excess.message.rstrip())
         pause, longest = _RETRY_SECONDS
@@ -251,7 +251,7 @@ def _limited(node: NodeContext, record: PodRecord) -> _LimitedPod | None:
             containers=tuple(container.name for container in containers),
             etc_hosts=etc_hosts_file(node, meta.uid),
         )
-    except UnsafeName as unsafe:  # create_sandbox has refused this pod, and told its workflow
+    except UnsafeName as unsafe:  # create_sandbox refuses such a pod, and reports that
         log.debug("pod %s/%s is not measured: %s", meta.namespace, meta.name, unsafe)
         return None
 

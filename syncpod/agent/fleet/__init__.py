@@ -1,1 +1,1 @@
-"""The agent's part in a fleet: the link to the fleet's server, and the node's answers to the fleet."""
+"""The agent's part in a fleet: it connects to the fleet's server, runs the fleet's pods, and reports their states."""

@@ -1,8 +1,8 @@
-"""The time of a node's last contact with its fleet: pods that must not run twice are stopped some time after that.
+"""Records when a node last had contact with its fleet. Pods that must not run twice are stopped some time after that.
 
-The time is kept on disk: by the machine's own count since its boot, and by the clock, as a file's modification time. So
-a node that is restarted or rebooted while it is cut off continues to count. The clock decides only across a reboot. If
-it is then earlier than it can be, nobody knows how long the node was off, and it counts as long enough.
+The time is kept on disk, as seconds since the machine's boot, and as a file's modification time. So a worker that is
+restarted, or a machine that is rebooted, while it has no contact, continues to count. The clock decides only across a
+reboot. If the clock shows less time than the machine has been up, it is wrong: then the silence counts as infinite.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from syncpod.kernel.procfs import boot_id
 
 FILE_NAME: Final = "fleet-contact"
 RETURN_SECONDS: Final = 30.0
-"""How long contact must last before stopped pods may run again. By then the fleet has withdrawn one of two copies."""
+"""Seconds of contact until stopped pods may run again. By then the fleet has withdrawn one of two copies of a pod."""
 _WRITTEN_SECONDS: Final = 5.0
+"""The least seconds between two writes to the file."""
 
 
 def since_boot() -> float:
-    """Return the seconds since the machine's boot, with those in which it was suspended: the fleet counts these too."""
+    """Return the seconds since the machine's boot, including time in suspension, since it passes for the fleet too."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Contact:
-    """The time of a node's last contact with its fleet. Its methods are quick: on disk they only write a line."""
+    """The time of a node's last contact with its fleet. Its methods write at most one line to the disk."""
 
     def __init__(self, state_dir: Path, clock: Callable[[], float] = since_boot, boot: str | None = None) -> None:
         """Continue from the time that an earlier worker has noted; without one, count from now. Blocks.
@@ -39,12 +40,12 @@ class Contact:
         self._boot = boot_id() if boot is None else boot
         self._at = self._written = clock() - self._before()
         self._since: float | None = None
-        """Since when the contact has lasted without a gap; None = there is no contact."""
+        """When the present contact began, by the clock; None = no contact since this worker's start."""
         self._gap = 0.0
-        """How long there was no contact before that; the longest time if the contact was not steady in between."""
+        """Seconds without contact before that; the longest of several gaps between which the contact was not steady."""
 
     def heard(self) -> None:
-        """Note contact with the fleet now. Blocks briefly. A failed write is ignored: another one follows."""
+        """Record a contact with the fleet now. Blocks briefly. A failed write is ignored, since another one follows."""
         now = self._clock()
         if self._since is None or now - self._at > RETURN_SECONDS:
             was_steady = self._since is not None and self._at - self._since >= RETURN_SECONDS
@@ -64,11 +65,11 @@ class Contact:
             self._written = now
 
     def silent_seconds(self) -> float:
-        """Return how long ago the last contact was; infinity if nobody can know."""
+        """Return the seconds since the last contact; infinity if they cannot be known."""
         return self._clock() - self._at
 
     def absent_seconds(self) -> float:
-        """Return how long there has been no contact; after a return, the last silence, until the contact is steady."""
+        """Return the seconds without contact. After a gap, the gap's length counts until the contact is steady."""
         silent = self.silent_seconds()
         return silent if self.is_steady() else max(silent, self._gap)
 
@@ -78,7 +79,7 @@ class Contact:
         return self._since is not None and now - self._at <= RETURN_SECONDS and now - self._since >= RETURN_SECONDS
 
     def _before(self) -> float:
-        """Return the age of the contact that an earlier worker noted; 0 without one."""
+        """Return the seconds since the contact that an earlier worker recorded; 0 if there is no record."""
         try:
             by_clock = time.time() - self._path.stat().st_mtime
             boot, _, noted = self._path.read_text(errors="replace").partition(" ")
@@ -89,7 +90,7 @@ class Contact:
             try:
                 return max(0.0, now - float(noted))
             except ValueError:
-                pass  # it died while it wrote
+                pass  # the worker died while it wrote
         elif noted:
             least = now  # the note is from before this boot
         return by_clock if by_clock >= least else math.inf

@@ -1,10 +1,10 @@
-"""The node's own endpoint, where the fleet's machine reaches it directly.
+"""The node's own endpoint, at which the fleet's commands reach the node directly.
 
-It runs the same commands as the node's polls do, but streams them.
+It runs the same commands as the node's polls of the fleet's server do, but streams their input and output.
 
-It is there only if the node's settings have it listen. TLS 1.3 on both sides: the node shows the certificate of its
-invitation, and lets in only whom the fleet's authority has issued a commander's certificate, which lasts minutes. Each
-connection is one command, or one connection to a port of a pod, and ends with it.
+The node listens only if its settings name an address. Mutual TLS 1.3: the node presents its invitation's certificate,
+and accepts only clients with a commander's certificate of the fleet's authority, which is valid for minutes. Each
+connection carries one command, or one connection to a port of a pod, and ends with it.
 """
 
 from __future__ import annotations
@@ -32,25 +32,29 @@ from syncpod.streaming.multiplex import Multiplex, PeerGone
 log = logging.getLogger(__name__)
 
 COMMANDS: Final = 32
-"""Commands at once. Each is a process."""
+"""The most concurrent commands. Each is a process."""
 CONNECTIONS: Final = 128
-"""Connections to ports of pods at once."""
+"""The most concurrent connections to ports of pods."""
 ROOM: Final = ConnectionRoom(
     silent=128, silent_of_one_address=64, handshakes=64, handshakes_of_one_address=32, of_one_address=256
 )
 _FIRST_SECONDS: Final = 10.0
+"""Seconds that a client may take to send its request."""
 _LAST_SECONDS: Final = 60.0
-"""How long a client may take to receive the end of an answer before the connection is closed."""
+"""Seconds that a client may take to receive the end of an answer before the connection is closed."""
 
 Carry = Callable[[Multiplex, Forward], Awaitable[Ended]]
-"""Passes a connection on to a port of a pod, until it ends."""
+"""Forwards a connection to a port of a pod until the connection ends."""
 
 
 class Endpoint:
     """The listener for the fleet's commands. All methods belong to one event loop."""
 
     def __init__(self, invitation: Invitation, environment: Mapping[str, str], carry: Carry) -> None:
-        """`environment` is that of the commands. Blocks briefly. Raises OSError (an ssl.SSLError is one)."""
+        """Run commands with `environment`, and forward connections with `carry`.
+
+        Blocks briefly. Raises OSError (an ssl.SSLError is one).
+        """
         self._environment, self._carry = environment, carry
         self._handshakes, self._refusals = Handshakes(ROOM.within_descriptors(), self._refused, self._known), Refusals()
         self._commands = self._connections = 0
@@ -58,13 +62,13 @@ class Endpoint:
         self._accepting: asyncio.Task[None] | None = None
         self._served: set[asyncio.Task[None]] = set()
         self.port = 0
-        """Where it listens, once it does."""
+        """The port on which it listens; 0 before `start`."""
         self.show(invitation)
 
     def show(self, invitation: Invitation) -> None:
-        """Show the certificate of this invitation from now on, which is of the same node and fleet.
+        """Present the certificate of this invitation from now on. It must be for the same node and fleet.
 
-        Running commands go on. Blocks briefly. Raises OSError (an ssl.SSLError is one).
+        Running commands continue. Blocks briefly. Raises OSError (an ssl.SSLError is one).
         """
         self._tls, self._node, self._fleet = _tls(invitation), invitation.node, invitation.fleet
         serial = x509.load_pem_x509_certificate(invitation.certificate.encode()).serial_number
@@ -79,7 +83,7 @@ class Endpoint:
         self.port = int(self._listener.getsockname()[1])
 
     async def close(self) -> None:
-        """End, with all that runs."""
+        """Stop listening, and end all commands and connections."""
         tasks = [*self._served, *([self._accepting] if self._accepting is not None else [])]
         for task in tasks:
             task.cancel()
@@ -88,7 +92,7 @@ class Endpoint:
             self._listener.close()
 
     def _known(self, name: str) -> str:
-        """Only the fleet, which has issued the node's certificate, and the node know the name that goes with it."""
+        """Return a class of clients by the TLS server name. The hello name is known only to the fleet and the node."""
         return "of the fleet" if name == self._hello else ""
 
     async def _serve(self, taken: socket.socket, client: Client) -> None:
@@ -102,7 +106,7 @@ class Endpoint:
                 lambda: protocol, taken, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_SECONDS
             )
         except OSError as error:  # an ssl.SSLError is one too
-            # asyncio sends no alert, so only this log says why.
+            # asyncio sends no alert to the client, so only this log has the reason.
             self._refused(client.address, refusal_of(error))
             return
         finally:
@@ -119,7 +123,7 @@ class Endpoint:
             transport.abort()
 
     async def _while_there(self, link: Multiplex) -> None:
-        """Answer, until that is done and read, or the other end is gone."""
+        """Answer until the answer is sent and read, or the other end is gone."""
         hearing, answering = asyncio.create_task(link.run()), asyncio.create_task(self._answer(link))
         try:
             await asyncio.wait({hearing, answering}, return_when=asyncio.FIRST_COMPLETED)
@@ -184,9 +188,9 @@ def _tls(invitation: Invitation) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=invitation.authorities)
-    # A client chooses among the groups of its server: finite-field ones cost 130 ms of each handshake.
+    # Otherwise a client could choose a finite-field group, which costs 130 ms per handshake.
     context.set_ecdh_curve("prime256v1")
-    context.num_tickets = 0  # who resumed a session would show no certificate again
+    context.num_tickets = 0  # a resumed session would not check the client's certificate again
     with memory_file(invitation.certificate + invitation.key) as path:
         context.load_cert_chain(path)
     return context

@@ -1,4 +1,4 @@
-"""One command over the node's endpoint: its process, and the terminal that it gets if one is asked for."""
+"""Runs one command over the node's endpoint, with a terminal if the client requests one."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from syncpod.streaming.readiness import readable, writable
 
 _BLOCK: Final = 32 * 1024
 _TERM_SECONDS: Final = 3.0
+"""Seconds between SIGTERM and SIGKILL, and for which the end is then awaited."""
 _LARGEST: Final = 65535
-"""Columns or rows of a terminal."""
+"""The most columns or rows of a terminal."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,17 @@ class _Command:
 
     process: asyncio.subprocess.Process
     outputs: Mapping[int, Callable[[], Awaitable[bytes]]]
-    """What reads each stream: the next bytes, empty at its end."""
+    """By number of the output stream: returns the next bytes, empty at the stream's end."""
     give: Callable[[bytes], Awaitable[None]]
-    """Passes input on, or its end, which is empty. A command that reads no more gets none."""
+    """Writes input to the command; empty input is the end. Does nothing if the command has closed its input."""
     resize: Callable[[int, int], None]
-    """Gives its terminal other columns and rows."""
+    """Sets the columns and rows of the command's terminal, if it has one."""
 
 
 async def run_command(link: Multiplex, asked: Begin, environment: Mapping[str, str]) -> Ended:
-    """Run a command, and return how it ended. Cancelled, it ends the command, and all that this has started.
+    """Run a command, and return how it ended. A cancellation ends the command and its process group.
 
-    Raises PeerGone once the other end of the link is gone.
+    Raises PeerGone if the other end of the link is gone.
     """
     try:
         async with _started(asked, environment) as command:
@@ -67,7 +68,7 @@ async def run_command(link: Multiplex, asked: Begin, environment: Mapping[str, s
 
 @asynccontextmanager
 async def _started(asked: Begin, environment: Mapping[str, str]) -> AsyncIterator[_Command]:
-    """Start a command, with a terminal if one is asked for, and end it after the block. Raises OSError."""
+    """Start a command, with a terminal if one is requested, and end it after the block. Raises OSError."""
     if asked.terminal is None:
         command = await _with_pipes(asked, environment)
         try:
@@ -123,7 +124,7 @@ async def _with_terminal(asked: Begin, environment: Mapping[str, str], ours: int
                 return os.read(ours, _BLOCK)
             except BlockingIOError:
                 continue
-            except OSError:  # nobody has the other end any more
+            except OSError:  # no process has the terminal open any more
                 return b""
 
     async def give(data: bytes) -> None:
@@ -133,7 +134,7 @@ async def _with_terminal(asked: Begin, environment: Mapping[str, str], ours: int
                 rest = rest[os.write(ours, rest) :]
             except BlockingIOError:
                 await writable(ours)
-            except OSError:  # nobody has the other end any more
+            except OSError:  # no process has the terminal open any more
                 return
 
     os.set_blocking(ours, False)
@@ -146,14 +147,14 @@ async def _with_terminal(asked: Begin, environment: Mapping[str, str], ours: int
 
 
 async def _tell(link: Multiplex, number: int, read: Callable[[], Awaitable[bytes]]) -> None:
-    """Send the output of a command, until it ends."""
+    """Send one output stream of a command until the stream ends."""
     while data := await read():
         await link.write(number, data)
     await link.end(number)
 
 
 async def _give(link: Multiplex, give: Callable[[bytes], Awaitable[None]]) -> None:
-    """Pass input on, and its end."""
+    """Pass input from the link to the command, and the input's end."""
     while data := await link.read(INPUT):
         await give(data)
     await give(b"")
@@ -168,11 +169,11 @@ async def _resize(link: Multiplex, resize: Callable[[int, int], None]) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a command and what it has started, unless it has ended."""
+    """End a command and its process group, if it has not ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:
             return
-        # It leads a group of its own, and is not reaped before its end is known here: the id is nobody else's.
+        # The command leads its process group, and is not reaped yet, so the id cannot have been reused.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""Connections to ports of this node's pods, over the node's endpoint."""
+"""Forwards connections over the node's endpoint to ports of its pods."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class EndpointPorts:
-    """Passes connections on. It connects to the runtime with the first of them."""
+    """Forwards connections. It connects to the runtime at the first one."""
 
     def __init__(self, node: str, runtime: str) -> None:
-        """`runtime` is where the runtime of `node` listens. Only pods of this node are reached."""
+        """`runtime` is the address of the runtime of `node`. Only pods of this node can be reached."""
         self._node, self._runtime = node, runtime
         self._client: CriClient | None = None
 
     async def carry(self, link: Multiplex, asked: Forward) -> Ended:
-        """Pass a connection on to a port of a pod until it ends, and return how. Raises PeerGone."""
-        from syncpod.cri.client import CriClient  # gRPC takes 50 ms to import: only where it is needed
+        """Forward a connection to a port of a pod until it ends, and return how it ended. Raises PeerGone."""
+        from syncpod.cri.client import CriClient  # imported late: gRPC takes 50 ms
         from syncpod.cri.errors import TransportFault
         from syncpod.handlers.port_forwarding import NotForwarded, PodGone, PodPorts
         from syncpod.streaming.multiplex import PeerGone
@@ -44,7 +44,7 @@ class EndpointPorts:
 
 
 class _Far:
-    """The connection, as it comes over the link (`syncpod.handlers.port_forwarding.Near`)."""
+    """The client's side of the connection, over the link (a `syncpod.handlers.port_forwarding.Near`)."""
 
     def __init__(self, link: Multiplex) -> None:
         self._link = link

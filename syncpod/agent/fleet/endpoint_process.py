@@ -1,7 +1,8 @@
 """``python -m syncpod.agent.fleet.endpoint_process``: the process that serves a node's own endpoint.
 
-It is one of its own, so that no stream, no flood of connections and no command takes the worker's time, memory or
-descriptors. The worker starts it, and it ends with the worker. Its messages are lines of JSON on its output.
+It is separate from the worker, so that streams, floods of connections and commands use none of the worker's CPU time,
+memory or descriptors. The worker starts it, and it ends with the worker. It sends its address and its log to the worker
+as lines of JSON on its output.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from syncpod.settings.values import SettingsInvalid
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
-"""Between two looks whether the node has another certificate."""
+"""Seconds between two checks whether the node has a new certificate."""
 _RETRY_SECONDS: Final = 5.0
 
 
 class _Lines(logging.Handler):
-    """Passes the log on to the worker."""
+    """Writes log records as JSON lines for the worker."""
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
@@ -51,7 +52,7 @@ def _say(said: dict[str, object]) -> None:
 
 
 class _Identity:
-    """The invitation in a state directory, as far as it can be used. A problem is logged once, until it changes."""
+    """Reads the invitation in a state directory. A problem is logged only when it changes."""
 
     def __init__(self, state_dir: Path) -> None:
         self._state_dir, self._trouble = state_dir, ""
@@ -68,7 +69,7 @@ class _Identity:
         return found
 
     def warn(self, trouble: str) -> None:
-        """Log what is wrong; "" = nothing any more."""
+        """Log a problem, if it has changed; "" = there is none any more."""
         if trouble and trouble != self._trouble:
             log.warning("%s", trouble)
         self._trouble = trouble
@@ -94,7 +95,7 @@ async def _serve(state_dir: Path, runtime: str) -> None:
 
 
 async def _started(identity: _Identity, host: str, port: int, runtime: str) -> tuple[Endpoint, Invitation]:
-    """Return the endpoint and its certificate, once it listens: an address may come later than the node."""
+    """Return the endpoint and its invitation, once it listens. Retries, since the node may get the address later."""
     while True:
         invitation = await asyncio.to_thread(identity.read)
         if invitation is not None:
@@ -110,7 +111,7 @@ async def _started(identity: _Identity, host: str, port: int, runtime: str) -> t
 
 
 def _shown(endpoint: Endpoint, identity: _Identity, before: Invitation) -> Invitation:
-    """Have the endpoint show a certificate that is newer than `before`, and return what it shows. Blocks."""
+    """If the node has a new certificate, present it at the endpoint; return the invitation in use. Blocks."""
     found = identity.read()
     if found is None or (found.fleet, found.node) != (before.fleet, before.node):
         return before
@@ -135,14 +136,14 @@ def main(arguments: Sequence[str]) -> int:
     """Serve the endpoint of a state directory, for the worker with this process id; return the exit code."""
     state_dir, runtime, worker = arguments
     libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(worker):  # it died before that call
+    if os.getppid() != int(worker):  # the worker died before the call of prctl
         return 1
     be_ordinary()
     handler = _Lines()
     handler.setFormatter(logging.Formatter("%(message)s"))
     handler.addFilter(SentencesInLog())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it says of each stranger that left in a handshake
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it logs each client that leaves during a handshake
     try:
         asyncio.run(_until_told(Path(state_dir), runtime))
     except asyncio.CancelledError:

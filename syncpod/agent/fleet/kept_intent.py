@@ -1,4 +1,4 @@
-"""The newest list of pods that a fleet has given its node, as it is kept on the node's disk."""
+"""Keeps the newest list of pods from the node's fleet on the node's disk."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from syncpod.kernel.atomic_file import replace_file
 from syncpod.messages.fleet import Intent
 
 FILE_NAME: Final = "fleet-intent.json"
-
-
 BROKEN_NAME: Final = f"{FILE_NAME}.broken"
-"""The name of the last list that could not be read, and was set aside."""
+"""The name to which a list that cannot be read is renamed."""
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +19,7 @@ log = logging.getLogger(__name__)
 def read_intent(state_dir: Path) -> Intent:
     """Return the newest list; an empty one of generation 0 if there is none. Blocks. Raises OSError.
 
-    A list that cannot be read is set aside, and counts as none: the fleet then sends its own again.
+    A list that cannot be read is renamed, and treated as missing: the fleet then sends its list again.
     """
     path = state_dir / FILE_NAME
     try:
@@ -35,5 +33,5 @@ def read_intent(state_dir: Path) -> Intent:
 
 
 def keep_intent(state_dir: Path, intent: Intent) -> None:
-    """Keep a list. Atomic, and readable by its owner only: pods may have passwords in their env. Raises OSError."""
+    """Write a list atomically, readable by its owner only: pods may have passwords in their env. Raises OSError."""
     replace_file(state_dir / FILE_NAME, intent.model_dump_json(by_alias=True), durable=True)

@@ -1,7 +1,7 @@
-"""The link of a node to its fleet: a second Temporal worker, which polls one queue of the fleet's server.
+"""Links a node to its fleet: runs a second Temporal worker, which polls the node's queue at the fleet's server.
 
-The node's own work does not depend on it. While the fleet's server is away, or refuses, the link tries again, and the
-node runs the pods that it was last given.
+The node does not depend on the link. While the fleet's server does not answer, or refuses the node, the link retries,
+and the node runs the pods of the fleet's last list.
 """
 
 from __future__ import annotations
@@ -37,39 +37,43 @@ from syncpod.temporal.sealing import FleetKey, fleet_converter, node_codec
 
 log = logging.getLogger(__name__)
 log_of_fleet = logging.getLogger(ANOTHER_SERVER)
-"""For messages of the fleet's server: the log must not take them for an outage of the node's own."""
+"""The logger for errors of the fleet's server: they must not count as an outage of the node's own server."""
 
 WORKER_STOPPED: Final = "the node's worker was stopped in order: `syncpod up` on the node starts it"
 LEFT: Final = "the node has left the fleet"
-"""The message of a node to its fleet when it goes away in order."""
+"""Why the node leaves: one of these texts is sent to the fleet when a worker is stopped or a node leaves the fleet."""
 LOOK_SECONDS: Final = 2.0
-"""The time between two looks whether the node has joined or left a fleet."""
+"""Seconds between two checks whether the node has joined or left a fleet."""
 SLOTS: Final = 8 + 2 * MOST
-"""The most activities at once: the fleet's own questions, and two for each command that runs for it."""
+"""The most concurrent activities: the fleet's requests, and two for each command that runs for the fleet."""
 _RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 _GRACE: Final = timedelta(seconds=2)
 _THROTTLE: Final = timedelta(seconds=1)
-"""The SDK would hold heartbeats back for most of their timeout, which is too long for a slow link."""
+"""The longest time between two heartbeats: the SDK's default, most of their timeout, is too long on a slow link."""
 _HEARD_SECONDS: Final = 5.0
+"""Seconds between two health checks of the fleet's server."""
 _HEALTH: Final = timedelta(seconds=5)
 _TOLD_SECONDS: Final = 10.0
+"""Seconds between two checks that the node's workflow has the fleet's list."""
 _SILENT_SECONDS: Final = 20.0
-"""After so long without an answer, the log says that the fleet is silent."""
+"""Seconds without an answer after which the fleet's silence is logged."""
 _OTHER_NAME: Final = "NotValidForName"
+"""Part of the SDK's error if a gate's certificate is not valid for the requested name."""
 _USED_ELSEWHERE: Final = used_elsewhere("").partition(":")[0]
-"""Part of the SDK's error if a gate's certificate is not good for the name that was asked for."""
+"""The start of the gate's refusal of an invitation that another machine uses."""
 _DISMISSED_SECONDS: Final = 60.0
-"""The time between two questions of a removed node whether it still is removed. An invitation is noticed at once."""
+"""Seconds until a removed node tries again whether it is still removed. A new invitation is noticed at once."""
 
 ToFleet = Callable[[Invitation, FleetKey], Awaitable[Client]]
+"""Connects to the fleet's server with an invitation and the fleet's key. Raises NoServer."""
 
 
 class Dismissed(Exception):
-    """The node was removed from its fleet; the text says so."""
+    """The node was removed from its fleet; the text is the fleet's message."""
 
 
 class FleetLink:
-    """Keeps the node linked to the fleet that its state directory names, if it names one."""
+    """Keeps the node linked to the fleet of the invitation in its state directory, if there is one."""
 
     def __init__(
         self,
@@ -84,8 +88,8 @@ class FleetLink:
     ) -> None:
         """Link the node with these parts.
 
-        `contact` notes contact with the fleet. `member` makes the node a member, and `answers` its activities. `view`
-        asks the node's own workflow. `to_fleet` connects to the fleet's server, and raises NoServer.
+        `contact` records contact with the fleet. `member` returns the node's membership by an invitation, and `answers`
+        the membership's activities. `view` queries the node's own workflow. `to_fleet` connects to the fleet's server.
         """
         self._state_dir, self._node = state_dir, node
         self._contact, self._member, self._answers = contact, member, answers
@@ -93,7 +97,7 @@ class FleetLink:
         self._trouble = ""
 
     async def run(self) -> None:
-        """Follow the state directory until cancelled: a node joins and leaves while it runs."""
+        """Serve the fleet of the invitation until cancelled. A node may join and leave a fleet while it runs."""
         while True:
             invitation = await self._invitation()
             if invitation is None:
@@ -108,7 +112,7 @@ class FleetLink:
                     if found is None or replace(found, fleet_key=invitation.fleet_key) != invitation:
                         parting = LEFT if found is None else ""
                         break
-                    if found.fleet_key != key.pem:  # by the fleet's own news: its commands go on
+                    if found.fleet_key != key.pem:  # the fleet has changed its key: commands under way continue
                         key.pem = found.fleet_key
                         member.trust(found)
                     await asyncio.wait({serving}, timeout=LOOK_SECONDS)
@@ -119,7 +123,7 @@ class FleetLink:
                 await asyncio.gather(serving, return_exceptions=True)
 
     async def _invitation(self) -> Invitation | None:
-        """Return the node's invitation; None if there is none, or it is invalid, which is logged once."""
+        """Return the node's invitation; None if there is none, or if it is invalid, which is logged once."""
         try:
             invitation = await asyncio.to_thread(read_membership, self._state_dir)
         except (SettingsInvalid, OSError) as wrong:
@@ -131,7 +135,7 @@ class FleetLink:
         return invitation
 
     async def _serve(self, invitation: Invitation, member: FleetMembership, key: FleetKey) -> None:
-        """Serve one fleet, until cancelled. `key` is the fleet's, and may change."""
+        """Serve one fleet until cancelled. `key` holds the fleet's current key, which may change."""
         reporting = [
             asyncio.create_task(self._keep_told(member), name="fleet list"),
             asyncio.create_task(self._mind_silence(member), name="fleet silence"),
@@ -184,7 +188,7 @@ class FleetLink:
             await asyncio.gather(working, hearing, return_exceptions=True)
 
     async def _hear(self, client: Client, invitation: Invitation) -> None:
-        """Check regularly that the fleet's server answers, and note it; log a silence. Raises Dismissed."""
+        """Check regularly that the fleet's server answers, and record contact. Raises Dismissed, NoServer."""
         where, loop, is_silent = f"fleet {invitation.fleet} at {invitation.address}", asyncio.get_running_loop(), False
         heard_at = loop.time()
         while True:
@@ -207,32 +211,32 @@ class FleetLink:
             await asyncio.sleep(_HEARD_SECONDS)
 
     async def _end_all(self, member: FleetMembership) -> None:
-        """End the pods that the fleet has given the node, since it counts them as gone."""
+        """End the fleet's pods on this node, since the fleet has removed the node and counts them as gone."""
         try:
             await member.dismiss()
-        except Exception as error:  # noqa: BLE001  # whatever the server or the disk say: it is tried again
+        except Exception as error:  # noqa: BLE001  # any error of the server or the disk: it is tried again
             log.warning("the node's workflow cannot be told that the fleet's pods end: %s", error)
 
     async def _mind_silence(self, member: FleetMembership) -> None:
-        """Stop the pods that must not run without the fleet."""
+        """Stop the pods that must not run without the fleet; check every `LOOK_SECONDS`."""
         while True:
             try:
                 await member.mind_silence()
-            except Exception as error:  # noqa: BLE001  # whatever the server or the disk say: it is tried again
+            except Exception as error:  # noqa: BLE001  # any error of the server or the disk: it is tried again
                 log.warning("the node's workflow cannot be told which pods stop: %s", error)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _keep_told(self, member: FleetMembership) -> None:
-        """Make sure that the node's own workflow knows the fleet's list, even while the fleet cannot be reached."""
+        """Make sure that the node's own workflow has the fleet's list, even while the fleet cannot be reached."""
         while True:
             try:
                 await member.tell_again(await self._view())
-            except Exception as error:  # noqa: BLE001  # whatever the server or the disk say: it is tried again
+            except Exception as error:  # noqa: BLE001  # any error of the server or the disk: it is tried again
                 log.warning("the node's workflow cannot be told the fleet's list: %s", error)
             await asyncio.sleep(_TOLD_SECONDS)
 
     def _warn(self, trouble: str) -> None:
-        """Log what is wrong with the link, once per reason."""
+        """Log a problem of the link, if it has changed."""
         if trouble != self._trouble:
             log_of_fleet.warning("the link to the fleet: %s", trouble)
         self._trouble = trouble
@@ -241,7 +245,7 @@ class FleetLink:
 def require_not_dismissed(error: BaseException | None, node: str) -> None:
     """Raise Dismissed if the gate has refused a call because the node was removed from the fleet.
 
-    The gate's certificate has been checked by then, and it passes this sentence on from nobody else.
+    The sentence can be trusted: the gate's certificate was checked, and the gate passes it on from no other source.
     """
     is_refused = isinstance(error, RPCError) and error.status == RPCStatusCode.FAILED_PRECONDITION
     if is_refused and str(error) == dismissal(node):
@@ -251,12 +255,12 @@ def require_not_dismissed(error: BaseException | None, node: str) -> None:
 def to_gate(state_dir: Path) -> ToFleet:
     """Return a function that connects to a fleet's gate with the node's certificate; it may also raise Dismissed.
 
-    The gate knows the machine by a secret in the state directory.
+    The gate identifies the machine by a secret in the state directory.
     """
 
     @cache
     def runtime() -> Runtime:
-        # A separate runtime: the SDK's log of an outage does not name the server, and the node's own has not failed.
+        # A separate runtime: the SDK's log lines do not name the server, and must not look like the node's outage.
         forwarding = LogForwardingConfig(logger=logging.getLogger("syncpod.fleet.sdk"))
         filtered = TelemetryFilter(core_level="ERROR", other_level="ERROR")
         return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=filtered, forwarding=forwarding)))
@@ -283,7 +287,7 @@ def to_gate(state_dir: Path) -> ToFleet:
 
     async def through_gate(invitation: Invitation, key: FleetKey) -> Client:
         from syncpod.gate.hello import hello_name
-        from syncpod.gate.invitation_check import require_fitting  # 8 MiB, which most workers never need
+        from syncpod.gate.invitation_check import require_fitting  # imported late: 8 MiB, which most workers never need
 
         try:
             serial = require_fitting(invitation)
@@ -308,7 +312,7 @@ def to_gate(state_dir: Path) -> ToFleet:
 
 
 def _cause(error: NoServer) -> str:
-    """Return the reason by the SDK or the gate, without the advice that is only for the node's own server."""
+    """Return the SDK's or the gate's reason, without NoServer's advice, which is for the node's own server."""
     text = str(error.__cause__ or error)
     if (at := text.find(_USED_ELSEWHERE)) >= 0:
         return text[at:].partition('"')[0]

@@ -1,4 +1,4 @@
-"""Keeps the process of the node's own endpoint, while the node belongs to a fleet and its settings have it listen."""
+"""Runs the process of the node's endpoint while the node belongs to a fleet and its settings name an address."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from syncpod.settings.values import SettingsInvalid
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
-"""Between two looks whether the node is to listen, and where."""
+"""Seconds between two checks whether the node is to listen, and where."""
 _RETRY_SECONDS: Final = (2.0, 10.0, 30.0)
 _TERM_SECONDS: Final = 10.0
 _LINE_BYTES: Final = 64 * 1024
 
 
 class ListenerProcess:
-    """Runs one process as long as `run` does. All methods belong to one event loop."""
+    """Runs the process, and restarts it if it ends. All methods belong to one event loop."""
 
     def __init__(self, state_dir: Path, node: str, runtime: str, environment: Mapping[str, str]) -> None:
-        """`runtime` is where the node's runtime listens; `environment` is that of the commands."""
+        """`runtime` is the address of the node's runtime; the process and its commands get `environment`."""
         self._state_dir, self._node, self._runtime = state_dir, node, runtime
         self._environment = dict(environment)
         self.address = ""
-        """Where it listens now, ``host:port``; "" = nowhere."""
+        """The address at which it listens now, ``host:port``; "" = none."""
 
     async def run(self) -> None:
-        """Listen as the state directory says, which may change meanwhile, until cancelled."""
+        """Run the process as the state directory requires, until cancelled."""
         failures = 0
         while True:
             wanted = await asyncio.to_thread(self._wanted)
@@ -47,7 +47,7 @@ class ListenerProcess:
                 await asyncio.sleep(LOOK_SECONDS)
 
     def _wanted(self) -> tuple[str, str] | None:
-        """Return where to listen, and for which fleet; None = not at all. Blocks."""
+        """Return the address at which to listen, and the fleet; None = do not listen. Blocks."""
         try:
             address = read_listening(self._state_dir)
             invitation = read_membership(self._state_dir) if address else None
@@ -56,7 +56,7 @@ class ListenerProcess:
         return (address, invitation.fleet) if invitation is not None and invitation.node == self._node else None
 
     async def _keep(self, wanted: tuple[str, str]) -> bool:
-        """Run the process as long as this is wanted; return whether it has ended by itself."""
+        """Run the process as long as `wanted` is current; return True if the process has ended by itself."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "syncpod.agent.fleet.endpoint_process"),
@@ -86,8 +86,8 @@ class ListenerProcess:
             await _end(process)
 
     async def _hear(self, lines: asyncio.StreamReader) -> None:
-        """Note where the process listens, and log what it says, until it ends."""
-        with contextlib.suppress(ValueError):  # a line that is too long: none of ours
+        """Read the process's lines until it ends: note its address, and log its log."""
+        with contextlib.suppress(ValueError):  # a line that is too long, so not one of ours
             while line := await lines.readline():
                 said = json.loads(line)
                 if "address" in said:
@@ -97,7 +97,7 @@ class ListenerProcess:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End the process, which ends what it runs."""
+    """End the process, which ends its commands."""
     for end in (process.terminate, process.kill):
         with contextlib.suppress(ProcessLookupError):
             end()

@@ -1,8 +1,8 @@
-"""A node as a member of its fleet: it takes the fleet's list of pods, and reports their states.
+"""Makes a node a member of its fleet: receives the fleet's list of pods, and reports the pods' states.
 
-The fleet's list goes to the node's own workflow as the source ``fleet``, and that workflow starts and ends the pods:
-so the node runs them without the fleet's server. (The manifest directory does not pass there: `DesiredPods` gives its
-orders.) This module only carries lists in one direction and reports in the other.
+The list is sent to the node's own workflow as the source ``fleet``. That workflow starts and ends the pods, so they do
+not depend on the fleet's server. (The directory of manifests has another way: `DesiredPods` sends its orders.) This
+module only passes lists in one direction and reports in the other.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from syncpod.settings.membership import forget_earlier_keys, keep_told_key
 log = logging.getLogger(__name__)
 
 PARTING_SECONDS: Final = 1.0
-"""How long a node that goes away waits until its fleet asks, and can be told so."""
+"""Seconds that a leaving node waits for the fleet's next request, to send its last report in the answer."""
 LOOK_SECONDS: Final = 0.25
-"""The pause between two looks at the states that the node's workflows publish."""
+"""Seconds between two checks of the states that the node's workflows publish."""
 
 Answer = TypeVar("Answer", bound=Spoken)
 
@@ -73,9 +73,9 @@ class FleetMembership:
     ) -> None:
         """Make the node a member with these parts.
 
-        `contact` knows the last contact with the fleet. `remote_commands` runs commands for the fleet, and `objects`
-        keeps its ConfigMaps and Secrets. `tell` sends the list to the node's own workflow. `open_pods` returns the
-        workflows of the node's open pods, by id. Both raise RPCError.
+        `contact` has the time of the last contact with the fleet. `remote_commands` runs commands for the fleet, and
+        `objects` keeps its ConfigMaps and Secrets. `tell` sends the list to the node's own workflow. `open_pods`
+        returns the pod UIDs of the node's open workflows by workflow id. Both raise RPCError.
         """
         self._invitation, self._fleet, self._node = invitation, invitation.fleet, invitation.node
         self._state_dir, self._reports = state_dir, reports
@@ -83,14 +83,17 @@ class FleetMembership:
         self._remote_commands = remote_commands
         self._objects, self._are_objects_kept = objects, False
         self._stopped: dict[str, str] = {}
-        """By key: why a pod of the list must not run now."""
+        """By ``namespace/name``: why a pod of the list must not run now."""
         self._intent: Intent | None = None
+        """The list on disk; None = not read yet."""
         self._is_complete = False
+        """Whether every open pod has published a state to this worker."""
         self._parting, self._has_parted = "", asyncio.Event()
-        """Why the node goes away, "" = it does not; and whether the fleet has been told."""
+        """Why the node leaves ("" = it does not), and whether its last report was sent."""
         self._missing_before: set[str] = set()
+        """The pods that were missing at the last check."""
         self._turn = asyncio.Lock()
-        """Held while a list is kept and sent on, so that a newer list cannot overtake it in between."""
+        """Held while a list is stored and passed on, so that a newer list cannot overtake it."""
 
     # --- what the fleet asks ------------------------------------------------------------------------------------------
 
@@ -101,13 +104,16 @@ class FleetMembership:
         return kept if kept.fleet == self._fleet else Intent(fleet=self._fleet, node=self._node)
 
     async def take(self, intent: Intent) -> IntentTaken:
-        """Keep the list, and have the node's workflow run its pods. Raises ApplicationError, RPCError, OSError."""
+        """Store the list, and send it to the node's workflow, which runs its pods.
+
+        Raises ApplicationError if the list is refused, RPCError, OSError.
+        """
         self._require(intent)
         async with self._turn:
             kept = await self._kept()
             if kept.fleet == self._fleet and (why := why_stale(kept, intent)):
                 raise _refused(f"node {self._node} already has {why}", STALE_INTENT)
-            # The disk first: if the node acted on a list and then forgot it, an older list could undo it.
+            # The disk first: if the node acted on a list and then lost it, an older list could undo it.
             await asyncio.to_thread(keep_intent, self._state_dir, intent)
             self._intent = intent
             # Before the pods, since these refer to the objects.
@@ -122,13 +128,13 @@ class FleetMembership:
         return self._signed(taken)
 
     def trust(self, invitation: Invitation) -> None:
-        """Trust another key of the fleet, as the link does from now on, and tell the fleet so."""
+        """Trust the fleet's new key in `invitation` from now on, and report that to the fleet."""
         self._invitation = invitation
         self._objects.trust(invitation.fleet_key)
         self._reports.fleet_key = fleet_key_id(invitation)
 
     def _take_key(self, told: SealedKey | None) -> str:
-        """Keep the key that the fleet uses, which the link then notices; return why not, "" if it is done.
+        """Store the fleet's new key, if there is one; the link then notices it. Return why the key is refused, or "".
 
         Raises OSError.
         """
@@ -140,7 +146,7 @@ class FleetMembership:
         return ""
 
     async def dismiss(self) -> None:
-        """End all pods that the fleet has given the node: it was removed from the fleet while it was away.
+        """End all pods of the fleet: the node was removed from the fleet while it had no contact.
 
         Raises RPCError, OSError; then call it again.
         """
@@ -148,10 +154,10 @@ class FleetMembership:
             kept = await self._kept()
             if kept.fleet != self._fleet or not (kept.pods or kept.objects):
                 return
-            # A later number: a list that the fleet sent before the removal may still be on its way.
+            # A higher number, since a list that the fleet sent before the removal may still arrive.
             empty = Intent(fleet=self._fleet, node=self._node, generation=kept.generation + 1)
             await self._tell_list(empty)
-            # Told first, unlike a list: if this ends in between, it is done again.
+            # The workflow first, unlike with a list: if this is interrupted, it is repeated.
             await asyncio.to_thread(keep_intent, self._state_dir, empty)
             self._intent = empty
             await self._keep_objects(empty)
@@ -163,7 +169,7 @@ class FleetMembership:
         return unkept
 
     async def attend(self, asked: Attend) -> Attended:
-        """Return the changes since a version, as soon as there are any, or after the time that is asked for."""
+        """Return the changes since a version, as soon as there are any, or none after the requested time."""
         self._require(asked)
         await self._until_complete()
         loop = asyncio.get_running_loop()
@@ -180,10 +186,10 @@ class FleetMembership:
         return self._signed(news)
 
     async def part(self, why: str) -> None:
-        """Tell the fleet that the node goes away, and why; it would find that out by its silence alone.
+        """Report to the fleet that the node leaves, and why. Otherwise the fleet would notice only the node's silence.
 
-        Returns as soon as an answer says it, or after a second, in which the fleet has not asked. Nothing else is
-        reported from then on.
+        The report is the answer to the fleet's next request. Returns once it is sent, or after `PARTING_SECONDS`
+        without a request. Later requests are not answered with reports.
         """
         self._parting = why
         with contextlib.suppress(TimeoutError):
@@ -191,14 +197,14 @@ class FleetMembership:
                 await self._has_parted.wait()
 
     def farewell(self) -> Attended:
-        """Return the node's last report, once, if it goes away and has ever reported; else an empty one."""
+        """Return the leaving node's last report; an empty one at a second call, or if it has never reported."""
         if not (self._parting and self._is_complete) or self._has_parted.is_set():
             return Attended()
         self._has_parted.set()
         return self._signed(Attended(node=self._reports.of_leaving_node(self._parting)))
 
     def _signed(self, answer: Answer) -> Answer:
-        """Return an answer that names its sender, which distinguishes two machines with one invitation."""
+        """Return `answer` with its sender, so that the fleet can distinguish two machines with one invitation."""
         return answer.model_copy(update={"life": self._reports.life, "machine": self._reports.machine()})
 
     async def run(self, asked: RemoteCommand) -> RemoteCommandPiece:
@@ -213,7 +219,7 @@ class FleetMembership:
         return self._reports.changed(version, self._generation(kept), keys, self._stopped)
 
     def _generation(self, kept: Intent) -> int:
-        """Return the generation of this fleet's list; 0 if the node has none of it, but that of another fleet."""
+        """Return the generation of this fleet's list; 0 if the stored list is another fleet's."""
         return kept.generation if kept.fleet == self._fleet else 0
 
     async def _until_complete(self) -> None:
@@ -227,10 +233,10 @@ class FleetMembership:
     # --- the node's own workflow --------------------------------------------------------------------------------------
 
     async def tell_again(self, view: NodeView | None) -> None:
-        """Send the list again if the workflow has not received it, or if somebody has ended one of its pods.
+        """Send the list again if the workflow does not have it, or if another client has ended one of its pods.
 
         `view` is the state of the node's workflow; None = it does not run. A pod counts as ended only if it is missing
-        twice in a row, since it may be just starting, or ending for a newer list. Raises RPCError, OSError.
+        at two consecutive calls: it may be just starting, or ending because of a newer list. Raises RPCError, OSError.
         """
         kept = await self._kept()
         if kept.fleet != self._fleet or not kept.generation:
@@ -248,7 +254,7 @@ class FleetMembership:
             await self._tell_list(kept)
 
     async def mind_silence(self) -> None:
-        """Stop pods that must not run without the fleet for this long, and run them again once the contact is steady.
+        """Stop pods whose time without contact is over, and start them again once the contact is steady.
 
         Raises RPCError, OSError.
         """
@@ -265,13 +271,13 @@ class FleetMembership:
             try:
                 await self._tell_list(kept)
             except BaseException:
-                self._stopped = before  # the next look tries again
+                self._stopped = before  # the next call tries again
                 raise
 
     def _must_not_run(self, intent: Intent) -> dict[str, str]:
-        """Return by key why pods must not run now: the fleet may have replaced them while the node was out of contact.
+        """Return by key why pods must not run now: the fleet may have replaced them while the node had no contact.
 
-        That may be a pod that the node learns of only now, since it was cut off when it was to get it.
+        This includes pods of a list that arrives only after the gap.
         """
         absent = self._contact.absent_seconds()
         rules = {_key_of(document): _rule(document) for document in intent.pods}
@@ -282,7 +288,7 @@ class FleetMembership:
         }
 
     async def _missing(self, kept: Intent, view: NodeView) -> set[str]:
-        """Return the keys of pods that the node's workflow has started, but that do not exist any more."""
+        """Return the keys of pods that the node's workflow has started, and that have no open workflow now."""
         began = {
             f"{each.namespace}/{each.name}"
             for each in view.desired
@@ -320,16 +326,17 @@ class FleetMembership:
 
 
 def _refused(why: str, kind: str) -> ApplicationError:
-    """Log in one line what the node refuses, and return the error: the SDK would log it with a traceback."""
+    """Log a refusal in one line, and return it as an error that the SDK does not log with a traceback."""
     log.warning("a request of the fleet is refused: %s", why)
     return ApplicationError(why, type=kind, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
 
 
 def why_stale(kept: Intent, intent: Intent) -> str:
-    """Return which list a node has, if it must not take another; "" if it may.
+    """Return a phrase about the list `kept` if the node must not replace it by `intent`; "" if it may.
 
-    A fleet whose database was restored from a backup may give lists of any number, and does not know of those that it
-    had given since. Only such a list is newer than what the fleet knows to be taken, and yet not one that it has sent.
+    It must not if `kept` is newer. It also must not if the fleet's database was restored from a backup, and so lacks
+    lists that the fleet has sent since. The sign of that: `kept` is newer than the list that the fleet has recorded as
+    taken (`intent.taken`), and is none of those that it has recorded as sent after that.
     """
     if kept.generation > intent.generation:
         return f"list {kept.generation}, which is newer than {intent.generation}"
@@ -345,7 +352,7 @@ def _why(missing: set[str]) -> str:
 
 
 def _rule(document: Any) -> WhenLost:
-    """Return a pod's rule for the case that its node is cut off."""
+    """Return the pod's rule for a node without contact; the default if its annotations are invalid."""
     annotations = (document.get("metadata") or {}).get("annotations") or {}
     try:
         return when_lost(annotations)

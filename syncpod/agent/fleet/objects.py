@@ -1,7 +1,7 @@
-"""The fleet's ConfigMaps and Secrets on a node: opened with the node's key, and kept where the node's own ones are.
+"""Decrypts the fleet's ConfigMaps and Secrets with the node's key, and stores them beside the node's own objects.
 
-They come with the fleet's list, which stays sealed on disk. So an opened Secret is only in memory, and after a reboot
-it is there again even without the fleet.
+They arrive in the fleet's list, and stay encrypted in its file on disk. So a decrypted Secret is only in memory, and
+after a reboot it is decrypted again, even without contact with the fleet.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from syncpod.settings.invitation import Invitation
 log = logging.getLogger(__name__)
 
 OF_FLEET: Final = "syncpod.dev/fleet"
-"""The annotation of objects from a fleet, with the fleet's id. An object without it is the node's own."""
+"""The annotation of objects from a fleet; its value is the fleet's id. Objects without it are the node's own."""
 
 
 class FleetObjects:
@@ -32,23 +32,23 @@ class FleetObjects:
     def __init__(
         self, invitation: Invitation, store: ObjectStore, earlier: Sequence[str] = (), earlier_fleet: Sequence[str] = ()
     ) -> None:
-        """`earlier` has the private keys of earlier invitations, and `earlier_fleet` the fleet's public ones, all PEM.
+        """`earlier` has the private keys of earlier invitations, and `earlier_fleet` earlier public keys of the fleet.
 
-        A list on disk may still be sealed for the former, or only with the latter.
+        All are PEM. The list on disk may still be sealed for one of the former, or with one of the latter.
         """
         self._fleet, self._node, self._store = invitation.fleet, invitation.node, store
         self._key, self._fleet_key = invitation.key, invitation.fleet_key
         self._earlier, self._earlier_fleet = tuple(earlier), tuple(earlier_fleet)
         self.needs_earlier = False
-        """One of the objects that were kept last is not sealed for the key of the invitation, with the fleet's key."""
+        """Whether one of the objects of the last `keep` could be opened only with earlier keys."""
 
     def trust(self, fleet_key: str) -> None:
-        """Open with another key of the fleet from now on, PEM."""
+        """Accept objects with this public key of the fleet (PEM) from now on."""
         self._fleet_key = fleet_key
 
     @property
     def key_id(self) -> str:
-        """A digest of the public key that the fleet must seal for; "" if the invitation's key is none."""
+        """A digest of the public key for which the fleet must encrypt; "" if the invitation's key is invalid."""
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
         try:
@@ -84,14 +84,14 @@ class FleetObjects:
         return refused
 
     def _put(self, ref: ObjectRef, found: ConfigMap | Secret) -> str:
-        """Store one object; return why that is impossible, "" if it is done."""
+        """Store one object; return why that is impossible, "" if it was stored."""
         try:
             held = self._store.get(ref)
             if held is not None and OF_FLEET not in held.metadata.annotations:
                 return "the node has an object of its own with this name"
             try:
                 self._store.put(found)
-            except ObjectRefused:  # the old one is immutable: the fleet has deleted it, and created it anew
+            except ObjectRefused:  # the stored one is immutable, so the fleet has deleted and created it again
                 self._store.delete(ref)
                 self._store.put(found)
         except ValueError as wrong:  # an unreadable file, or an invalid name
@@ -111,7 +111,7 @@ class FleetObjects:
         return found
 
     def _opened(self, sealed: SealedObject) -> ConfigMap | Secret:
-        """Return an object that is sealed for this node. Raises ValueError, whose text does not show the content."""
+        """Decrypt an object. Raises ValueError, whose text does not contain the object's data."""
         own, fleet = private_key(self._key), public_key(self._fleet_key)
         said = {name: text.encode() for name, text in sealed.metadata.items()}
         data = decoded(sealed.sealed)
@@ -129,7 +129,7 @@ class FleetObjects:
             document = json.loads(content)
             model = ConfigMap if document.get("kind") == "ConfigMap" else Secret
             found: ConfigMap | Secret = model.model_validate(document)
-        except ValueError:  # its text would show the content
+        except ValueError:  # the original text would contain the data
             raise Unsealable("it is neither a ConfigMap nor a Secret") from None
         if f"{found.kind}/{found.metadata.namespace or 'default'}/{found.metadata.name}" != sealed.key:
             raise Unsealable("it holds a different object")

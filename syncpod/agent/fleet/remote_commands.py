@@ -1,7 +1,7 @@
 """Runs commands for the node's fleet, and keeps the output of each until the fleet has fetched it.
 
-A command runs the node's own ``syncpod`` in a separate process. So its time and memory do not burden the worker, and it
-can be ended as a whole. Its output is read no faster than the fleet fetches it.
+Each command is a separate process of the node's own ``syncpod``: it uses none of the worker's memory or event loop, and
+can be killed as a whole. Its output is read no faster than the fleet fetches it.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from syncpod.messages.remote_command import (
 log = logging.getLogger(__name__)
 
 MOST: Final = 16
-"""The most commands that run at once. Each takes a process, and up to two activities of the node's fleet link."""
+"""The most concurrent commands. Each takes a process, and up to two activities of the node's fleet link."""
 IDLE_SECONDS: Final = 60.0
-"""After this time without a request a command is ended: the fleet asks again every :data:`WAIT_SECONDS` seconds."""
+"""Seconds without a request after which a command is ended: the fleet sends one every :data:`WAIT_SECONDS` seconds."""
 _TOLD_SECONDS: Final = 15.0
-"""How long the last piece of an ended command can be requested again."""
+"""Seconds for which the last piece of an ended command can be requested again."""
 _LOOK_SECONDS: Final = 5.0
 _KEPT_BYTES: Final = 2 * PIECE_BYTES
-"""The most output that waits to be fetched. Beyond it the command has to wait."""
+"""The most bytes of output that wait to be fetched. Beyond them the command's writes block."""
 _PIECE_CHUNKS: Final = 1024
-"""The most chunks in one piece: a command that writes single bytes, to both streams in turn, makes each byte one."""
+"""The most chunks in one piece. If a command writes single bytes to both streams in turn, each byte is a chunk."""
 _KEPT_CHUNKS: Final = 2 * _PIECE_CHUNKS
 _BLOCK: Final = 32 * 1024
 _TOGETHER_SECONDS: Final = 0.05
-"""How long to wait for more output after the first, so that a piece holds more than one line."""
+"""Seconds to wait for more output after the first, so that a piece has more than one line."""
 _TERM_SECONDS: Final = 3.0
 _ENDED: Final = 4096
-"""How many ended sessions are remembered, so that none of them begins again: those of :data:`IN_TIME_SECONDS`."""
+"""The most ended sessions that are kept, so that none of them starts again: enough for :data:`IN_TIME_SECONDS`."""
 
 
 class RunningCommand:
@@ -60,25 +60,27 @@ class RunningCommand:
         self._process = process
         self._kept: list[tuple[Stream, bytes]] = []
         self._begins = 0
-        """The offset of the first byte that is kept."""
+        """The offset in the whole output of the first byte in `_kept`."""
         self._size = 0
-        """How many bytes are kept."""
+        """How many bytes are in `_kept`."""
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._taken = 0
+        """How many bytes of input the command was given."""
         self._giving = asyncio.Lock()
         self._code: int | None = None
         self._reading = asyncio.create_task(self._read(), name="remote command")
         self.asked = asyncio.get_running_loop().time()
-        """When the fleet last asked about it."""
+        """Loop time of the fleet's last request about the command."""
         self.askers = 0
+        """How many requests about the command are being answered."""
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the command has not ended yet."""
         return self._code is None
 
     async def piece(self, received: int, wait: float) -> RemoteCommandPiece:
-        """Return the output from offset `received` on. Without any, wait for it, at most `wait` seconds."""
+        """Return the output from offset `received` on. If there is none, wait for it, at most `wait` seconds."""
         self._forget(received)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait):
@@ -98,10 +100,10 @@ class RunningCommand:
         return RemoteCommandPiece(chunks=tuple(chunks), code=self._code if is_all else None, input_taken=self._taken)
 
     async def give(self, at: int, data: bytes, wait: float, *, ends: bool) -> RemoteCommandPiece:
-        """Pass on the input that the command has not had yet.
+        """Write the part of `data` that the command was not given yet; `at` is the offset of `data` in the whole input.
 
-        This waits until the command has read most of the earlier input, at most `wait` seconds. Input for a command
-        that has closed its input is accepted, and dropped.
+        First waits until the command has read most of the earlier input, at most `wait` seconds. If the command has
+        closed its input, `data` is accepted and dropped. `ends` closes the input.
         """
         stdin = self._process.stdin
         if stdin is None or stdin.is_closing():
@@ -136,13 +138,13 @@ class RunningCommand:
         self._news.set()
 
     def _signal(self, number: int) -> None:
-        # It leads its own process group, and is reaped only once its end is known here. So the id is still its own.
+        # The command leads its process group, and is not reaped yet, so the id cannot have been reused.
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
     def _forget(self, received: int) -> None:
-        """Forget output that the fleet has received."""
+        """Drop output that the fleet has received."""
         while self._kept and self._begins < received:
             stream, data = self._kept[0]
             gone = min(len(data), received - self._begins)
@@ -179,18 +181,18 @@ class RemoteCommands:
     """The commands that a node runs for its fleet. All methods belong to one event loop."""
 
     def __init__(self, node: str, environment: Mapping[str, str]) -> None:
-        """Begin without commands. `environment` is for them: it names the node's own server and state directory."""
+        """Run commands with `environment`, which names the node's own server and state directory."""
         self._node, self._environment = node, dict(environment)
         self._commands: dict[str, RunningCommand] = {}
         self._turn = asyncio.Lock()
-        """Held while a command begins or is forgotten: it must neither begin twice, nor after its end."""
+        """Held while a command is started or dropped: it must not be started twice, nor after its end."""
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._since = time.monotonic()
-        """Commands that were asked for before are not known here: they may have been run. The clock is not asked, since
-        each later command would seem to be from before if it is set back."""
+        """Monotonic start of this record: a command requested earlier may have run without being recorded here. The
+        wall clock is not used: if it were set back, every later command would seem earlier."""
 
     async def answer(self, asked: RemoteCommand) -> RemoteCommandPiece:
-        """Return one piece."""
+        """Start a command, pass input to it, end it, or return its next output, as requested."""
         wait = min(max(0.0, asked.wait), WAIT_SECONDS)
         if asked.end:
             await self._end(asked.session)
@@ -212,7 +214,7 @@ class RemoteCommands:
             command.asked = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
-        """End commands that the fleet no longer asks about. When cancelled, end all commands."""
+        """End commands about which the fleet sends no more requests. When cancelled, end all commands."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -238,9 +240,9 @@ class RemoteCommands:
         return ""
 
     def _why_late(self, asked_at: float) -> str:
-        """Return why a command that was asked for at this moment may be a copy of one that was run; "" if it is none.
+        """Return why a command requested at `asked_at` may be a copy of an earlier one, and is refused; else "".
 
-        Anybody who can poll the fleet's own task queue can send a node an order that the fleet once sealed for it.
+        A client that can poll the fleet's task queue can resend a request that the fleet once sealed for the node.
         """
         late = time.time() - asked_at
         if abs(late) > IN_TIME_SECONDS:
@@ -260,7 +262,7 @@ class RemoteCommands:
         return RunningCommand(process)
 
     async def _end(self, session: str) -> None:
-        """End a command, and let it never begin again."""
+        """End a command, and record its session, so that it cannot start again."""
         async with self._turn:
             self._ended[session] = None
             if len(self._ended) > _ENDED:

@@ -1,4 +1,4 @@
-"""A node's reports to its fleet, of itself and of the fleet's pods, from the states that workflows publish here."""
+"""Makes a node's reports to its fleet, about itself and the fleet's pods, from the states that workflows publish."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
 _NOT_READY: Final = "KubeletNotReady"
 """The kubelet's reason of a node that is not ready (nodestatus/setters.go, v1.36, ReadyCondition)."""
 _MESSAGE: Final = 400
-"""Characters of a message: a fleet bounds its nodes' reports, and the node itself knows the whole message."""
+"""The most characters of a message: a fleet bounds its nodes' reports. The whole message is on the node."""
 
 
 class _Known(NamedTuple):
@@ -29,10 +29,12 @@ class _Known(NamedTuple):
 
     run: PublishedRun
     key: str
+    """``namespace/name``."""
     is_ours: bool
+    """Whether it is a pod of the fleet."""
     report: PodReport
     requests: Mapping[str, Quantity] | None
-    """Its requests, which the fleet does not know of; None for a pod of the fleet, or one that has ended."""
+    """Its resource requests, if the fleet does not count them; None for a pod of the fleet, or one that has ended."""
 
 
 class FleetReports:
@@ -49,8 +51,8 @@ class FleetReports:
     ) -> None:
         """Report from `published`: the states of the pods of `node`, and that of the node's own workflow.
 
-        `endpoint` says where the node listens, ``host:port``; "" = nowhere. `key` names the key that it opens with, and
-        `fleet_key` the fleet's key that it trusts. `runtime` looks at the node's runtime.
+        `endpoint` returns the address at which the node listens, ``host:port``; "" = none. `key` is the id of the
+        node's own key, and `fleet_key` the id of the fleet's key that it trusts. `runtime` has facts about the runtime.
         """
         self._published, self._endpoint, self._key, self.fleet_key = published, endpoint, key, fleet_key
         self._runtime = runtime
@@ -59,22 +61,23 @@ class FleetReports:
         self._node_run: PublishedRun | None = None
         self._view = NodeView()
         self.life, self._number = uuid.uuid4().hex, 0
-        """`life` is a random id: it distinguishes this worker from another one that answers as the same node."""
+        """`life` is a random id that distinguishes this worker from another worker that answers as the same node."""
         self._sent = Attended()
+        """The last report, against which changes are found."""
         self._sent_pods: dict[str, PodReport] = {}
 
     async def look_at_runtime(self) -> None:
-        """Look which images the runtime has and which limits it enforces, so that the next report has them."""
+        """Update the runtime's images and unenforced limits for the next report."""
         if self._runtime is not None:
             await self._runtime.look()
 
     def is_complete(self, open_workflows: Iterable[str]) -> bool:
-        """Say whether the node's own workflow and all of these have published a state since this worker began."""
+        """Say whether this worker has a state of the node's own workflow and of all of these."""
         newest = self._published.newest
         return newest(self._node) is not None and all(newest(each) is not None for each in open_workflows)
 
     def machine(self) -> str:
-        """Return the machine's own host name and its first address, if that is known, for people."""
+        """Return the machine's host name and, if known, its first address, for messages."""
         first = next((each.address for each in self._view.addresses if each.type == "InternalIP"), "")
         return f"{socket.gethostname()} ({first})" if first else socket.gethostname()
 
@@ -83,8 +86,8 @@ class FleetReports:
     ) -> Attended | None:
         """Return the changes since the report of a version; None if there are none.
 
-        `generation` is that of the intent that the node has taken, and `listed` has the keys of its pods. `stopped`
-        says by key why some of them do not run for now.
+        `generation` is that of the list that the node has accepted, and `listed` has the keys of its pods. `stopped`
+        has, by key, why pods must not run now.
         """
         self._look()
         pods = self._pods()
@@ -105,14 +108,14 @@ class FleetReports:
         return self._sent
 
     def of_leaving_node(self, why: str) -> FleetNodeReport:
-        """Return the report of a node that goes away in order: it is as it was, but not ready."""
+        """Return the last report of a leaving node: the current one, but not ready, with `why` as the message."""
         report = self._node_report()
         ready = NodeCondition(type="Ready", status="False", reason=_NOT_READY, message=why)
         others = tuple(each for each in report.conditions if each.type != ready.type)
         return report.model_copy(update={"ready": False, "conditions": (*others, ready)})
 
     def _look(self) -> None:
-        """Read all states that were published since the last look. An unchanged one costs only a comparison."""
+        """Read all states that were published since the last call. An unchanged one costs only a comparison."""
         runs = {each: run for each in self._published.pods() if (run := self._published.newest(each)) is not None}
         known = {each: before for each, before in self._known.items() if each in runs}
         for workflow_id, run in runs.items():
@@ -124,13 +127,13 @@ class FleetReports:
             self._node_run, self._view = newest, NodeView.model_validate(newest.published.node())
 
     def _pods(self) -> dict[str, PodReport]:
-        """Return the reports of the fleet's pods by key, including pods that the node cannot even start."""
+        """Return the reports of the fleet's pods by key, including pods that the node could not start."""
         begun = {each.key: each.report for each in self._known.values() if each.is_ours}
         waiting = {key: _waiting(each) for key, each in self._desired().items() if each.message and key not in begun}
         return waiting | begun
 
     def _desired(self) -> dict[str, DesiredPod]:
-        """Return the fleet's pods as the node's own workflow knows them."""
+        """Return the fleet's pods by key, from the state of the node's own workflow."""
         ours = (each for each in self._view.desired if each.source == FLEET_SOURCE)
         return {f"{each.namespace}/{each.name}": each for each in ours}
 
@@ -169,9 +172,9 @@ class FleetReports:
 
 
 def reachable(endpoint: str, addresses: Sequence[str]) -> str:
-    """Return the address at which others reach `endpoint`: if it listens at all addresses, the node's first one.
+    """Return the address at which other machines reach `endpoint`; "" if there is none.
 
-    ``0.0.0.0`` is all of IPv4; ``[::]`` is IPv4 too.
+    If it listens at all addresses, that is the node's first one. ``0.0.0.0`` means all of IPv4; ``[::]`` includes IPv4.
     """
     host, _, port = endpoint.rpartition(":")
     if host not in ("0.0.0.0", "[::]"):
@@ -181,7 +184,7 @@ def reachable(endpoint: str, addresses: Sequence[str]) -> str:
 
 
 def _read(run: PublishedRun) -> _Known:
-    """Return the parts of a pod's state that a report needs."""
+    """Return the fields of a pod's state that a report needs."""
     pod = run.published.pod()
     meta, status = pod.get("metadata", {}), pod.get("status", {})
     printed = printed_status(pod)
@@ -213,7 +216,7 @@ def _waiting(desired: DesiredPod) -> PodReport:
 
 
 def _stopped(key: str, why: str) -> PodReport:
-    """Return the report of a pod that the node has stopped because it was cut off for too long."""
+    """Return the report of a pod that must not run, because the node had no contact for too long."""
     pod = _key(key)
     return PodReport(namespace=pod.namespace, name=pod.name, status="Stopped", message=why)
 
@@ -227,7 +230,7 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _waits_for(status: Mapping[str, Any]) -> str:
-    """Return the reason of the first waiting container; "" if none is waiting."""
+    """Return name and message of the first waiting container that has a message; "" if there is none."""
     for entry in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
         waiting = (entry.get("state") or {}).get("waiting") or {}
         if waiting.get("message"):

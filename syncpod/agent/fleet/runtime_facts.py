@@ -1,8 +1,8 @@
-"""The facts about an embedded runtime that a fleet needs: images with files of their own, and limits that it refuses.
+"""Facts about a node's embedded runtime for its fleet: the images with own files, and the limits it cannot enforce.
 
-That runtime has no registry: any other image is only a name that stands for the machine's programs. So the fleet can
-warn of a template whose image a node does not have. Without access to cgroups it enforces no limits, and the fleet
-places no pod there that has one.
+The embedded runtime has no registry: an image without own files is only a name for the machine's programs. With these
+facts the fleet can warn of a template whose image the node lacks. Without access to cgroups the runtime enforces no
+limits, and the fleet places no pod with such a limit there.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from syncpod.translation.features import runs_processes
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
-"""How long these facts are taken as current."""
+"""Seconds for which these facts count as current."""
 MOST_BYTES: Final = 4096
-"""The most bytes of all names: a report of a node has at most 16 KiB."""
+"""The most bytes of all image names together: a node's report has at most 16 KiB."""
 
 
 class RuntimeFacts:
-    """Looks at the runtime, when it is asked to and has not just looked."""
+    """Reads and caches the facts."""
 
     def __init__(self, cri: CriRuntime) -> None:
         self._cri = cri
         self._looks_again = 0.0
         self.images: tuple[str, ...] | None = None
-        """Sorted full names, as ``docker.io/library/nginx:1``; None = not known, or the runtime pulls images."""
+        """Sorted full names, such as ``docker.io/library/nginx:1``; None if the runtime pulls images, or if they are
+        unknown or too many."""
         self.unenforced: tuple[str, ...] = ()
         """The resources whose limits it cannot enforce, sorted; ``hugepages`` stands for all sizes."""
 
     async def look(self) -> None:
-        """Look again, unless that was done less than LOOK_SECONDS ago. If the runtime fails, nothing changes."""
+        """Read the facts if the last read is LOOK_SECONDS old. If the runtime fails, nothing changes."""
         now = time.monotonic()
         if now < self._looks_again:
             return

@@ -1,4 +1,4 @@
-"""Sets up the link to the node's fleet, which it may also join while it is running."""
+"""Sets up the link to the node's fleet. A node may also join a fleet while it runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def add_fleet_link(
 ) -> None:
     """Keep the node linked to its fleet for as long as the agent runs.
 
-    `client` is for the node's own server; `runtime` is the address of the node's runtime, and `facts` looks at it.
+    `client` is connected to the node's own server. `answers` returns the activities of a membership, and `to_fleet` a
+    function that connects to the fleet's server. `runtime` is the address of the node's runtime, and `facts` are about
+    it.
     """
     signals = NodeSignals(client, context.name, agent.guard.require, agent.has_search_attributes)
     workflows, contact = PodWorkflows(client, node_task_queue(context.name)), Contact(context.state_dir)

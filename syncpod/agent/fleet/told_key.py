@@ -1,4 +1,4 @@
-"""Messages to a node about its fleet's key: one counts only under the key that the node trusts already."""
+"""Reads messages to a node about its fleet's new key. They must be sealed with the key that the node already trusts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRONG_KEY = "a key of the invitation is not an elliptic curve key"
 
 
 def told_key(invitation: Invitation, sealed: SealedKey) -> ToldKey:
-    """Return the key that the fleet has told its node. Raises ValueError, whose text is a clause that says why not."""
+    """Return the fleet's new key from a message. Raises ValueError, whose text is a clause with the reason."""
     own, fleet = private_key(invitation.key), public_key(invitation.fleet_key)
     said = {name: text.encode() for name, text in sealed.metadata.items()}
     place = PayloadPlace(invitation.node, "", "", FLEET_KEY)
@@ -37,7 +37,7 @@ def told_key(invitation: Invitation, sealed: SealedKey) -> ToldKey:
 
 
 def fleet_key_id(invitation: Invitation) -> str:
-    """Return the id of the fleet's key that a node trusts; "" if that is none."""
+    """Return the id of the fleet's key that a node trusts; "" if the key is invalid."""
     try:
         return public_key_id(public_key(invitation.fleet_key))
     except ValueError:
@@ -45,7 +45,7 @@ def fleet_key_id(invitation: Invitation) -> str:
 
 
 def private_key(pem: str) -> EllipticCurvePrivateKey:
-    """Return a private key. Raises ValueError."""
+    """Return a private key from PEM. Raises ValueError."""
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -56,7 +56,7 @@ def private_key(pem: str) -> EllipticCurvePrivateKey:
 
 
 def public_key(pem: str) -> EllipticCurvePublicKey:
-    """Return a public key. Raises ValueError."""
+    """Return a public key from PEM. Raises ValueError."""
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -67,7 +67,7 @@ def public_key(pem: str) -> EllipticCurvePublicKey:
 
 
 def decoded(sealed: str) -> bytes:
-    """Return the data of a sealed payload from its base64. Raises Unsealable."""
+    """Return the bytes of a sealed payload from base64. Raises Unsealable."""
     try:
         return base64.b64decode(sealed, validate=True)
     except binascii.Error:

@@ -1,4 +1,4 @@
-"""The node's own cleaning tasks, each with its own period: dead containers, remains of pods, orphans, duplicates.
+"""Periodic cleanups of the node: removes dead containers, remains of pods, orphans and duplicates.
 
 Log rotation and image garbage collection are in :mod:`syncpod.agent.storage`.
 """

@@ -1,13 +1,13 @@
 """Container garbage collection: removes dead containers with their logs, and old sandboxes, all but the newest of each.
 
-All pods are checked once a minute. A pod whose container has just died is checked moments later, unless its restart has
-already cleaned up. :mod:`syncpod.lifecycle.container_gc` decides what is removed, and it is removed between the pod's
-steps (`activities.between.collection` explains why that races with none of them).
+All pods are checked once a minute. A pod whose container has just died is checked moments later; by then its restart
+has mostly removed the dead container. :mod:`syncpod.lifecycle.container_gc` chooses what is removed. The removals run
+between the pod's steps (`activities.between.collection` explains why they race with no step).
 
 Mirrors kuberuntime/kuberuntime_gc.go, v1.36, GarbageCollect, and pod_container_deletor.go. Differences: each pod has a
-task of its own, so a removal that hangs delays neither the other pods, four of which are processed at once, nor the
-next round. The runtime is not called while there is nothing to remove. The workflow is not told of the removal of a
-container that it no longer looks at, because each such signal would cost four history events.
+task of its own, so a hanging removal delays neither the next round nor the other pods, four of which are processed at
+once. The runtime is not called if there is nothing to remove. The removal of a container that no decision depends on is
+not signalled to the workflow, because each such signal would cost four history events.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ from syncpod.translation.paths import pod_directory
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 3.0
-"""How long after an exit a pod is left alone: most restart at once, and the restart removes what it replaces."""
+"""Seconds after an exit before the pod is checked: most restart at once, and the restart removes the dead container."""
 NEVER_STARTED_SECONDS: Final = 300.0
-"""How long a container must have been in state created before it cannot be about to start: a step creates and starts it
-in calls of two minutes each."""
+"""Seconds in state created after which a container counts as never started. A step that creates and starts it makes two
+calls of at most two minutes each."""
 _AT_ONCE: Final = 4
 """How many pods are processed at a time: more concurrent calls would slow down the pods' steps."""
 _TICK: Final = 0.5
+"""Seconds between two checks whether an evicted pod has ended."""
 
 
 class Collector(Protocol):
-    """Removes things: `activities.between.collection.Collector`."""
+    """Removes containers and sandboxes. Implemented by `activities.between.collection.Collector`."""
 
     async def collect(self, uid: str, choose: Callable[[ObservedPod], Collection[str]]) -> tuple[int, int]:
         """Remove the ids that `choose` returns; return how many containers and sandboxes. Raises CriError, OSError."""
@@ -72,7 +73,7 @@ class ContainerGc:
         period: float = 60.0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Check what `listings` returns each `period` seconds."""
+        """Check the pods of `listings` each `period` seconds, by `policy`; remove with `collector`."""
         self._node = node
         self._collector = collector
         self._listings = listings
@@ -83,16 +84,17 @@ class ContainerGc:
         self._created_since: dict[str, float] = {}
         self._due: dict[str, float] = {}
         self._news = asyncio.Event()
-        """Set when a pod may be due sooner than was known."""
+        """Set when a pod may be due sooner than planned."""
         self._complaints: dict[str, str] = {}
         self._emptied: set[str] = set()
+        """UIDs of evicted pods whose volumes are removed."""
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._under_way: dict[str, asyncio.Task[int]] = {}
         self.total = 0
         """How many containers and sandboxes this worker has removed."""
 
     async def run(self) -> None:
-        """Collect until cancelled; then cancel what is under way."""
+        """Collect until cancelled; then cancel the removals under way."""
         next_round = time.monotonic()
         try:
             while True:
@@ -106,16 +108,16 @@ class ContainerGc:
             await cancel_all(self._under_way.values())
 
     def observe(self, listing: ObservedPod) -> None:
-        """Take a changed listing: a pod with more dead instances than are kept is processed shortly."""
+        """Take a changed listing: a pod with too many dead instances is checked after `SETTLE_SECONDS`."""
         if self._superfluous([listing], set()):
             self._due.setdefault(listing.uid, time.monotonic() + SETTLE_SECONDS)
             self._news.set()
 
     async def round(self, *, seconds: float, finished_too: bool = False) -> int:
-        """Collect once and wait for at most `seconds`; return how much was removed by then. The rest continues.
+        """Collect once; wait at most `seconds`, and return how many containers and sandboxes were removed in that time.
 
-        Failures are logged once while the reason stays the same. `finished_too`: remove all containers of finished pods
-        (DeleteAllUnusedContainers).
+        Other removals continue. A failure is logged only when its reason changes. `finished_too`: remove all containers
+        of finished pods (DeleteAllUnusedContainers).
         """
         tasks = await self._begin_round(finished_too=finished_too)
         if not tasks:
@@ -124,7 +126,7 @@ class ContainerGc:
         return sum(task.result() for task in done if not task.cancelled())
 
     async def _begin_round(self, *, finished_too: bool = False) -> tuple[asyncio.Task[int], ...]:
-        """Start a task for each pod that has something to remove, unless one is running for it; return these tasks."""
+        """Return a task for each pod that has something to remove: a new one, or the one that already runs."""
         try:
             ended = await asyncio.to_thread(self._ended.read)
         except OSError as error:
@@ -151,9 +153,9 @@ class ContainerGc:
         )
 
     async def wait_for_cleanup(self, uid: str, *, seconds: float) -> bool:
-        """Wait for the end of an evicted pod and remove what it has written; say whether that is done within `seconds`.
+        """Wait until an evicted pod has ended, and remove its volumes; say whether both is done within `seconds`.
 
-        True at once if somebody else has removed the whole pod. Mirrors eviction_manager.go, v1.36, waitForPodsCleanup.
+        Returns True as soon as the whole pod is gone. Mirrors eviction_manager.go, v1.36, waitForPodsCleanup.
         """
         until = time.monotonic() + seconds
         self._emptied.discard(uid)
@@ -170,7 +172,7 @@ class ContainerGc:
         return False
 
     def _begin_after_exits(self) -> None:
-        """Start on the pods that are due; a pod that is being processed stays due until that has ended."""
+        """Start processing the pods that are due; one whose task still runs stays due until the task has ended."""
         now = time.monotonic()
         for uid in [uid for uid, at in self._due.items() if at <= now and uid not in self._under_way]:
             del self._due[uid]
@@ -188,7 +190,7 @@ class ContainerGc:
         for_the_limit: frozenset[str] = frozenset(),
         empty: bool = False,
     ) -> asyncio.Task[int]:
-        """Process a pod in a task of its own, unless one is running for it; return that task."""
+        """Return a task that processes a pod: a new one, or the one that already runs."""
         if uid in self._under_way:
             return self._under_way[uid]
 
@@ -211,7 +213,7 @@ class ContainerGc:
             log.error("dead containers of pod %s stay for now because of a defect", uid, exc_info=error)
 
     async def _empty(self, uid: str) -> None:
-        """Remove the volumes of an evicted pod that has ended. Logs what prevents it."""
+        """Remove the volumes of an evicted pod that has ended. Logs errors."""
         try:
             emptied = await self._collector.empty(uid)
         except (CriError, OSError) as error:
@@ -227,7 +229,7 @@ class ContainerGc:
         never_started: Collection[str],
         for_the_limit: frozenset[str],
     ) -> int:
-        """Collect in one pod; `for_the_limit` was chosen among all pods, which cannot be done here."""
+        """Collect in one pod. `for_the_limit` has ids that were chosen among all pods, by the limit for the node."""
 
         def choose(view: ObservedPod) -> Collection[str]:
             newest = {each.id for each in view.newest_by_name().values()} if view.uid not in over else set()
@@ -263,7 +265,7 @@ class ContainerGc:
         return superfluous_containers(listings, policy, self._now(), over=over, never_started=never_started)
 
     def _never_started(self, listings: Iterable[ObservedPod]) -> frozenset[str]:
-        """Return the containers that have been in state created for too long to be about to start."""
+        """Return the ids of containers that have been in state created for `NEVER_STARTED_SECONDS`."""
         now = time.monotonic()
         created = {c.id for listing in listings for c in listing.containers if c.state == "created"}
         self._created_since = {id_: self._created_since.get(id_, now) for id_ in created}

@@ -1,8 +1,8 @@
 """Ends all but the newest of several live containers with the same name.
 
-No step creates a second container while the first one lives. Somebody else may have, with raw CRI calls and our labels,
-or the runtime was restored from a copy. `syncpod.lifecycle.orphans.duplicates` decides which ones end. The pod's own
-workflow resolves two ready sandboxes (`syncpod.lifecycle.sandbox.pod_sandbox_changed`).
+No step creates a second container while the first one lives. But another CRI client may create one with our labels, or
+the runtime may be restored from a copy. `syncpod.lifecycle.orphans.duplicates` chooses the containers to end. Two ready
+sandboxes are resolved by the pod's own workflow (`syncpod.lifecycle.sandbox.pod_sandbox_changed`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from syncpod.lifecycle.orphans import duplicates
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 2.0
-"""How long a pod may have duplicates before they are ended, and between two attempts to end them."""
+"""Seconds for which a pod may have duplicates before they are ended, and between two attempts to end them."""
 
 
 class Ender(Protocol):
@@ -34,7 +34,7 @@ class Ender(Protocol):
     ) -> tuple[int, str]:
         """End the containers that `choose` returns for a fresh listing.
 
-        Returns how many have ended, and what prevents it. Raises CriError, OSError.
+        Returns how many have ended, and why others have not ("" = all have). Raises CriError, OSError.
         """
 
 
@@ -48,7 +48,7 @@ class Duplicates:
         self._listings: dict[str, ObservedPod] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
-        """Set when a pod may be due sooner than was known."""
+        """Set when a pod may be due sooner than planned."""
         self._complaints: dict[str, str] = {}
         self.total = 0
         """How many containers this worker has ended."""
@@ -65,7 +65,7 @@ class Duplicates:
             self._complaints.pop(listing.uid, None)
 
     async def run(self) -> None:
-        """Process them until cancelled; then cancel what is under way. Stop calls that were sent continue."""
+        """End duplicates until cancelled; then cancel the tasks. Stop calls that were sent are completed."""
         try:
             while True:
                 now = time.monotonic()

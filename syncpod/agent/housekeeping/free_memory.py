@@ -1,15 +1,15 @@
-"""Gives memory back to the kernel: after growth, and the pages of programs whenever the node has come to rest.
+"""Returns memory to the kernel: freed memory after the process has grown, and program pages when the node is at rest.
 
-One pod can make the worker need much for a moment: a run with a large history is replayed, or a large message is
-refused again and again. Afterwards libc keeps what was freed between other blocks, and the runs that have left the
-SDK's cache wait as cycles for a collection, which Python makes very rarely (`worker.py`: a full one stops everything).
-So a gigabyte stayed for as long as the worker lived. `FreeMemory` does both, but only after the process has grown: by
-much while the node works, and by less once it has come to rest, when a flood of pods is over.
+One pod can make the worker need much memory for a moment, for instance to replay a run with a large history. Afterwards
+libc keeps freed memory between other blocks. Runs that have left the SDK's cache are reference cycles until Python
+collects them, which it does very rarely (`worker.py`: a full collection stops everything). So a gigabyte would stay for
+as long as the worker lives. `FreeMemory` trims libc's memory and collects cycles, but only after the process has grown:
+by much while the node works, and by less once the node is at rest, after many pods have ended.
 
-Worker and server read tens of megabytes of their programs' files when they start and when pods start or end. At rest
-they need about half of that, and the rest would stay in memory as long as nothing else needs it. `ProgramPages` frees
-it; a page that is needed again is read again, some dozens of reads of the disk for each process. Four pairs of nodes
-with and without it are in docs/engineering/performance-log.md: it saves 56 of 272 MiB.
+Worker and server read tens of megabytes of their programs' files when they start, and when pods start or end. At rest
+they need about half of these pages, and the others would stay in memory as long as no other process needs it.
+`ProgramPages` frees them; a page that is needed again is read again, some dozens of disk reads for each process. Four
+pairs of nodes with and without it are in docs/engineering/performance-log.md: it saves 56 of 272 MiB.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from syncpod.settings.process_records import recorded_server_pid
 LOOK_SECONDS: Final = 30.0
 GROWTH_BYTES: Final = 32 * 1024**2
 GROWTH_PARTS: Final = 8
-"""A process has grown if it has this much more than the last time, and an eighth: a large node's pods need much, and a
-full collection stops it the longer, the more there is."""
+"""A process has grown if it has `GROWTH_BYTES`, and an eighth, more than its least since the last growth. The eighth is
+for large nodes: the more memory there is, the longer a full collection stops the process."""
 REST_PARTS: Final = 4
-"""At rest a process has grown if it has a quarter of that more than at the last rest."""
+"""At rest, a quarter of that growth since the last rest suffices."""
 REST_SECONDS: Final = 60.0
-"""How long no step may have ended before the node counts as at rest."""
+"""Seconds without a change in any pod after which the node counts as at rest."""
 PAUSE_SECONDS: Final = 600.0
-"""The shortest time between two such moments, since what is freed may have to be read from a slow disk again."""
+"""The least seconds between two times that program pages are freed: they may have to be read from a slow disk again."""
 
 
 class FreeMemory:
-    """Looks after the process's memory. Belongs to one event loop."""
+    """Trims the process's memory after growth. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -53,35 +53,35 @@ class FreeMemory:
         period: float = LOOK_SECONDS,
         rest: float = REST_SECONDS,
     ) -> None:
-        """`resident` returns how many bytes the process has. `trim` runs in a thread, `collect` in the loop's."""
+        """`resident` returns the process's resident bytes. `trim` runs in a thread, `collect` in the loop's thread."""
         self._resident, self._trim, self._collect = resident, trim, collect
         self._period, self._rest = period, rest
         self._least = self._at_rest = resident()
-        """The least that the process has had since its last growth, and that it has had at rest."""
+        """The least resident bytes since the last growth, and those at the last rest."""
         self._worked_at: float | None = None
-        """When the node has done something for a pod, if it has since the last rest."""
+        """Monotonic time of the last change in a pod; None if there was none since the last rest."""
 
     def worked(self) -> None:
         """Note that the node has just done something for a pod."""
         self._worked_at = time.monotonic()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check periodically until cancelled."""
         while True:
             await asyncio.sleep(self._period)
             await self.look()
 
     async def look(self) -> None:
-        """Give back what is free if the process has grown; collect cycles only if it has still grown after that."""
+        """Return free memory to the kernel if the process has grown; collect cycles only if that was not enough."""
         if self._has_come_to_rest():
             self._worked_at = None
             if await self._given_back(self._has_grown_since_rest):
                 self._at_rest = self._resident()
         elif await self._given_back(self._has_grown):
-            self._least = self._resident()  # all that is left is needed
+            self._least = self._resident()  # the remaining memory counts as needed
 
     async def _given_back(self, has_grown: Callable[[], bool]) -> bool:
-        """Give back what is free if the process has grown; say whether it had."""
+        """Return freed memory to the kernel if the process has grown; say whether it had."""
         if not has_grown():
             return False
         await in_daemon_thread(self._trim, name="free memory")
@@ -105,15 +105,15 @@ class FreeMemory:
 
 
 def resident_bytes() -> int:
-    """Return how much memory this process has (proc(5), statm)."""
+    """Return the resident memory of this process in bytes (proc(5), statm)."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class ProgramPages:
-    """Frees them once after the start, and again after work. All methods but `free` belong to one event loop."""
+    """Frees program pages once after the start, and again when the node has come to rest. Belongs to one event loop."""
 
     def __init__(self, free: Callable[[], object], *, rest: float = REST_SECONDS, pause: float = PAUSE_SECONDS) -> None:
-        """Call `free`, which may block, in a thread. It may raise OSError, where the kernel does not do such things."""
+        """Call `free` in a thread; it may block. An OSError of it is ignored: the kernel may not support this."""
         self._free = free
         self._rest = rest
         self._pause = pause
@@ -127,7 +127,7 @@ class ProgramPages:
         self._has_worked.set()
 
     async def run(self) -> None:
-        """Do so until cancelled."""
+        """Free pages whenever the node has come to rest, until cancelled."""
         while True:
             await self._has_worked.wait()
             if (left := self._worked_at + self._rest - time.monotonic()) > 0:
@@ -142,8 +142,8 @@ class ProgramPages:
 def free_worker_and_server(state_dir: Path) -> None:
     """Free the pages of this process and, for root, those of the directory's Temporal server. Blocks. Raises OSError.
 
-    Free memory of libc in this process goes back too. Should another process have the recorded number of the server by
-    now, that one reads its pages again.
+    Also trims libc's memory in this process. If another process has the server's recorded pid by now, that process only
+    has to read its pages again.
     """
     malloc_trim()
     free_own_pages()

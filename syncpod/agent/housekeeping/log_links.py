@@ -1,9 +1,9 @@
 """Removes dangling links to containers' logs. The removal of a container removes its own link.
 
-Links are left behind if somebody else removes logs. Mirrors kuberuntime_gc.go, v1.36, evictPodLogsDirectories.
-Differences: a link is removed only if it dangles in two rounds, since a log that is being rotated is gone for a moment.
-It must also be a link of this node's pod, or of a pod of which nothing is left: a kubelet may have its links in the
-same directory.
+Links remain if another program removes logs. Mirrors kuberuntime_gc.go, v1.36, evictPodLogsDirectories. Differences: a
+link is removed only if it dangles in two consecutive rounds, since a log that is being rotated is missing for a moment.
+The link must also belong to a pod of this node, or to a pod without a log directory: a kubelet may have its links in
+the same directory.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class LogLinks:
-    """Tidies the links of one node."""
+    """Removes the dangling links of one node."""
 
     def __init__(self, log_dir: Path, listings: Callable[[], Iterable[ObservedPod]], *, period: float = 60.0) -> None:
-        """Look every `period` seconds; `listings` returns the newest listing of each pod of the node."""
+        """Check every `period` seconds; `listings` returns the newest listing of each pod of the node."""
         self._log_dir = log_dir
         self._listings = listings
         self._period = period
@@ -32,13 +32,13 @@ class LogLinks:
         self._obstacle = ""
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             await asyncio.sleep(self._period)
             await self.round()
 
     async def round(self) -> int:
-        """Look once; return how many links were removed."""
+        """Check once; return how many links were removed."""
         try:
             found = frozenset(await asyncio.to_thread(dangling_links, self._log_dir))
             gone = [each for each in found & self._seen if self._may_go(each)]
@@ -54,7 +54,7 @@ class LogLinks:
         return len(gone)
 
     def _may_go(self, link: Dangling) -> bool:
-        """Say whether the link is ours, and no running container will write the log again."""
+        """Say whether the link is this node's, and no container that is still alive may write the log again."""
         pods = tuple(self._listings())
         alive = (each.id for pod in pods for each in pod.containers if each.state != "exited")
         if any(each.startswith(link.container_id) for each in alive):

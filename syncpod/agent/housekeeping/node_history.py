@@ -1,4 +1,4 @@
-"""The node as its own workflow knows it: since when, whether all sources have reported, and the desired pods."""
+"""Queries the node's workflow: when it began, whether all sources have reported, and which pods are desired."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _RPC: Final = timedelta(seconds=5)
 
 
 class NodeHistory:
-    """Queries the node's workflow. Pods are killed because of its answers, so nothing is cached or assumed."""
+    """Queries the node's workflow. Its answers decide whether pods are killed, so nothing is cached or assumed."""
 
     def __init__(self, client: Client, node: str, boot: int) -> None:
-        """Ask about `node`; `boot` is the number of this worker's life."""
+        """Query the workflow of `node`; `boot` is the number of this worker's life."""
         self._client = client
         self._node = node
         self._boot = boot
 
     async def coverage(self) -> Coverage:
-        """Return what it knows now; nothing if there is no such workflow, or its answer is not valid.
+        """Return the workflow's state now; an empty one if there is no such workflow, or its answer is invalid.
 
-        Sources that were ready in an earlier life of the worker do not count. Raises RPCError while nobody answers.
+        Sources that were ready with an earlier worker do not count. Raises RPCError if the query is not answered.
         """
         handle = self._client.get_workflow_handle(node_workflow_id(self._node))
         try:

@@ -1,10 +1,10 @@
-"""Finds what runs on a node although no workflow wants it, and kills it if the server's records prove that.
+"""Finds orphans, which run on a node without a workflow, and kills those that the server's records prove to be over.
 
-Everything else is left alone, and named in the log and by ``syncpod node``, for ``syncpod adopt`` and ``syncpod
-prune``.
+An orphan is a pod, or a container or sandbox without a pod's name. Other orphans are left alone. The log and ``syncpod
+node`` name them, for ``syncpod adopt`` and ``syncpod prune``.
 
-Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, which kills the runtime's pods that are in no source. Difference: the
-evidence required (`syncpod.lifecycle.orphans`). An empty database, or another cluster's, proves nothing.
+Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, which kills the runtime's pods that are in no source. Difference:
+more evidence is required (`syncpod.lifecycle.orphans`), since the server's database may be empty or another cluster's.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 SECONDS_PER_POD: Final = 0.03
-"""From one round to the next, for each pod, at least: a round takes the worker 0.15 ms of CPU for each."""
+"""The least seconds between two rounds for each pod of the node: a round takes 0.15 ms of the worker's CPU per pod."""
 _AT_ONCE: Final = 8
 """How many orphans are ended at the same time."""
 
 
 class _Life(NamedTuple):
-    """The needed parts of a pod's record; ten thousand whole ones would take much memory."""
+    """The needed fields of a pod's record; ten thousand whole records would take much memory."""
 
     incarnation: str
     cluster: str
@@ -54,13 +54,13 @@ class Killer(Protocol):
     async def end_pod(
         self, ref: PodRef, is_orphan: Callable[[], Awaitable[bool]], *, grace_seconds: int, why: str
     ) -> tuple[bool, str]:
-        """Kill and remove a pod that `is_orphan` still confirms; return whether nothing is left, and what prevents it.
+        """Kill and remove a pod, if `is_orphan` confirms it again; return whether all is removed, and else why not.
 
-        Raises CriError, OSError, and what `is_orphan` raises.
+        Raises CriError, OSError, and the errors of `is_orphan`.
         """
 
     async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> tuple[bool, str]:
-        """Kill and remove something that names no pod; return the same. Raises CriError."""
+        """Kill and remove a container or sandbox without a pod's name; returns as `end_pod`. Raises CriError."""
 
 
 class Orphans:
@@ -80,12 +80,12 @@ class Orphans:
         on_gone: Callable[[PodRef], None] = lambda ref: None,
         period: float = 60.0,
     ) -> None:
-        """Look every `period` seconds; `on_orphans` is called with all orphans when they have changed.
+        """Check every `period` seconds; `on_orphans` is called with all orphans when they have changed.
 
-        It looks more rarely on a large node (`pause_seconds`). `coverage` returns what the node's history knows; it may
-        raise RPCError. `begin_anew` begins a pod's workflow anew if the server has ended it for a limit of its own, and
-        says whether it has: such a pod is no orphan. `is_signed`: commands to the node are signed, so that nothing is
-        killed on the server's word alone. `on_gone` is called with each orphan that was ended and removed.
+        On a large node the checks are rarer (`pause_seconds`). `coverage` returns the state of the node's workflow; it
+        may raise RPCError. `begin_anew` restarts a pod's workflow that the server has terminated because of a limit,
+        and returns whether the server has: such a pod is no orphan. `is_signed`: commands to the node are signed, so
+        that no pod is killed by the server's records alone. `on_gone` is called with each orphan that was removed.
         """
         self._begin_anew = begin_anew
         self._on_gone = on_gone
@@ -100,14 +100,14 @@ class Orphans:
         self._records = RecordCache(node, lambda record: _Life(record.incarnation, record.cluster))
         self._known: dict[str, Orphan] = {}
         self._pods = 0
-        """How many pods the last round saw."""
+        """How many pods the last round found in the runtime and in records."""
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self.total = 0
         """How many orphans this worker has ended."""
 
     async def run(self) -> None:
-        """Look until cancelled; then cancel what is under way. A failed query is repeated in the next round."""
+        """Check until cancelled; then cancel the removals under way. The next round repeats a failed query."""
         complaint = ""
         try:
             while True:
@@ -126,7 +126,7 @@ class Orphans:
             await cancel_all(self._under_way.values())
 
     async def round(self) -> tuple[Orphan, ...]:
-        """Look once, and start ending what may be ended; return all orphans. Raises RPCError, CriError, OSError."""
+        """Check once, and start to kill orphans if that is allowed; return all. Raises RPCError, CriError, OSError."""
         inventory = await self._inventory()
         self._pods = len(inventory.pods)
         suspects = await self._suspects(inventory)
@@ -153,7 +153,7 @@ class Orphans:
         return await take_inventory(self._cri, self._node.name, records)
 
     async def _suspects(self, inventory: Inventory) -> tuple[PodInRuntime, ...]:
-        """Return the pods without a listed workflow; the listing may lag, so each must be asked about."""
+        """Return the pods without a workflow in visibility, which may lag, so that each must be checked."""
         pods = inventory.pods
         if not pods:
             return ()
@@ -162,10 +162,10 @@ class Orphans:
         return tuple(pod for uid, pod in pods.items() if uid in alone or pod.cluster != self._node.cluster)
 
     async def _judged(self, pod: PodInRuntime, coverage: Coverage) -> Judgement:
-        """Judge a pod by the server's present answer about its workflow. Raises RPCError."""
+        """Judge a pod by the server's current state of its workflow. Raises RPCError."""
         ended = await asyncio.to_thread(tombstone_at, self._node, pod.uid, pod.incarnation)
         if ended is not None and not pod.is_alive:
-            return NOT_AN_ORPHAN  # its workflow has left it to the node, which removes it (`removals`)
+            return NOT_AN_ORPHAN  # its workflow has completed, and the node removes its remains (`removals`)
         found = Found(uid=pod.uid, cluster=pod.cluster, made_at=pod.made_at, ended_here=ended is not None)
         if pod.cluster != self._node.cluster:
             return judge(found, coverage, cluster=self._node.cluster)
@@ -182,13 +182,13 @@ class Orphans:
         return pod is not None and (await self._judged(pod, await self._covered())).kill
 
     async def _covered(self) -> Coverage:
-        """Return what the node's history covers. Raises RPCError."""
+        """Return the state of the node's workflow, with the evidence that a kill requires. Raises RPCError."""
         return replace(await self._coverage(), needs_tombstone=self._is_signed)
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def _begin(self, orphan: Orphan, end: Callable[[], Awaitable[tuple[bool, str]]]) -> None:
-        """End an orphan in a task of its own, unless one is running for it: one that hangs delays no other."""
+        """End an orphan in a task of its own, if it has none yet, so that a hanging one delays no other orphan."""
         key = orphan.uid or orphan.id
 
         async def ending() -> None:
@@ -275,9 +275,9 @@ class Orphans:
 
 
 def pause_seconds(pods: int, period: float) -> float:
-    """Return the seconds between two rounds of a node with so many pods, at least `period`. Pure.
+    """Return the seconds between two rounds on a node with this many pods, at least `period`. Pure.
 
-    So the rounds take the same share of a core, however many pods there are.
+    On a large node they grow with the number of pods, so that the rounds' share of a core stays the same.
     """
     return max(period, SECONDS_PER_POD * pods)
 

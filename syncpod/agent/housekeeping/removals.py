@@ -1,19 +1,19 @@
 """Removes the remains of pods: sandboxes, dead containers, cgroup, volumes and logs of lives that are over.
 
-A life of a pod is over in one of two ways:
+A life of a pod counts as over in one of two cases:
 
-- By its tombstone. A deleted pod's workflow ends as soon as its kill has stopped everything and the node has noted
-  that (`syncpod.node.tombstones`). A removal by a step would be half as much work for the server as the whole rest of
-  a deletion. The agent begins the removal when the workflow ends. A worker that begins finds by the tombstones what the
-  last one has left.
-- Without a tombstone, if its workflow was ended from outside: nothing of the pod has been alive in the runtime for
-  some minutes, and it has no open workflow. If the runtime has nothing of the pod at all, no workflow of its name is
-  open, or the open one is another pod's. If dead containers or sandboxes are left, its own workflow has ended, or its
-  name is another pod's: if the server merely does not know its workflow, that does not prove that the pod is gone.
+- It has a tombstone. A deleted pod's workflow completes as soon as its kill has ended all containers and the node has
+  written the tombstone (`syncpod.node.tombstones`). The agent then removes the remains. (As a step, the removal would
+  cost the server half as much as the rest of the deletion.) A new worker finds by the tombstones the remains that the
+  previous one did not remove.
+- It has no tombstone, because its workflow was terminated by another client. Then nothing of the pod may have been
+  alive in the runtime for some minutes, and the pod may have no open workflow. If dead containers or sandboxes are
+  left, the server must also have a record that the pod's workflow has ended, or that its name is another pod's: a
+  missing workflow alone does not prove that the pod is gone.
 
-Mirrors kuberuntime_gc.go, pod_container_deletor.go and kubelet_pods.go, v1.36, HandlePodCleanups: there too garbage
-collection removes what the end of a pod leaves, and nobody waits for it. Difference: a directory without a record of
-ours is left alone, since it may be a kubelet's.
+Mirrors kuberuntime_gc.go, pod_container_deletor.go and kubelet_pods.go, v1.36, HandlePodCleanups: there too, garbage
+collection removes the remains of a pod, and nothing waits for it. Difference: a directory without a record of ours is
+left alone, since it may be a kubelet's.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""When the removal of a pod whose workflow has just ended is tried again: its dead containers were just being
-collected, or the runtime was away. After that each round tries it."""
+"""Seconds between the tries to remove the remains of a pod whose workflow has just ended: its dead containers may just
+be being collected, or the runtime may be away. After these tries each round tries once."""
 ROUND_SECONDS: Final = 30.0
-"""The time for the removals of a round before the next one begins."""
+"""Seconds that a round waits for its removals."""
 CLOSE_SECONDS: Final = 10.0
-"""How long a worker that is asked to end goes on with removals."""
+"""Seconds for which removals continue when the worker is to end."""
 
 
 class Remover(Protocol):
-    """Removes the remains of one life: `activities.between.collection.Collector`."""
+    """Removes the remains of one life. Implemented by `activities.between.collection.Collector`."""
 
     async def remove(self, life: EndedLife, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
-        """Remove them, unless somebody else acts in the pod; say whether nothing is left to do.
+        """Remove the remains; False if a step or another task works on the pod, so that it must be tried again.
 
-        `is_gone` is asked about a life without a tombstone. Raises CriError, OSError, and what `is_gone` raises.
+        `is_gone` is called for a life without a tombstone. Raises CriError, OSError, and the errors of `is_gone`.
         """
 
 
@@ -95,8 +95,8 @@ class Removals:
     ) -> None:
         """Every `period` seconds, look for pods that have had nothing alive for `min_age` seconds.
 
-        `began` and `ended` are called around each removal, so that no signal tells of it. `on_remains` is called after
-        each round with what cannot be removed, and why; `on_gone` with each pod of which nothing is left.
+        `began` and `ended` are called around each removal, so that the removal causes no signals. `on_remains` is
+        called after each round with the remains that cannot be removed, and why; `on_gone` with each removed pod.
         """
         self._node = node
         self._workflows = workflows
@@ -121,10 +121,10 @@ class Removals:
         self._begin(life, PAUSES_SECONDS)
 
     async def run(self) -> None:
-        """Look until cancelled; then go on for a while with what is under way, and cancel the rest."""
+        """Check until cancelled; then wait `CLOSE_SECONDS` for the removals under way, and cancel the others."""
         try:
             while True:
-                await self.round()  # at once: the last worker may have died before it had removed everything
+                await self.round()  # at once: the previous worker may have left remains
                 await asyncio.sleep(self._period)
         finally:
             under_way = tuple(self._under_way.values())
@@ -133,10 +133,10 @@ class Removals:
             await cancel_all(under_way)
 
     async def round(self) -> int:
-        """Look once; return how many pods' remains were removed meanwhile.
+        """Check once; return how many pods' remains were removed meanwhile.
 
-        Removals that take longer than :data:`ROUND_SECONDS` continue during the next rounds. While the server does not
-        answer, none is started.
+        Removals that take longer than :data:`ROUND_SECONDS` continue. While the server does not answer, no removal is
+        started.
         """
         before = self.total
         try:
@@ -169,7 +169,7 @@ class Removals:
         return without_workflow(due, await self._workflows.open()) if due else ()
 
     def _dead(self, noted: dict[str, _Noted]) -> tuple[_Noted, ...]:
-        """Return the pods that have nothing alive, and remember since when."""
+        """Return the pods that have nothing alive, and note since when."""
         now = time.monotonic()
         listed = {listing.uid: listing for listing in self._listings()}
         dead = [uid for uid in noted if uid not in listed or is_dead(listed[uid])]
@@ -190,7 +190,7 @@ class Removals:
     # --- one removal --------------------------------------------------------------------------------------------------
 
     def _begin(self, life: EndedLife, pauses: Sequence[float] = ()) -> None:
-        """Remove the remains of a life in a task of its own, unless one is running: one that hangs delays no other."""
+        """Remove the remains of a life in a task of its own, if it has none yet: a hanging one delays no other."""
         uid = life.ref.uid
         if uid in self._under_way:
             return
@@ -211,11 +211,11 @@ class Removals:
             self._ended(life.ref)
 
     async def _tried(self, life: EndedLife) -> bool:
-        """Try once; say whether nothing is left to do."""
+        """Try once; say whether the remains are removed."""
         ref = life.ref
         try:
             if not await self._remover.remove(life, self._is_gone):
-                return False  # somebody else acts in it
+                return False  # a step works on the pod
         except (RPCError, CriError, OSError) as error:
             self._complain(ref, where_and_why(error))
             return False

@@ -1,6 +1,6 @@
-"""Writes the node report for ``syncpod node``: conditions, orphans, and the things that it has or cannot remove.
+"""Writes the node report for ``syncpod node``: conditions, orphans, remains that cannot be removed, counts of removals.
 
-Conditions, reasons and messages are those of a Node object (nodestatus/setters.go, v1.36), since there is none.
+Conditions, reasons and messages are those of the kubelet's Node object (nodestatus/setters.go, v1.36).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CONDITIONS: Final[dict[NodeCondition, tuple[tuple[str, str], tuple[str, str]]]]
 _READY: Final = "kubelet is posting ready status"
 
 Counted = tuple[str, float, Callable[[], int], str]
-"""A chore: its name, its period in seconds, a function that counts the things that it has removed, and a word for
+"""A cleanup: its name, its period in seconds, a function that returns how many objects it has removed, and a word for
 them."""
 
 
@@ -47,7 +47,7 @@ class NodeReporter:
     def __init__(
         self, state_dir: Path, chores: Iterable[Counted], obstacles: Callable[[], tuple[str, ...]] = lambda: ()
     ) -> None:
-        """Write into the node's state directory; `obstacles` returns what keeps the node from running pods."""
+        """Write into the node's state directory; `obstacles` returns the reasons why the node cannot run pods."""
         now = datetime.now(UTC)
         self._state_dir = state_dir
         self._chores = tuple(chores)
@@ -60,17 +60,17 @@ class NodeReporter:
         self._written: NodeReport | None = None
 
     def set_conditions(self, conditions: tuple[NodeCondition, ...]) -> None:
-        """Set the conditions that hold now."""
+        """Set the pressure conditions that are True now."""
         for changed in self._under ^ set(conditions):
             self._since[changed] = datetime.now(UTC)
         self._under = frozenset(conditions)
 
     def set_orphans(self, orphans: tuple[Orphan, ...]) -> None:
-        """Set the pods and other things that no workflow asks for."""
+        """Set the pods, containers and sandboxes that have no workflow."""
         self._orphans = orphans
 
     def set_remains(self, remains: tuple[Remains, ...]) -> None:
-        """Set what is left of pods that are gone, and cannot be removed now."""
+        """Set the remains of gone pods that cannot be removed now."""
         self._remains = remains
 
     async def run(self) -> None:

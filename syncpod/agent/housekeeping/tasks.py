@@ -35,11 +35,11 @@ from syncpod.translation.context import NodeContext
 
 
 class GarbageCollector(Collector, Remover, Protocol):
-    """Removes what nobody needs any more; see `activities.between.collection`."""
+    """Removes dead containers, old sandboxes and remains of pods; see `activities.between.collection`."""
 
 
 class OrphanKiller(Killer, Ender, Protocol):
-    """Ends what no workflow asks for; see `activities.between.orphans`."""
+    """Ends orphans and duplicates; see `activities.between.orphans`."""
 
 
 def add_housekeeping_tasks(
@@ -55,7 +55,7 @@ def add_housekeeping_tasks(
     images: ImageGc,
     is_signed: bool = False,  # whether commands to the node are signed
 ) -> Evictor:
-    """Add all of them to the agent; return the evictor, which also says which pods the node refuses under pressure."""
+    """Add all tasks to the agent; return the evictor, which also decides which pods the node refuses under pressure."""
     workflows = PodWorkflows(client, node_task_queue(node.name))
     containers = ContainerGc(
         node, collector, agent.pleg.listings, settings.containers, period=settings.containers_period
@@ -98,7 +98,7 @@ def add_housekeeping_tasks(
 
 
 async def _refresh(orphans: Orphans, reporter: NodeReporter) -> None:
-    """Look for orphans now, and write the report, with those of the last look if server or runtime are away."""
+    """Look for orphans now, and write the report. If server or runtime are away, it has the last known orphans."""
     with contextlib.suppress(RPCError, CriError, OSError):
         await orphans.round()
     await reporter.write()

@@ -1,6 +1,6 @@
-"""The kubelet's port of a node in a Kubernetes cluster: what its API server, `kubectl` and readers of metrics ask for.
+"""The kubelet's port of a node in a Kubernetes cluster: serves the API server, `kubectl` and clients of metrics.
 
-Who asks: :mod:`.access`, with :mod:`.remembered`. Which path is answered by whom: :mod:`.routes`, with
-:mod:`.readings`, :mod:`.container_logs` and :mod:`.streams`, whose bytes :mod:`.relay` passes on. Over TLS:
-:mod:`.listener`, with :mod:`.serving_certificate`. All of it put together: :mod:`.port`.
+:mod:`.port` has the paths and their handlers. :mod:`.access` identifies and authorizes clients, and caches the API
+server's answers with :mod:`.remembered`. :mod:`.relay` forwards exec, attach and port-forward to the runtime.
+:mod:`.listener` bounds connections, and :mod:`.serving_certificate` makes the TLS. :mod:`.setup` puts all together.
 """

@@ -1,8 +1,8 @@
-"""Who sent a request, and whether the API server permits it.
+"""Authenticates the clients of the kubelet's port, and asks the API server whether it permits their requests.
 
 Mirrors pkg/kubelet/server/server.go, v1.36, InstallAuthFilter, and app/auth.go with the defaults of its settings: no
-anonymous requests; a token's owner is kept for two minutes, a permission for five minutes, and a denial for 30 s.
-A person may open it: to anonymous requests, and to everybody who is let in (AlwaysAllow).
+anonymous requests; a token's user is cached for two minutes, a permission for five minutes, and a denial for 30 s.
+Settings may permit anonymous requests, and all requests of authenticated clients (AlwaysAllow).
 """
 
 from __future__ import annotations
@@ -36,29 +36,30 @@ from syncpod.settings.node import CLOSED, PortAccess
 log = logging.getLogger(__name__)
 
 TOKEN_SECONDS: Final = 120.0
-"""authentication.webhook.cacheTTL."""
+"""Seconds for which a token's user is cached: authentication.webhook.cacheTTL."""
 ALLOWED_SECONDS: Final = 300.0
-"""authorization.webhook.cacheAuthorizedTTL."""
+"""Seconds for which a permission is cached: authorization.webhook.cacheAuthorizedTTL."""
 DENIED_SECONDS: Final = 30.0
-"""authorization.webhook.cacheUnauthorizedTTL."""
+"""Seconds for which a denial is cached: authorization.webhook.cacheUnauthorizedTTL."""
 _KEPT: Final = 4096
+"""The most cached answers of each kind."""
 _AT_ONCE: Final = 16
-"""Questions to the API server at a time, of each kind: strangers may send as many tokens as they like."""
+"""The most concurrent reviews of each kind: unknown clients may send any number of tokens."""
 
 
 ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
-"""A client that shows neither a certificate nor a token that the API server knows."""
+"""A client without a valid certificate that sends no token."""
 
 
 @dataclass(frozen=True)
 class _Token:
-    """The user of a reviewed token; None = it is nobody's."""
+    """The user of a reviewed token; None = the token is invalid."""
 
     user: User | None
 
 
 class Guard:
-    """Lets requests to one node pass. All methods belong to one event loop."""
+    """Authenticates and authorizes requests to one node. All methods belong to one event loop."""
 
     def __init__(
         self,
@@ -68,9 +69,9 @@ class Guard:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Ask `client` about the node with this name; None = there is nobody to ask. `clock` is steady, in seconds.
+        """Review requests to this node with `client`. `clock` is monotonic, in seconds.
 
-        Without a client, `access` has to decide in the API server's place (`PortAccess.needs_api_server`).
+        `client` is None without an API server; then `access` must not need one (`PortAccess.needs_api_server`).
         """
         assert client is not None or not access.needs_api_server
         self._client, self._node, self._access = client, node, access
@@ -79,9 +80,9 @@ class Guard:
         self._permissions: Remembered[tuple[User, str, str], bool] = Remembered(_KEPT, _AT_ONCE, clock)
 
     async def user(self, certificate: bytes | None, authorization: str) -> User:
-        """Return who shows this client certificate, which TLS has verified, or this Authorization header.
+        """Return the user of a client certificate (DER), which TLS has verified, or of an Authorization header.
 
-        Raises ApiError.
+        Raises ApiError if there is none.
         """
         if certificate is not None:
             known = user_of_certificate(certificate, datetime.now(UTC))
@@ -90,21 +91,21 @@ class Guard:
         scheme, _, token = authorization.strip().partition(" ")
         shows_token = self._access.reviews_tokens and scheme.lower() == "bearer" and bool(token.strip())
         user = await self._user_of_token(token.strip()) if shows_token else None
-        if user is None and self._access.anonymous and not shows_token:  # a token that is nobody's is no anonymity
+        if user is None and self._access.anonymous and not shows_token:  # an invalid token is not anonymous
             return ANONYMOUS
         if user is None:
             raise ApiError(401, "Unauthorized")
         return user
 
     async def _user_of_token(self, token: str) -> User | None:
-        """Return whose a token is; None = nobody's, or the API server does not say."""
+        """Return the user of a token; None if it is invalid, or if the API server does not answer."""
         client = self._client
         assert client is not None
 
         async def ask() -> _Token:
             return _Token(reviewed_user(await client.ask("POST", TOKEN_REVIEWS, body=token_review(token))))
 
-        # Not by the token itself, which would stay in memory for as long as the answer.
+        # The key is a digest, so that the token itself does not stay in memory with the answer.
         question = hmac.digest(self._secret, token.encode(errors="surrogateescape"), hashlib.sha256)
         try:
             return (await self._tokens.answer(question, ask, lambda _: TOKEN_SECONDS)).user
@@ -113,7 +114,7 @@ class Guard:
             return None
 
     async def require(self, user: User, access: Access) -> None:
-        """Return if somebody may have what they want of the node. Raises ApiError."""
+        """Raise ApiError if the user may not have this access to the node, or if the API server does not answer."""
         if self._access.always_allow:
             return
         names = " ".join(access.subresources)

@@ -1,4 +1,4 @@
-"""The node's settings as ``/configz`` tells them: those fields of a KubeletConfiguration that are true here."""
+"""Makes the answer of ``/configz``: the node's settings, as those fields of a KubeletConfiguration that apply here."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ ALWAYS: Final[Mapping[str, Any]] = {
     "memorySwap": {"swapBehavior": "NoSwap"},
     "tlsMinVersion": "VersionTLS12",
 }
-"""Fields that have one value here. A reader takes a switch that is absent for one that is off, so all are told."""
+"""Fields with a fixed value here. Clients take a missing switch for one that is off, so all are included."""
 
 
 def kubelet_configuration(
     settings: NodeSettings, node: NodeContext, client_authorities: str, eviction: EvictionPolicy
 ) -> dict[str, Any]:
-    """Return a KubeletConfiguration (kubelet.config.k8s.io/v1beta1), without what the node does not have.
+    """Return a KubeletConfiguration (kubelet.config.k8s.io/v1beta1), without fields that do not apply to this node.
 
-    With it, a node of ours starts as it was started. `client_authorities` is where the authorities of clients come
-    from, a file or the kubeconfig; "" = there are none.
+    A node that is started with it has the same settings. `client_authorities` is the path of the file or kubeconfig
+    with the clients' certificate authorities; "" = there are none.
     """
     images, logs, access = settings.image_gc, settings.logs, settings.port_access
     health, _, health_port = settings.metrics_address.rpartition(":")
@@ -132,17 +132,17 @@ def _limits(settings: NodeSettings, node: NodeContext) -> dict[str, Any]:
 
 
 def _reserved(text: str) -> dict[str, str]:
-    """Return what is reserved, all of it in one of the kubelet's two fields, since it adds them up."""
+    """Return the reserved resources. All are in one of the kubelet's two fields, since the kubelet adds them up."""
     return {name: amount for name, _, amount in (part.partition("=") for part in text.split(",") if part)}
 
 
 def _cgroup_root(parent: str) -> str:
-    """Return the cgroup above the pods' own, as a kubelet names it: its pods are below ``kubepods`` in that."""
+    """Return the kubelet's `cgroupRoot`: our parent cgroup without a final ``kubepods``, which a kubelet appends."""
     return f"/{parent}".removesuffix("/kubepods") or "/"
 
 
 def _evictions(policy: EvictionPolicy) -> dict[str, Any]:
-    """Return the thresholds; a hard one that there is not is told as 0 %, as what is absent has a default."""
+    """Return the thresholds. A missing hard threshold is set to 0 %, since the kubelet would add its default."""
     soft = [each for each in policy.thresholds if not each.hard]
     none = {signal: "0%" for signal in RESOURCES if signal != "pid.available"}
     return {

@@ -1,7 +1,7 @@
-"""A server that strangers can reach: their connections, and the time that each may take, are bounded.
+"""A server that unknown clients can reach: it bounds their connections, and the time that each may take.
 
-Connections are accepted one by one, so that the bound holds before a client has said anything. A client that has not
-yet shown that it may do something here is a stranger: of those there are fewer, and few from one address.
+Connections are accepted one by one, so that the bound holds before a client has sent anything. Until a request of a
+connection is authorized, its client is a stranger. For strangers there is a lower bound, and another one per address.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ from syncpod.kernel import early_listening
 log = logging.getLogger(__name__)
 
 CONNECTIONS: Final = 512
-"""At most so many at a time, and no more than a quarter of the process's descriptors."""
+"""The most concurrent connections; also at most a quarter of the process's descriptors."""
 STRANGERS: Final = 256
+"""The most concurrent connections of strangers."""
 OF_ONE_ADDRESS: Final = 128
-"""Strangers of one address. The API server's own connections are of one."""
+"""The most of these from one address. All connections of the API server may come from one address."""
 HANDSHAKE_SECONDS: Final = 10.0
 SILENCE_SECONDS: Final = 30.0
-"""Of a connection without a request, or between two."""
+"""Seconds for which a connection may be without a request."""
 LINE_LIMIT: Final = 32 * 1024
-"""Bytes of a request's first line, which has the whole command of an exec."""
+"""The most bytes of a request's first line, which has the whole command of an exec."""
 FIELD_LIMIT: Final = 8 * 1024
-"""Bytes of each header: a token has some thousand."""
+"""The most bytes of a header: a token has some thousand."""
 HEADERS: Final = 64
 _LINGER_SECONDS: Final = 2.0
+"""Seconds that a client may take to close TLS."""
 _GRACE_SECONDS: Final = 1.0
-"""How long answers may still be sent when the server ends."""
+"""Seconds for which answers may still be sent when the server ends."""
 _LISTEN_SECONDS: Final = 5.0
-"""Between two tries to get an address."""
+"""Seconds between two tries to bind an address."""
 _BACKLOG: Final = 128
 
 _LOG_OF_HTTP: Final = logging.getLogger(f"{__name__}.http")
@@ -50,16 +52,16 @@ Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class _Server(web.Server):
-    """Tells of each connection that is lost."""
+    """An HTTP server that calls `lost` with each connection that has ended."""
 
     def __init__(self, serve: Serve, lost: Callable[[web.RequestHandler], None]) -> None:
         super().__init__(
             serve,
-            handler_cancellation=True,  # a follower of a log that has gone is not told of by anything else
+            handler_cancellation=True,  # nothing else shows that a follower of a log has gone
             access_log=None,
-            keepalive_timeout=SILENCE_SECONDS,  # from the connection on: also for a client that sends nothing
-            # No request has a body that matters. One that is left is not read to its end, and never unpacked: both
-            # would happen on the loop, at the cost that its sender chooses.
+            keepalive_timeout=SILENCE_SECONDS,  # also ends a client that connects and sends nothing
+            # No request has a body that is needed. A body is neither read to its end nor decompressed: both would block
+            # the loop for as long as the client chooses.
             lingering_time=0.0,
             auto_decompress=False,
             max_line_size=LINE_LIMIT,
@@ -86,9 +88,9 @@ class Listener:
         *,
         called: str = "the kubelet's port",
     ) -> None:
-        """With port 0, any free port is used at each address; without a context, there is no TLS.
+        """Serve `addresses` at `port`; 0 = any free port at each address. Without `context`, there is no TLS.
 
-        `called` is its name in the log.
+        `called` is the server's name in the log.
         """
         self._called = called
         self._addresses, self._port, self._context = addresses, port, context
@@ -99,13 +101,13 @@ class Listener:
         self._strangers: Counter[str] = Counter()
         """Connections of strangers, by address."""
         self._handlers: dict[web.RequestHandler, str] = {}
-        """Connections after the handshake; "" once it is no stranger's any more."""
+        """The connections' addresses by handler; "" once the client is no stranger any more."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.ports: dict[str, int] = {}
-        """The ports that it listens at, by address."""
+        """The ports at which it listens, by address."""
 
     async def run(self) -> None:
-        """Serve until cancelled. If an address cannot be had, try again: the node must run without it."""
+        """Serve until cancelled. While an address cannot be bound, retry: the node does not need this server."""
         try:
             await until_one_fails([asyncio.ensure_future(self._listen(each)) for each in self._addresses])
         finally:
@@ -113,7 +115,7 @@ class Listener:
             await self._server.shutdown(_GRACE_SECONDS)
 
     def trust(self, request: web.BaseRequest) -> None:
-        """Count the connection of a request, which may be answered, as no stranger's any more."""
+        """Count the client of an authorized request no longer as a stranger."""
         address = self._handlers.get(request.protocol)
         if address:
             self._handlers[request.protocol] = ""
@@ -134,7 +136,7 @@ class Listener:
                 self._admit(accepted, str(peer[0]))
 
     async def _bound(self, address: str) -> socket.socket:
-        """Return the socket that listens there, which may have done so since before this process began."""
+        """Return a listening socket for `address`. It may be inherited, and older than this process."""
         early, is_logged = early_listening.taken(address, self._port), False
         if early is not None:
             early.listen(_BACKLOG)
@@ -174,7 +176,7 @@ class Listener:
         task.add_done_callback(self._tasks.discard)
 
     async def _begin(self, accepted: socket.socket, address: str) -> None:
-        """Shake hands with a client; from then on the connection is the HTTP server's."""
+        """Do the TLS handshake with a client; then the HTTP server has the connection."""
         handler = self._server()
         self._handlers[handler] = address
         try:
@@ -185,7 +187,7 @@ class Listener:
                 ssl_handshake_timeout=None if self._context is None else HANDSHAKE_SECONDS,
                 ssl_shutdown_timeout=None if self._context is None else _LINGER_SECONDS,
             )
-        except OSError as error:  # an SSLError is one too
+        except OSError as error:  # also SSLError
             log.debug("a client of the kubelet's port is given up in its handshake: %s", error)
             self._lost(handler)
         except asyncio.CancelledError:

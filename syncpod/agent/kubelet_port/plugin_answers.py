@@ -1,7 +1,7 @@
-"""``/syncpod``: what the node's own ``syncpod`` says of one pod, for ``kubectl syncpod``. A kubelet has no such path.
+"""Answers ``/syncpod``, for ``kubectl syncpod``, with ``syncpod``'s output about one pod. A kubelet lacks this path.
 
-Who may read the logs of all containers here (the verb `get` of `nodes/proxy`) may read this too. Each command is a
-process of its own, which only reads.
+Clients need the verb `get` of `nodes/proxy`, which also permits them to read all containers' logs. Each command is a
+separate process, which only reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syncpod.api.statuses import ApiError
 from syncpod.kubernetes.plugin_commands import CommandInvalid, answer, words
 
 MOST: Final = 4
-"""The most commands at a time: each takes a process with 60 MiB for a second."""
+"""The most concurrent commands: each takes a process with 60 MiB for a second."""
 _LARGEST: Final = 16 << 20
 """The most bytes of one command's output."""
 _BLOCK: Final = 64 << 10
@@ -31,7 +31,10 @@ class PodCommands:
     """The commands of one node. All methods belong to one event loop."""
 
     def __init__(self, environment: Mapping[str, str], source: PodSource) -> None:
-        """Run them with `environment`, which names the node's own server and state directory, on pods of `source`."""
+        """Run commands with `environment`, which names the node's own server and state directory.
+
+        `source` has the UIDs of the node's pods.
+        """
         self._environment, self._source, self._running = dict(environment), source, 0
 
     async def answer(self, asked: Request, command: str, namespace: str, pod: str) -> Answer:
@@ -53,7 +56,7 @@ class PodCommands:
         return in_one_part(json.dumps(answer(code, out, err, str(next(iter(uids), None) or ""))).encode(), JSON)
 
     async def _run(self, line: tuple[str, ...]) -> tuple[int, bytes, bytes]:
-        """Run one command to its end; one that is not waited for any more is killed. Raises OSError, ApiError."""
+        """Run one command to its end; if cancelled, kill it. Raises OSError, and ApiError if its output is too long."""
         pipe = asyncio.subprocess.PIPE
         process = await start_command(line, self._environment, asyncio.subprocess.DEVNULL, pipe, pipe)
         assert process.stdout is not None
@@ -62,7 +65,7 @@ class PodCommands:
             out, err = await asyncio.gather(_read(process.stdout), _read(process.stderr))
             code = await process.wait()
         finally:
-            if process.returncode is None:  # it leads a group, and is not reaped before its end is known here
+            if process.returncode is None:  # it leads its process group, and is not reaped yet
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
@@ -70,7 +73,7 @@ class PodCommands:
 
 
 async def _read(stream: asyncio.StreamReader) -> bytes:
-    """Return a command's whole output. Raises ApiError if that is too much."""
+    """Return a command's whole output. Raises ApiError if it is too long."""
     parts, size = [], 0
     while part := await stream.read(_BLOCK):
         parts.append(part)

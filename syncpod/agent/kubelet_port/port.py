@@ -1,8 +1,8 @@
-"""The kubelet's port: which path is answered by whom, and to whom.
+"""Serves the kubelet's port: maps its paths to handlers, after authentication and authorization.
 
-It is the node's API with another door. Pods come from the same source, readings from the same place as those at the
-address for metrics, logs from the reader that `syncpod logs` has, and streams from the runtime. Paths, texts and codes
-are the kubelet's (pkg/kubelet/server/server.go, v1.36).
+Pods come from the same source as in the node's API, readings from the same object as at the address for metrics, logs
+from the same reader as for `syncpod logs`, and streams from the runtime. Paths, texts and codes are the kubelet's
+(pkg/kubelet/server/server.go, v1.36).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from syncpod.node.pod_threads import PodThreads
 log = logging.getLogger(__name__)
 
 _ANSWER_SECONDS: Final = 30.0
-"""Until an answer has begun."""
+"""Seconds until an answer has to begin."""
 _READ_SECONDS: Final = 30.0
-"""How long a client may take for a part of an answer."""
+"""Seconds that a client may take to read a part of an answer."""
 _FOLLOWER_SECONDS: Final = 4 * 3600.0
-"""And the reader of a log, who may have stopped its terminal: the kubelet's write timeout."""
+"""The same for the reader of a log, whose terminal may be stopped: the kubelet's write timeout."""
 _PLAIN: Final = "text/plain; charset=utf-8"
 _LOGS_DISABLED: Final = "logs endpoint is disabled."
 _NO_CHECKPOINTS: Final = "containers are not checkpointed on this node"
@@ -50,7 +50,7 @@ _NO_CHECKPOINTS: Final = "containers are not checkpointed on this node"
 
 @dataclass(frozen=True)
 class PortPlace:
-    """Where the port is served, and how."""
+    """Addresses, port and TLS of the kubelet's port."""
 
     addresses: Sequence[str]
     port: int
@@ -58,7 +58,7 @@ class PortPlace:
 
 
 _READABLE: Final = ("/healthz", "/healthz/ping", "/pods", "/stats/summary")
-"""The paths that anybody may read at the read-only port, with ``/metrics`` and all beneath it."""
+"""Paths of the read-only port, which any client may read. ``/metrics`` and all paths below it are others."""
 
 
 class KubeletPort:
@@ -76,16 +76,16 @@ class KubeletPort:
     ) -> None:
         """Answer from `source`, `readings` and `cri`; `configuration` is a KubeletConfiguration.
 
-        `threads` are those of the node's pods. `environment` is for the node's own commands (`command_environment`).
+        `threads` read the logs of the node's pods. `environment` is for ``syncpod`` commands (`command_environment`).
         """
         self._door, self._readings, self._configuration = door, readings, configuration
         logs = ContainerLogs(source, cri, readings.node, threads)
         self._answers = tuple((each, each.pattern) for each in self._table(logs, PodCommands(environment, source)))
         self._urls = tuple((each, each.pattern) for each in _streams(ContainerStreams(source, cri)))
         self.listener: Listener | None = None
-        """Set while it runs."""
+        """None before `run`."""
         self.readable: Listener | None = None
-        """The listener of the port for reading; None = there is none."""
+        """The listener of the read-only port; None = there is none."""
 
     def _table(self, logs: ContainerLogs, commands: PodCommands) -> Sequence[Route[Answer]]:
         readings = self._readings
@@ -106,7 +106,7 @@ class KubeletPort:
         )
 
     async def run(self, guard: Guard) -> None:
-        """Serve until cancelled; `guard` lets requests pass."""
+        """Serve until cancelled; `guard` authenticates and authorizes requests."""
 
         async def serve(request: web.BaseRequest) -> web.StreamResponse:
             return await self._serve(request, guard)
@@ -115,7 +115,7 @@ class KubeletPort:
         await self.listener.run()
 
     async def run_readable(self, addresses: Sequence[str], port: int) -> None:
-        """Serve, until cancelled, what anybody may read there, without TLS (ListenAndServeKubeletReadOnlyServer)."""
+        """Serve the read-only port without TLS until cancelled (ListenAndServeKubeletReadOnlyServer)."""
         listener = Listener(addresses, port, None, self._serve_reader, called="the kubelet's port for reading")
         self.readable = listener
         await listener.run()
@@ -147,7 +147,7 @@ class KubeletPort:
             return given_up(request, "the kubelet's port", gone)
 
     async def _answered(self, request: web.BaseRequest, guard: Guard) -> web.StreamResponse:
-        """Answer a request of somebody who may make it. Raises ApiError, OSError, TimeoutError."""
+        """Authorize a request and answer it. Raises ApiError, OSError, TimeoutError."""
         asked = _asked(request)
         async with asyncio.timeout(_ANSWER_SECONDS):
             user = await guard.user(_certificate(request), request.headers.get("Authorization", ""))
@@ -168,7 +168,7 @@ class KubeletPort:
     async def _streamed(
         self, request: web.BaseRequest, asked: Request, found: tuple[Route[str], tuple[str, ...]]
     ) -> web.StreamResponse:
-        """Pass a connection on to the runtime. Raises ApiError."""
+        """Forward an upgraded connection to the runtime. Raises ApiError."""
         if not is_upgrade(request.headers):
             raise ApiError(400, "Upgrade request required")
         route, names = found
@@ -176,7 +176,7 @@ class KubeletPort:
         return await relay(request, url)
 
     async def _within(self, answering: Awaitable[Any], asked: Request) -> Any:
-        """Return what a handler returns. Raises ApiError."""
+        """Return a handler's result, within `_ANSWER_SECONDS`. Raises ApiError, also in place of any other error."""
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return await answering
@@ -210,7 +210,7 @@ def _streams(streams: ContainerStreams) -> Sequence[Route[str]]:
 
 
 def _made(make: Callable[[], Awaitable[bytes]], kind: str) -> Callable[[Request], Awaitable[Answer]]:
-    """Return a handler that answers what `make` returns."""
+    """Return a handler whose answers are made by `make`."""
 
     async def handle(_: Request) -> Answer:
         return in_one_part(await make(), kind)
@@ -227,7 +227,7 @@ async def _no_checkpoint(_: Request, *_names: str) -> Answer:
 
 
 def _unknown(path: str, allowed: str) -> ApiError:
-    """Return the refusal of a path that nobody answers, or not by this method."""
+    """Return the refusal of an unknown path, or of a method that the path does not have."""
     if path == "/logs" or path.startswith("/logs/"):
         return ApiError(405, _LOGS_DISABLED)
     if allowed:
@@ -241,7 +241,7 @@ def _asked(request: web.BaseRequest) -> Request:
 
 
 def _certificate(request: web.BaseRequest) -> bytes | None:
-    """Return the client's certificate, which TLS has verified, in DER; None = it has shown none."""
+    """Return the client's certificate (DER), which TLS has verified; None = the client has sent none."""
     shown = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
     der = shown.getpeercert(binary_form=True) if shown is not None else None
     return der or None

@@ -1,7 +1,7 @@
-"""Passes an upgraded connection on to the runtime's streaming server: the request as it came, then bytes both ways.
+"""Forwards an upgraded connection to the runtime's streaming server: the request's head, then bytes in both directions.
 
-Mirrors proxyStream (pkg/kubelet/server/server.go, v1.36) with apimachinery's UpgradeAwareHandler: which protocol it is,
-and what its streams are, matters to the two ends alone. If one end closes, the other is closed once it has everything.
+Mirrors proxyStream (pkg/kubelet/server/server.go, v1.36) with apimachinery's UpgradeAwareHandler: the relay does not
+interpret the protocol. If one end closes, the other end is closed once it has received everything.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from syncpod.streaming.spdy import CHUNK
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS: Final = 4 * 3600.0
-"""A connection without a byte for so long ends: the kubelet's streamingConnectionIdleTimeout."""
+"""Seconds without a byte after which a connection is closed: the kubelet's streamingConnectionIdleTimeout."""
 _CLOSING_SECONDS: Final = 2.0
 _KEPT_BACK: Final = frozenset(("host", "authorization", "origin", "cookie", "content-length", "transfer-encoding"))
-"""Headers that are not for the runtime: who asks is known here, and nothing has a body."""
+"""Headers that are not forwarded to the runtime: those about the client's identity, and about a body."""
 _OF_ANSWER: Final = ("x-accepted-stream-protocol-versions", "upgrade")
-"""Headers of a refusal that tell a client which protocols there are."""
+"""Headers of the runtime's refusal that name the supported protocols; they are forwarded to the client."""
 
 
 def is_upgrade(headers: Mapping[str, str]) -> bool:
-    """Say whether a request asks for another protocol."""
+    """Say whether a request is for an upgrade to another protocol."""
     return "upgrade" in headers.get("Connection", "").lower() and bool(headers.get("Upgrade"))
 
 
 async def relay(request: web.BaseRequest, url: str) -> web.StreamResponse:
-    """Pass the connection of a request on to the runtime's `url` until one of them ends it.
+    """Forward the connection of a request to the runtime's `url` until one end closes it.
 
-    Raises ApiError if the runtime does not take it, and OSError if the client is gone before.
+    Raises ApiError if the runtime does not accept it, and OSError if the client is already gone.
     """
     parts = urlsplit(url)
     kept = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers]
@@ -72,7 +72,7 @@ def _refusal(code: int, lines: tuple[str, ...], text: str) -> web.Response:
 
 
 async def _pass(request: web.BaseRequest, head: bytes, runtime: Connection) -> None:
-    """Take the client's connection over from the HTTP server, and copy bytes both ways."""
+    """Take the client's connection over from the HTTP server, and copy bytes in both directions."""
     transport, before = request.transport, request.protocol
     if transport is None or transport.is_closing():
         return
@@ -100,11 +100,11 @@ async def _pass(request: web.BaseRequest, head: bytes, runtime: Connection) -> N
         log.info("a stream of %s is closed: nothing has moved for %g s", request.path, IDLE_SECONDS)
     finally:
         await _close(writer)
-        before.connection_lost(None)  # the server of HTTP has not been told, since the connection was not its own
+        before.connection_lost(None)  # the HTTP server has to be notified, since it no longer had the connection
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
-    """Close the client's connection once it has taken everything, or after a while."""
+    """Close the client's connection once it has received everything, or after `_CLOSING_SECONDS`."""
     writer.close()
     try:
         async with asyncio.timeout(_CLOSING_SECONDS):

@@ -1,4 +1,4 @@
-"""Answers of the API server that hold for a while, so that it is asked once for many requests."""
+"""A cache for answers of the API server, so that one call serves many requests."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ V = TypeVar("V")
 
 
 class Remembered(Generic[K, V]):
-    """Answers by question. All methods belong to one event loop."""
+    """Cached answers by question. All methods belong to one event loop."""
 
     def __init__(self, most: int, at_once: int, clock: Callable[[], float]) -> None:
-        """Keep `most` answers, the newest; ask for `at_once` at a time. `clock` is steady, in seconds."""
+        """Keep the newest `most` answers, and make `at_once` calls at a time. `clock` is monotonic, in seconds."""
         self._most, self._clock = most, clock
         self._answers: dict[K, tuple[float, V]] = {}
-        """Until when each holds, oldest first."""
+        """By question: the time until which its answer is valid, and the answer; the oldest first."""
         self._asking: dict[K, asyncio.Task[V]] = {}
         self._room = asyncio.Semaphore(at_once)
 
     async def answer(self, question: K, ask: Callable[[], Awaitable[V]], seconds: Callable[[V], float]) -> V:
-        """Return the answer that holds, or ask, and keep the new one for so many seconds.
+        """Return the cached answer, or call `ask`, and cache its result for `seconds(result)`.
 
-        A caller that comes meanwhile waits for the same answer. Raises what `ask` raises, which is not kept.
+        Concurrent callers share one call. Raises the errors of `ask`, which are not cached.
         """
         until, known = self._answers.get(question, (0.0, None))
         if known is not None and self._clock() < until:
@@ -47,4 +47,4 @@ class Remembered(Generic[K, V]):
     def _asked(self, question: K, task: asyncio.Task[V]) -> None:
         del self._asking[question]
         if not task.cancelled():
-            task.exception()  # mark it as retrieved: whoever asked may have gone
+            task.exception()  # mark it as retrieved, since all callers may have gone

@@ -1,7 +1,7 @@
-"""The certificate with which a node serves its port, and the TLS of it.
+"""Makes the serving certificate of the kubelet's port, and its TLS context.
 
-As a kubelet without bootstrap does, the node makes a certificate of its own, which nobody else has signed: an API
-server does not verify it unless it is told to (`--kubelet-certificate-authority`). It stays for the next worker.
+Like a kubelet without TLS bootstrap, the node makes a self-signed certificate. An API server verifies it only with
+`--kubelet-certificate-authority`. The certificate is kept on disk for the next worker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COMMON_NAME_BYTES: Final = 64
 def own_pair(state_dir: Path, node: str, addresses: Sequence[str], now: datetime) -> str:
     """Return the node's own certificate and its key in PEM, from its state directory.
 
-    A new one is made if there is none, if it ends within 30 days, or if it is for another name or other addresses.
+    A new one is made if there is none, if it expires within 30 days, or if name or addresses have changed.
     Blocks. Raises OSError.
     """
     path = state_dir / FILE_NAME
@@ -82,18 +82,19 @@ def _made(node: str, addresses: Sequence[str], now: datetime) -> str:
 
 
 def tls(pair: str, client_authorities: str) -> ssl.SSLContext:
-    """Return the TLS of a server with this certificate and key.
+    """Return the TLS context of a server with this certificate and key in PEM.
 
-    It asks clients for a certificate of these authorities ("" = it asks for none). Raises ssl.SSLError, OSError.
+    Clients may present a certificate of `client_authorities`, in PEM; "" = none is requested. Raises ssl.SSLError,
+    OSError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # A session that is resumed would bring its certificate with it, whether or not that is still valid.
+    # A resumed session would reuse its client certificate, even if that has expired.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     with memory_file(pair) as path:
-        context.load_cert_chain(path, password=lambda: "")  # or it asks the terminal
+        context.load_cert_chain(path, password=lambda: "")  # else OpenSSL prompts at the terminal
     if client_authorities:
         context.load_verify_locations(cadata=client_authorities)
         context.verify_mode = ssl.CERT_OPTIONAL

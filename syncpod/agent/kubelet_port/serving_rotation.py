@@ -1,7 +1,7 @@
-"""Has the cluster issue the certificate of the kubelet's port, and puts each new one into use (serverTLSBootstrap).
+"""Requests the serving certificate of the kubelet's port from the cluster, and rotates it (serverTLSBootstrap).
 
-Mirrors pkg/kubelet/certificate/kubelet.go, v1.36, NewKubeletServerCertificateManager. Until somebody has approved the
-first request, the port has the certificate that the node has made, where a kubelet refuses every connection.
+Mirrors pkg/kubelet/certificate/kubelet.go, v1.36, NewKubeletServerCertificateManager. Difference: until the first
+request is approved, the port has the node's self-signed certificate, while a kubelet refuses every connection.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class ServingRotation:
     def __init__(
         self, config: Kubeconfig, node: str, addresses: Sequence[str], state_dir: Path, context: ssl.SSLContext
     ) -> None:
-        """Ask the cluster of `config` for one for the node's name and addresses, and serve `context` with it."""
+        """Request a certificate for name and addresses from the cluster of `config`, and put it into `context`."""
         self._config, self._context = config, context
         self._certificate = WantedCertificate(node, SERVING_SIGNER, (node,), tuple(addresses))
         self._file = serving_file(state_dir)
 
     async def run(self) -> None:
-        """Keep the certificate good until cancelled."""
+        """Keep the certificate valid until cancelled."""
         async with ApiClient(self._config, user_agent=f"syncpod/{engine_version()}") as client:
             await Rotation(client, self._file, self._wanted, replaced=self._use).run()
 
@@ -40,7 +40,7 @@ class ServingRotation:
         return self._certificate
 
     async def _use(self) -> None:
-        """Have connections from now on be served with the certificate that the file has."""
+        """Use the certificate in the file for new connections."""
         pair = (await asyncio.to_thread(self._file.read)).decode()
         with memory_file(pair) as path:
-            self._context.load_cert_chain(path, password=lambda: "")  # or it asks the terminal
+            self._context.load_cert_chain(path, password=lambda: "")  # else OpenSSL prompts at the terminal

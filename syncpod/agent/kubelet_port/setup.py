@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 _LOOPBACK = "127.0.0.1"
 _LARGEST = 1 << 20
-"""Bytes of a file of certificates."""
+"""The most bytes of a file of certificates."""
 
 
 def add_kubelet_port(
@@ -57,10 +57,10 @@ def add_kubelet_port(
     threads: PodThreads,
     server: Client,
 ) -> int:
-    """Serve the port for as long as the agent runs, and return its number; 0 = nobody could reach it.
+    """Serve the port as long as the agent runs, and return its number; 0 = it is not served.
 
-    Without a cluster it is served only where its settings let requests in without an API server. It has a client of
-    its own, so that no failure elsewhere ends a stream; `server` is the node's Temporal server. Blocks.
+    Without a cluster it is served only if the settings permit requests without an API server. It has its own API
+    client, so that failures of other parts end no stream. `server` is the client of the node's Temporal server. Blocks.
     Raises SettingsInvalid, OSError.
     """
     access = settings.port_access
@@ -93,7 +93,7 @@ def add_kubelet_port(
 
 
 async def _run(port: KubeletPort, config: Kubeconfig | None, node: str, access: PortAccess) -> None:
-    """Serve the port until cancelled; without a kubeconfig, nobody is asked who may do what."""
+    """Serve the port until cancelled; without a kubeconfig, no API server authorizes requests."""
     if config is None:
         await port.run(Guard(None, node, access))
         return
@@ -102,7 +102,7 @@ async def _run(port: KubeletPort, config: Kubeconfig | None, node: str, access: 
 
 
 def _tell_what_is_open(access: PortAccess, number: int) -> None:
-    """Log what strangers may do at the port with this number, 0 = none, and at the one for reading."""
+    """Log what unknown clients may do at the kubelet's port `number` (0 = none), and at the read-only port."""
     everything = "do everything in every container" if access.always_allow else "do what the API server lets them"
     if number and access.anonymous:
         log.warning(
@@ -122,7 +122,7 @@ def _tell_what_is_open(access: PortAccess, number: int) -> None:
 
 
 def _client_authorities(settings: NodeSettings, config: Kubeconfig | None) -> tuple[str, str]:
-    """Return who may issue the certificates of clients, in PEM, and where that is from. Raises SettingsInvalid."""
+    """Return the authorities of clients' certificates in PEM, and the file that has them. Raises SettingsInvalid."""
     if settings.client_ca_file is not None:
         return _read(CLIENT_CA_FILE, settings.client_ca_file), str(settings.client_ca_file)
     if config is None:
@@ -143,7 +143,7 @@ def _client_authorities(settings: NodeSettings, config: Kubeconfig | None) -> tu
 
 
 def _tls(settings: NodeSettings, node: NodeContext, authorities: str) -> ssl.SSLContext:
-    """Return the TLS of the port. Raises SettingsInvalid, OSError."""
+    """Return the TLS context of the port. Raises SettingsInvalid, OSError."""
     cert, key = settings.tls_cert_file, settings.tls_private_key_file
     if settings.server_tls_bootstrap and (cert or key):
         raise SettingsInvalid(f"{SERVER_TLS_BOOTSTRAP}: {TLS_CERT_FILE} names the port's certificate already")
@@ -182,7 +182,7 @@ def _issued(settings: NodeSettings) -> str:
 
 
 def _read(name: str, path: Path) -> str:
-    """Return a file of certificates. Raises SettingsInvalid."""
+    """Return the text of a file of certificates. Raises SettingsInvalid."""
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST + 1)

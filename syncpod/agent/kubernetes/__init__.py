@@ -1,1 +1,1 @@
-"""The node's part in a Kubernetes cluster: its pods from the API server, their statuses and the Node to it."""
+"""The node's part in a Kubernetes cluster: it runs the API server's pods, and writes their statuses and its Node."""

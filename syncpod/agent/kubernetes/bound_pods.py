@@ -1,7 +1,7 @@
-"""Runs the pods that the cluster has bound to this node, and ends those that it deletes.
+"""Runs the pods that the cluster has bound to this node, and ends those that the cluster deletes.
 
 Mirrors pkg/kubelet/kubelet.go, v1.36, syncLoopIteration with its handlers, and status_manager.go, canBeDeleted. Before
-the first whole list, nothing of the cluster ends.
+the first complete list, no pod of the cluster is ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from syncpod.messages.node import PodKey
 log = logging.getLogger(__name__)
 
 FIND_ENDED_SECONDS: Final = 20.0
-"""Between two searches for pods whose workflows somebody has ended."""
+"""Seconds between two searches for pods whose workflows other clients have ended."""
 _RETRY_SECONDS: Final = 1.0
 
 
@@ -49,11 +49,11 @@ class BoundPods:
         gates: ReadinessGates,
         labels: ClusterLabels,
     ) -> None:
-        """Follow `reflector`, by `desired` and `deletions`; `statuses` writes the pods' statuses.
+        """Take pods from `reflector`: `desired` runs them, `deletions` ends them, and `statuses` writes their statuses.
 
-        Mirrors are no pods to run: `mirrors` has them. `objects` keeps the objects that pods refer to, `classes` the
-        handlers of their classes, and `gates` gives them the conditions of their readiness gates. `labels` learns the
-        Node's labels before a pod begins that asks for some.
+        Mirror pods are passed to `mirrors`, and are not run. `objects` follows the objects to which pods refer, and
+        `classes` has the handlers of their RuntimeClasses. `gates` sends pods the conditions of their readiness gates.
+        `labels` reads the Node's labels before a pod starts whose admission depends on them.
         """
         self._labels = labels
         self._gates = gates
@@ -72,7 +72,7 @@ class BoundPods:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(due):
                         await news.wait()
-                if loop.time() >= due:  # also where something changes more often than that
+                if loop.time() >= due:  # even if changes arrive more often
                     await self._find_ended()
                     due = loop.time() + FIND_ENDED_SECONDS
                 if news.is_set():
@@ -99,7 +99,7 @@ class BoundPods:
                 return
 
     async def round(self) -> None:
-        """Take what the cluster lists now, once it has listed all. Raises RPCError if it is to be repeated."""
+        """Take the cluster's current list, once it is complete. Raises RPCError: then call it again."""
         if not self._reflector.is_complete:
             return
         objects = self._reflector.objects
@@ -111,10 +111,10 @@ class BoundPods:
         self._pods = {key: read.get(key) or kept[key] for key in objects if key in read or key in kept}
         self._raw = dict(objects)
         self._mirrors.take(objects)
-        self._tell_statuses(changed, gone)  # first: what follows may have to be repeated, and then nothing is `changed`
+        self._tell_statuses(changed, gone)  # first: at a repetition after an RPCError, `changed` is empty
         using = [pod for pod in self._pods.values() if pod.is_to_run or pod.grace is not None]
         self._given.want((ref for pod in using for ref in pod.refs), (need for pod in using for need in pod.needs))
-        # Deletions come first: the node may have missed them while it was away, and what is new may need their room.
+        # Deletions come first: the node may have missed them while it was away, and new pods may need the resources.
         self._deletions.take([pod for pod in self._pods.values() if pod.grace is not None])
         await self._deletions.all_sent()
         await self._desired.take(self._listing())
@@ -134,10 +134,10 @@ class BoundPods:
         return found
 
     def _listing(self) -> Listing:
-        """Return the pods to run: not those that have ended, nor deleted ones, which `Deletions` ends.
+        """Return the pods to run, without those that have ended, and without deleted ones, which `Deletions` ends.
 
-        One that refers to objects begins once it is known whether they exist, or after a second; one of a class once
-        the class is there.
+        A pod with references starts once it is known whether the objects exist, or after a second. A pod with a
+        RuntimeClass starts once the class is there.
         """
         pods, kept = [], []
         for pod in self._pods.values():

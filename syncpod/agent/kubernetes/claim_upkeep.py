@@ -1,9 +1,9 @@
-"""The calls to storage drivers for volumes that pods have already: to publish them again, and to grow them.
+"""Calls storage drivers for volumes that pods already have: to publish them again, and to expand them.
 
 Mirrors volumemanager/reconciler (remount, volumeNeedsExpansion) and node_expander.go (expandOnPlugin), v1.36.
-Differences: what fails is tried again with the next look, not earlier; a volume that grows before its pod begins grows
-once it is published, where the kubelet asks the driver between staging and publishing; and that a volume cannot grow
-since the pod only reads there is told once.
+Differences: a failed call is repeated only at the next check. A volume that is due before its pod starts is expanded
+after it was published, while the kubelet does it between staging and publishing. For a read-only volume, the event that
+it cannot be expanded is written only once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BoundVolume:
-    """A claim with the volume that it is bound to, as the API server has them; a driver's own volume has neither."""
+    """A driver's volume with its PersistentVolumeClaim and PersistentVolume, which are empty for an inline volume."""
 
     volume: CsiVolume
     claim: Mapping[str, Any]
@@ -42,25 +42,25 @@ class ClaimUpkeep:
     """The upkeep of one node's volumes. All methods belong to one event loop."""
 
     def __init__(self, client: ApiClient, csi: CsiVolumes, take: Callable[[Event], object]) -> None:
-        """Ask drivers by `csi`; `take` is given the events."""
+        """Call drivers with `csi`, and pass events to `take`."""
         self._client, self._csi, self._take = client, csi, take
         self._sizes: dict[ObjectRef, int] = {}
-        """The size that each volume has on this node, in bytes."""
+        """The current size of each volume on this node, in bytes."""
         self._failed: set[ObjectRef] = set()
-        """The volumes that a driver has refused to grow, for good."""
+        """The volumes whose last expansion a driver has refused."""
         self._left: dict[ObjectRef, str] = {}
-        """The size to which a driver does not grow a volume while it is used."""
+        """By volume: a size to which it is not expanded, since it is in use or read-only."""
         self._complaints: dict[ObjectRef, str] = {}
 
     async def begin(self, found: BoundVolume, need: ClaimNeed, place: ClaimedPlace) -> None:
-        """Have a volume that was just published grow, if that is due: its pod begins after it.
+        """Expand a volume that was just published, if that is due. Its pod starts after that.
 
         Raises NotUsable, ClusterError, Unreachable.
         """
         await self._grow(found, need, place)
 
     async def look(self, found: BoundVolume, need: ClaimNeed, place: ClaimedPlace) -> None:
-        """Do what is due for a volume that a pod uses. The log and the pod's events show each failure.
+        """Publish a pod's volume again, and expand it, if that is due. Each failure is logged, and becomes an event.
 
         Raises ClusterError, Unreachable, OSError.
         """
@@ -77,7 +77,7 @@ class ClaimUpkeep:
             self._complain(need, "VolumeResizeFailed", message)
 
     def forget(self, ref: ObjectRef) -> None:
-        """Forget a volume that no pod has any more."""
+        """Drop the state of a volume that no pod has any more."""
         for known in (self._sizes, self._left, self._complaints):
             known.pop(ref, None)
         self._failed.discard(ref)
@@ -109,7 +109,7 @@ class ClaimUpkeep:
         self._failed.discard(ref)
 
     async def _grown(self, found: BoundVolume, need: ClaimNeed, place: ClaimedPlace, growth: Growth) -> bool:
-        """Have the driver grow a volume, and tell the claim; False: it is left as it is.
+        """Have the driver expand a volume, and write that into the claim; False if that must wait until it is unused.
 
         Raises NotUsable, ClusterError, Unreachable.
         """
@@ -140,7 +140,7 @@ class ClaimUpkeep:
     async def _note_failure(
         self, claim: Mapping[str, Any], need: ClaimNeed, growth: Growth, why: str, error: CsiError | None
     ) -> None:
-        """Have the claim say why a driver does not grow it; `error` is its answer, None if it was not asked."""
+        """Write into the claim why a volume is not expanded. `error` is the driver's; None if it was not called."""
         if not growth.has_states or (error is not None and error.is_unsure):
             return
         self._failed.add(need.ref)
@@ -152,7 +152,7 @@ class ClaimUpkeep:
         return await self._client.ask("PATCH", path, body=dict(patch), content_type=MERGE_PATCH)
 
     def _tell(self, found: BoundVolume, need: ClaimNeed, kind: str, reason: str, how: str, more: str) -> None:
-        """Tell pod and claim of the end of a growing."""
+        """Write an event about an expansion's outcome, for the pod and for the claim."""
         message = f'MountVolume.NodeExpandVolume {how} for volume "{found.volume.name}" {more}'
         self._tell_pod(need, kind, reason, message)
         uid, at = str(mapping(found.claim.get("metadata")).get("uid") or ""), datetime.now(UTC)

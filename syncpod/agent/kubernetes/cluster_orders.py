@@ -1,6 +1,6 @@
-"""Orders to the workflows of a cluster's pods: as those of any source, and the containers that join a running pod.
+"""Sends orders to the workflows of a cluster's pods, including ephemeral containers for running pods.
 
-A cluster adds ephemeral containers by a subresource (``kubectl debug``), and a pod's workflow by an update of its own.
+The cluster adds ephemeral containers to a Pod's spec (``kubectl debug``), and a pod's workflow by a separate update.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, PodWorkfl
 
 
 class JoiningOrders(Orders, Protocol):
-    """Tells pods' workflows: `syncpod.temporal.pod_orders.PodOrders`. All methods raise what goes wrong."""
+    """Sends orders to pods' workflows. Implemented by `syncpod.temporal.pod_orders.PodOrders`.
+
+    All methods raise the client's errors unchanged.
+    """
 
     async def join(self, namespace: str, name: str, container: Mapping[str, Any]) -> PodWorkflowResult:
         """Add an ephemeral container to a pod."""
 
 
 class ClusterOrders:
-    """Gives the orders of a cluster's pods."""
+    """Sends the orders of a cluster's pods."""
 
     def __init__(self, orders: JoiningOrders, known: Callable[[str, str], NewestPod | None]) -> None:
-        """Give them by `orders`; `known` returns the newest state of the pod of a namespace and a name, if any."""
+        """Send orders with `orders`. `known` takes namespace and name, and returns the pod's newest state or None."""
         self._orders, self._known = orders, known
 
     async def apply(self, request: ApplyPodWorkflow, *, require: Callable[[], Awaitable[None]]) -> PodWorkflowResult:
-        """Have a pod run, with its ephemeral containers. Nothing is sent before `require` has returned.
+        """Start or change a pod's workflow, then add missing ephemeral containers. Awaits `require` first.
 
-        Raises as `orders`.
+        Sends nothing if `require` raises. Raises the errors of `orders`.
         """
         spec = dict(request.pod["spec"])
         ephemeral = spec.pop("ephemeralContainers", ())
@@ -44,11 +47,11 @@ class ClusterOrders:
             joined = await self._orders.join(*name, container)
             if joined.refused:
                 return joined
-        # Each container has made a generation of its own, and the cluster's is the one that counts.
+        # Each added container has raised the pod's generation; this order sets it to the cluster's again.
         return await self._orders.apply(bare, require=require)
 
     def _missing(self, metadata: Mapping[str, Any], ephemeral: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return the ephemeral containers that a pod is not known to have."""
+        """Return the ephemeral containers that the pod's newest state lacks."""
         known = self._known(metadata["namespace"], metadata["name"]) if ephemeral else None
         if known is None or known.uid != metadata["uid"]:
             return ephemeral
@@ -56,5 +59,5 @@ class ClusterOrders:
         return [each for each in ephemeral if each["name"] not in there]
 
     async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:
-        """Have a pod end. Raises as `orders`."""
+        """End a pod. Raises the errors of `orders`."""
         return await self._orders.end(request)

@@ -1,8 +1,8 @@
-"""The storage drivers that have registered on this node, and the node's report of them to the cluster.
+"""Registers the node's storage drivers, and reports them in the cluster's CSINode and Node.
 
-A driver's registrar puts a socket into the node's directory `plugins_registry`. Mirrors pluginmanager/pluginwatcher,
-pkg/volume/csi/csi_plugin.go and nodeinfomanager.go, v1.36: the driver is asked for its name and the machine's, the
-cluster's CSINode and Node tell of it, and then the registrar is told. Plugins of other kinds are refused by name.
+A driver's registrar creates a socket in the node's directory `plugins_registry`. Mirrors pluginmanager/pluginwatcher,
+pkg/volume/csi/csi_plugin.go and nodeinfomanager.go, v1.36: the node calls the driver for its name and the machine's id,
+and notifies the registrar of the registration. Plugins of other kinds are refused with a message.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from syncpod.translation.paths import PLUGINS_REGISTRY
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""Between two looks at the directory."""
+"""Seconds between two checks of the directory."""
 RETRY_SECONDS: Final = 5.0
-"""Between two tries to register a driver, or to tell the cluster."""
+"""Seconds between two tries to register a driver, or to write to the cluster."""
 PATIENCE_SECONDS: Final = 10.0
-"""So long a look waits for plugins that register; one that takes longer goes on beside the next looks."""
+"""Seconds that a check waits for registrations. A slower one continues during the next checks."""
 _VERSIONS: Final = ("v1", "1.0.0")
 _MODE: Final = 0o750
 
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver that has registered."""
+    """A registered driver."""
 
     calls: CsiDriver
     capabilities: frozenset[str]
@@ -56,7 +56,7 @@ class CsiDrivers:
         state_dir: Path,
         newest: Callable[[], Mapping[str, Any] | None],
     ) -> None:
-        """Take drivers that register below `state_dir`; `newest` returns the newest v1 Node."""
+        """Register drivers from sockets below `state_dir`. `newest` returns the newest v1 Node; None = unknown."""
         self._client, self._node, self._newest = client, node, newest
         self._directory = state_dir / PLUGINS_REGISTRY
         self._seen: dict[Path, tuple[int, int]] = {}
@@ -68,11 +68,11 @@ class CsiDrivers:
         self._complaints: dict[str, str] = {}
 
     def get(self, name: str) -> Driver | None:
-        """Return a driver by its name; None: it has not registered."""
+        """Return a driver by its name; None if it is not registered."""
         return next((each for each in self._drivers.values() if each.registered.name == name), None)
 
     async def run(self) -> None:
-        """Take drivers as they register, and tell the cluster of them, until cancelled."""
+        """Register drivers, and report them to the cluster, until cancelled."""
         self._published = None
         try:
             while True:
@@ -88,7 +88,7 @@ class CsiDrivers:
             self._registering.clear()
 
     async def round(self) -> None:
-        """Look once who has registered or gone. Raises OSError."""
+        """Check once for new and removed sockets. Raises OSError."""
         sockets = await asyncio.to_thread(_sockets, self._directory)
         for path in [each for each in self._drivers if sockets.get(each) != self._seen.get(each)]:
             gone = self._drivers.pop(path)
@@ -130,10 +130,10 @@ class CsiDrivers:
         log.info("storage driver %s has registered, at %s", plugin.name, plugin.socket)
 
     async def _tell_cluster(self, now: float) -> None:
-        """Write the drivers into the cluster's CSINode and Node, unless they are there."""
+        """Write the drivers into the cluster's CSINode and Node, if they have changed."""
         drivers = {each.registered.name: each.registered for each in self._drivers.values()}
         node = self._newest()
-        if node is None or not mapping(node.get("metadata")).get("uid"):  # it is not registered yet
+        if node is None or not mapping(node.get("metadata")).get("uid"):  # the Node is not registered yet
             return
         if drivers == self._published or now < self._cluster_at:
             return
@@ -169,9 +169,9 @@ class CsiDrivers:
 
 
 def _sockets(directory: Path) -> dict[Path, tuple[int, int]]:
-    """Return the sockets of a directory, made if it is missing, each with a mark that a later one of its name lacks.
+    """Return the sockets below a directory with inode and change time, which identify a socket even if it is replaced.
 
-    Blocks. Raises OSError.
+    Creates the directory if it is missing. Blocks. Raises OSError.
     """
     directory.mkdir(mode=_MODE, exist_ok=True)
     found = {}

@@ -1,7 +1,8 @@
-"""The tokens of pods' service accounts that storage drivers receive with a volume (CSIDriver, tokenRequests).
+"""Requests the service account tokens that storage drivers receive with a pod's volume (CSIDriver, tokenRequests).
 
-Mirrors pkg/volume/csi/csi_mounter.go, podServiceAccountTokenAttrs, and token/token_manager.go, v1.36: a token is used
-again until 80 % of its life have passed, or a day. They are in this process' memory alone, and hidden in every text.
+Mirrors pkg/volume/csi/csi_mounter.go, podServiceAccountTokenAttrs, and token/token_manager.go, v1.36: a token is reused
+until 80 % of its lifetime, or a day, have passed. Tokens are only in this process's memory, and are redacted in every
+text.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ ATTRIBUTE: Final = "csi.storage.k8s.io/serviceAccount.tokens"
 class _Held:
     token: Token
     due: datetime
-    """When it is to be replaced."""
+    """When the token is to be replaced."""
     former: str
-    """The token before, which the driver may still write; "" = there was none."""
+    """The previous token, which may still appear in the driver's errors; "" = there was none."""
 
 
 class DriverTokens:
-    """The tokens that one node's drivers are given. All methods belong to one event loop."""
+    """The tokens for one node's drivers. All methods belong to one event loop."""
 
     def __init__(self, client: ApiClient, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        """Request them by `client`."""
+        """Request tokens with `client`."""
         self._client, self._now = client, now
         self._held: dict[ObjectRef, dict[WantedToken, _Held]] = {}
 
     async def attributes(self, need: ClaimNeed, wanted: Sequence[WantedToken]) -> Mapping[str, str]:
-        """Return what a driver is given for a pod; nothing if it wants no token.
+        """Return the volume attributes with a pod's tokens for a driver; empty if `wanted` is.
 
         Raises NotUsable, ClusterError, Unreachable.
         """
@@ -55,7 +56,7 @@ class DriverTokens:
         return {ATTRIBUTE: json.dumps(values, separators=(",", ":"))}
 
     def forget(self, ref: ObjectRef) -> None:
-        """Forget a volume's tokens, and stop hiding them: nothing is left of its pod."""
+        """Drop a volume's tokens, and stop redacting them, since its pod is gone."""
         for held in self._held.pop(ref, {}).values():
             of_process.forget([held.token.text, held.former])
 

@@ -1,11 +1,11 @@
-"""Brings volumes of storage drivers to the node for its pods, and lets go of them after the pods.
+"""Mounts volumes of storage drivers for the node's pods, and unmounts them after the pods have ended.
 
-Mirrors pkg/volume/csi/csi_attacher.go (MountDevice) and csi_mounter.go (SetUpAt, TearDownAt), v1.36: a volume that the
-cluster attaches is waited for; the driver stages it once for the node, publishes it for each pod, and afterwards
-unpublishes and unstages it. Before the driver is called, the node notes what it will have to undo, so that a worker
-that dies leaves nothing behind. A volume that a driver makes for one pod alone (`csi` in the pod) is published only.
-Difference: a volume that is attached is told of in the Node's `volumesInUse` with the next status, which is not waited
-for.
+Mirrors pkg/volume/csi/csi_attacher.go (MountDevice) and csi_mounter.go (SetUpAt, TearDownAt), v1.36: the node waits
+until the cluster has attached a volume. The driver then stages it once for the node, publishes it for each pod, and
+afterwards unpublishes and unstages it. Before each call, the node records what has to be undone, so that nothing stays
+mounted after the death of a worker. A volume that a driver makes for a single pod (`csi` in the pod) is only published.
+Difference: an attached volume is listed in the Node's `volumesInUse` with the next status, and the mount does not wait
+for that.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class CsiVolumes:
     """The volumes of storage drivers on one node. All methods belong to one event loop."""
 
     def __init__(self, client: ApiClient, store: ObjectStore, drivers: CsiDrivers, node: NodeContext) -> None:
-        """Bring volumes by `drivers`, and note in `store` what is here."""
+        """Mount volumes with `drivers`, and record mounted volumes in `store`."""
         self._client, self._store, self._drivers, self._node = client, store, drivers, node
         self._tokens = DriverTokens(client)
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """By the volume's unique name, while somebody wants it: staging and unstaging exclude one another."""
+        """Locks by the volume's unique name, as long as they are used: staging and unstaging exclude one another."""
 
     @property
     def node_name(self) -> str:
@@ -77,11 +77,11 @@ class CsiVolumes:
         return self._node.name
 
     def is_here(self, place: ClaimedPlace) -> bool:
-        """Say whether a volume is visible for its pod: it was made so since the machine has started."""
+        """Say whether a volume is mounted for its pod: it was mounted since the machine's boot."""
         return bool(place.path) and place.boot_id == boot_id()
 
     async def bring(self, volume: CsiVolume, need: ClaimNeed) -> ClaimedPlace:
-        """Make a volume visible for a pod, and return where it is. Repeatable.
+        """Mount a volume for a pod, and return its place. Repeatable.
 
         Raises NotUsable, ClusterError, Unreachable, OSError.
         """
@@ -113,9 +113,9 @@ class CsiVolumes:
         return replace(place, path=str(target))
 
     async def again(self, volume: CsiVolume, need: ClaimNeed, place: ClaimedPlace) -> None:
-        """Ask a driver that wants it so to publish a volume once more (requiresRepublish).
+        """Publish a volume again, if its driver requires that (requiresRepublish).
 
-        The pod's view of it stays, even if the call fails. Raises NotUsable, ClusterError, Unreachable, OSError.
+        The volume stays mounted even if the call fails. Raises NotUsable, ClusterError, Unreachable, OSError.
         """
         traits = await self._traits(volume)
         if not traits.is_asked_again:
@@ -125,7 +125,7 @@ class CsiVolumes:
             await self._publish(self._driver(volume), volume, traits, need, context, place)
 
     async def grow(self, volume: CsiVolume, place: ClaimedPlace, size: int) -> bool:
-        """Have a driver grow a volume on this node to so many bytes; False: it has nothing to do for that here.
+        """Have a driver expand a volume on this node to `size` bytes; False if the driver does not expand volumes here.
 
         Repeatable. Raises CsiError, NotUsable.
         """
@@ -166,7 +166,7 @@ class CsiVolumes:
         else:
             await asyncio.to_thread(self._make_above, need.uid, target)
         attributes, secrets = publish_attributes(volume, traits, need), await self._secrets(volume.publish_secret)
-        # A driver of block volumes is given none (csi_block.go, publishVolumeForBlock).
+        # For a block volume the driver gets no tokens (csi_block.go, publishVolumeForBlock).
         tokens = await self._tokens.attributes(need, () if volume.is_block else traits.tokens)
         if traits.has_tokens_in_secrets:
             secrets = {**secrets, **tokens}
@@ -191,7 +191,7 @@ class CsiVolumes:
             await asyncio.to_thread(give_volume, target, need.group, only_if_root_differs=need.only_if_root_differs)
 
     def _paths(self, volume: CsiVolume, need: ClaimNeed) -> tuple[Path, Path]:
-        """Return where a volume is shown to its pod, and where it is staged."""
+        """Return the path at which a volume is mounted for its pod, and the path at which it is staged."""
         if volume.is_block:
             return csi_device_target(self._node, need.uid, volume.name), csi_device_staging(self._node, volume.name)
         staging = csi_staging(self._node, volume.driver, _digest(volume.handle))
@@ -207,16 +207,16 @@ class CsiVolumes:
         return driver_traits(await self._found(driver_path(volume.driver)))
 
     async def let_go(self, ref: ObjectRef) -> None:
-        """Undo what was done for a pod. Repeatable.
+        """Unmount a pod's volume, and unstage it if no other pod has it. Repeatable.
 
-        Raises NotUsable if it cannot be undone now, OSError.
+        Raises NotUsable if that is impossible now, OSError.
         """
         place = await asyncio.to_thread(self._kept, ref)
         if place is None or place.plugin != "csi":
             return
         async with self._lock(unique_name(place.driver, place.handle)):
             is_last = bool(place.staging) and not await asyncio.to_thread(self._is_shared, ref, place)
-            if place.boot_id == boot_id():  # else the machine's start has undone it
+            if place.boot_id == boot_id():  # else it is unmounted since the machine's boot
                 await self._undo(place, is_last=is_last)
             await asyncio.to_thread(_remove, [Path(place.target), Path(place.target).parent])
             if is_last:
@@ -225,7 +225,7 @@ class CsiVolumes:
         self._tokens.forget(ref)
 
     async def _undo(self, place: ClaimedPlace, *, is_last: bool) -> None:
-        """Have the driver undo what it has done. Raises NotUsable."""
+        """Have the driver unpublish a volume, and unstage it if `is_last`. Raises NotUsable."""
         driver = self._drivers.get(place.driver)
         if driver is None:
             raise NotUsable(f"volume {place.volume} cannot be unmounted: driver {place.driver} is not registered")
@@ -238,7 +238,7 @@ class CsiVolumes:
             raise NotUsable(f"volume {place.volume} cannot be unmounted from {place.target}: {why}") from error
 
     def in_use(self) -> list[str]:
-        """Return the unique names of the attached volumes that are here, as a Node's status has them. Blocks."""
+        """Return the unique names of the node's attached volumes, for the Node's status. Blocks."""
         kept = [self._kept(ref) for ref in self._store.versions() if ref.origin == "claim"]
         return sorted({unique_name(each.driver, each.handle) for each in kept if each and each.is_attached})
 
@@ -269,7 +269,7 @@ class CsiVolumes:
         return publish_context(attachment, volume)
 
     async def _secrets(self, name: SecretName | None) -> Mapping[str, str]:
-        """Return the values of a Secret for a driver. They are kept nowhere, and hidden in every text from now on."""
+        """Return the values of a Secret for a driver. They are not stored, and are redacted from now on."""
         if name is None:
             return {}
         ref = ObjectRef("Secret", name.namespace, name.name, "cluster")
@@ -282,7 +282,7 @@ class CsiVolumes:
         return secrets
 
     def _make_above(self, uid: str, target: Path) -> None:
-        """Make the directories above a path in a pod's own. Blocks."""
+        """Create the pod's own directories, and those above `target`. Blocks."""
         make_directories(own_directories(uid, self._node))
         _make(target.parent)
 
@@ -307,7 +307,7 @@ def _make(directory: Path) -> None:
 
 
 def _remove(paths: Sequence[Path]) -> None:
-    """Remove paths of ours, with a mount point or file that a driver may have left; directories that are full stay."""
+    """Remove mount points or files that a driver may have left. Directories that are not empty stay. Blocks."""
     for path in paths:
         try:
             if path.is_dir() and not path.is_symlink():

@@ -1,8 +1,9 @@
-"""Ends the pods that the cluster deletes, and then has the API server remove them.
+"""Ends the pods that the cluster deletes, and then deletes their Pods at the API server.
 
-The protocol of a deletion: somebody sets `deletionTimestamp` and a grace period; the node ends the pod within it, and
-deletes the Pod with a grace period of 0 once nothing of it runs (pkg/kubelet/status/status_manager.go, v1.36, syncPod).
-A second deletion may shorten the grace period. Another pod of the same name has another UID, and is not touched.
+The protocol of a deletion: a client deletes the Pod, which sets `deletionTimestamp` and a grace period. The node ends
+the pod within it. Once no container of the pod runs, the node deletes the Pod with a grace period of 0
+(pkg/kubelet/status/status_manager.go, v1.36, syncPod). A second deletion may shorten the grace period. Another pod of
+the same name has another UID, and is not touched.
 """
 
 from __future__ import annotations
@@ -29,28 +30,30 @@ from syncpod.messages.node import DeletePodWorkflow
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS: Final = 5.0
-"""How long a deletion may hold up what the node is to begin: until the pod's workflow has been told of it."""
+"""Seconds that new pods wait at most until the workflows of deleted pods have received their orders."""
 LOOK_SECONDS: Final = 20.0
-"""After so long it is asked whether the workflow of a pod that ends still runs: it may have been terminated."""
+"""Seconds between two checks whether an ending pod's workflow still runs: another client may have terminated it."""
 
 Standing = Callable[[PodRef], Awaitable[str]]
-"""Returns how a pod's workflow stands: ``closed`` and ``unknown`` are an end. Raises RPCError."""
+"""Returns the state of a pod's workflow; ``closed`` and ``unknown`` mean that it has ended. Raises RPCError."""
 
 
 @dataclass(eq=False)
 class _Deletion:
     pod: BoundPod
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the pod is gone here, or at the API server, or its grace period has changed."""
+    """Set when the pod is gone on this node or at the API server, or its grace period has changed."""
     is_gone_here: bool = False
+    """Whether no container of the pod runs on this node any more."""
     is_gone_there: bool = False
+    """Whether the API server no longer lists the Pod as deleted: it has removed the Pod."""
     task: asyncio.Task[None] | None = None
     has_tried: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the pod's workflow has been told, or could not be."""
+    """Set after the first try to send the order to the pod's workflow, successful or not."""
 
 
 class Deletions:
-    """The deletions that are under way. All methods belong to one event loop."""
+    """The deletions under way. All methods belong to one event loop."""
 
     def __init__(
         self,
@@ -60,18 +63,18 @@ class Deletions:
         standing: Standing,
         statuses: StatusWriter,
     ) -> None:
-        """End workflows by `orders`, once `require` has returned; it raises RPCError.
+        """End pods with `orders`. `require` is awaited first; it raises RPCError if nothing may be sent.
 
-        `statuses` writes a pod's last status before the pod is removed.
+        `statuses` writes a pod's last status before the Pod is deleted.
         """
         self._client, self._orders, self._require, self._standing = client, orders, require, standing
         self._statuses = statuses
         self._deletions: dict[str, _Deletion] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
-        """For orders: a thousand at once would answer none of them in its time, and each would be given again."""
+        """Limits concurrent orders: of a thousand at once, all would time out and be repeated."""
 
     def take(self, deleted: Sequence[BoundPod]) -> None:
-        """Take which pods the cluster deletes now."""
+        """Take the pods that the cluster deletes now; begin to end new ones."""
         uids = {pod.uid for pod in deleted}
         for uid, deletion in list(self._deletions.items()):
             if uid not in uids:
@@ -87,20 +90,20 @@ class Deletions:
             known.pod = pod
 
     async def all_sent(self) -> None:
-        """Return once each pod's workflow has its order to end, or could not get it: new pods begin after that."""
+        """Wait until an order was sent, or failed, for each pod; at most `FIRST_SECONDS`. New pods start after that."""
         waiting = [each.has_tried.wait() for each in self._deletions.values() if not each.has_tried.is_set()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SECONDS):
                 await asyncio.gather(*waiting)
 
     def gone(self, uid: str) -> None:
-        """Take that nothing of a pod runs any more."""
+        """Take that no container of a pod runs any more."""
         if (deletion := self._deletions.get(uid)) is not None:
             deletion.is_gone_here = True
             deletion.news.set()
 
     async def close(self) -> None:
-        """Cancel what is under way; the next worker goes on with it."""
+        """Cancel the deletions; the next worker continues them."""
         tasks = [each.task for each in self._deletions.values() if each.task is not None]
         for task in tasks:
             task.cancel()
@@ -108,7 +111,7 @@ class Deletions:
         self._deletions.clear()
 
     async def _end(self, deletion: _Deletion) -> None:
-        """End a pod here, and remove it there; repeat what fails."""
+        """End a pod on this node, then delete its Pod at the API server. Failures are retried."""
         backoff = Backoff(time.monotonic, SystemRandom().random)
         sent_grace: int | None = None
         while not deletion.is_gone_there:
@@ -120,7 +123,7 @@ class Deletions:
                 if deletion.is_gone_here:
                     await self._remove(deletion.pod)
                 await self._wait(deletion)
-            except Exception as error:  # noqa: BLE001  # it is repeated, and no other pod waits for it
+            except Exception as error:  # noqa: BLE001  # any error: the deletion is retried, and no other pod waits for it
                 log.warning("pod %s/%s cannot be deleted: %s", deletion.pod.namespace, deletion.pod.name, error)
                 sent_grace = None
                 deletion.has_tried.set()
@@ -128,7 +131,7 @@ class Deletions:
         self._deletions.pop(deletion.pod.uid, None)
 
     async def _tell(self, deletion: _Deletion) -> int | None:
-        """Have the pod's workflow end it; return the grace period that it was given."""
+        """Send the pod's workflow the order to end the pod; return the grace period in the order."""
         async with self._room:
             pod = deletion.pod
             await self._require()
@@ -143,7 +146,7 @@ class Deletions:
         return pod.grace
 
     async def _wait(self, deletion: _Deletion) -> None:
-        """Wait for news; without any, look whether the workflow still runs. Raises RPCError."""
+        """Wait for news; after `LOOK_SECONDS` without any, check whether the workflow still runs. Raises RPCError."""
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 await deletion.news.wait()
@@ -154,7 +157,7 @@ class Deletions:
                 deletion.is_gone_here = True
 
     async def _remove(self, pod: BoundPod) -> None:
-        """Write the pod's last status, and have the API server remove it. Raises ClusterError, Unreachable."""
+        """Write the pod's last status, and delete its Pod at the API server. Raises ClusterError, Unreachable."""
         key = ObjectKey(pod.namespace, pod.name)
         await self._statuses.write(key)
         try:
@@ -162,5 +165,5 @@ class Deletions:
                 "DELETE", path_of(key), body={"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
             )
         except ClusterError as error:
-            if error.code not in (404, 409):  # 409: another pod has its name by now
+            if error.code not in (404, 409):  # 409: the name is another pod's by now
                 raise

@@ -1,8 +1,8 @@
-"""The usage of storage drivers' volumes, as the drivers report it, asked for at most once a minute and only on request.
+"""Gets the usage of volumes from their storage drivers, at most once a minute and only on request.
 
-Mirrors pkg/volume/csi/csi_metrics.go, v1.37: a driver with GET_VOLUME_STATS is asked for each pod's volume; the volumes
-of one that refuses, or does not answer, are left out. A volume's condition is not asked for, as in a kubelet, whose
-gate CSIVolumeHealth is off.
+Mirrors pkg/volume/csi/csi_metrics.go, v1.37: a driver with GET_VOLUME_STATS is called for each pod's volume. If it
+refuses or does not answer, the volume is left out. The condition of a volume is not requested, as in a kubelet without
+the feature gate CSIVolumeHealth.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 FRESH_SECONDS: Final = 60.0
-"""The kubelet's volumeStatsAggPeriod."""
+"""Seconds for which an answer is reused: the kubelet's volumeStatsAggPeriod."""
 PATIENCE_SECONDS: Final = 1.0
-"""How long a reader waits for drivers. After that it gets what they said before."""
+"""Seconds that a caller waits for drivers. After that it gets their previous answers."""
 _AT_ONCE: Final = 4
-"""Calls of one driver at a time: one that hangs keeps no other waiting."""
+"""The most concurrent calls of one driver. A hanging driver does not delay the others."""
 
 _Key = tuple[str, str]
-"""A pod's UID and the volume's name in it."""
+"""A pod's UID, and the name of a volume in the pod."""
 
 
 @dataclass(frozen=True)
 class _Published:
-    """A driver's volume that a pod has."""
+    """A driver's volume that is mounted for a pod."""
 
     claim: str
-    """"" = it is no claim's."""
+    """The name of its claim; "" = it has none."""
     place: ClaimedPlace
 
 
 class DriverUsage:
-    """Asks the drivers of one node. Belongs to one event loop."""
+    """Calls the drivers of one node, and caches their answers. Belongs to one event loop."""
 
     def __init__(self, readings: NodeReadings, drivers: CsiDrivers, store: ObjectStore, node: NodeContext) -> None:
-        """Ask for `readings` about the volumes that are here by `store`."""
+        """Get usage for `readings`, of the volumes that are mounted according to `store`."""
         self._readings, self._drivers, self._store = readings, drivers, store
         self._needs = RecordCache(node, _needs)
         self._known: dict[_Key, VolumeUsage | None] = {}
@@ -75,7 +75,7 @@ class DriverUsage:
         self._stale_at = 0.0
 
     async def run(self) -> None:
-        """Answer those who read of the node, until cancelled."""
+        """Supply the node's readings with usage until cancelled."""
         self._readings.of_drivers = self.measure
         try:
             await asyncio.Event().wait()
@@ -87,9 +87,9 @@ class DriverUsage:
             await asyncio.gather(*asking, return_exceptions=True)
 
     async def measure(self) -> Mapping[str, Mapping[str, VolumeUsage | None]]:
-        """Return the drivers' figures about their volumes, by the pod's UID and volume; None = no answer.
+        """Return the usage of drivers' volumes by pod UID and volume; None = the driver has not answered.
 
-        It is at most a minute old, unless a driver takes longer to answer.
+        It is at most a minute old if the driver answers in time.
         """
         if time.monotonic() >= self._stale_at:
             self._stale_at = time.monotonic() + FRESH_SECONDS
@@ -102,7 +102,7 @@ class DriverUsage:
         return found
 
     async def _ask(self) -> None:
-        """Ask about each volume that is here, unless its driver has not answered the last time yet."""
+        """Call the driver of each mounted volume, if the previous call for that volume has ended."""
         found = await in_daemon_thread(self._published, name="volumes of drivers")
         measured = {key: each for key, each in found.items() if self._calls(each) is not None}
         self._known = {key: self._known.get(key) for key in measured}
@@ -135,7 +135,7 @@ class DriverUsage:
         return driver.calls if driver is not None and TELLS_USAGE in driver.capabilities else None
 
     def _published(self) -> Mapping[_Key, _Published]:
-        """Return the drivers' volumes that are here. Blocks. Raises OSError."""
+        """Return the drivers' mounted volumes. Blocks. Raises OSError."""
         found = {}
         for uid, needs in self._needs.read().items():
             for need in needs:

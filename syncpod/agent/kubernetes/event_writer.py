@@ -1,8 +1,8 @@
-"""Writes the node's events to the API server, one after the other, in the order in which they happened.
+"""Writes the node's events to the API server, one by one, in the order in which they happened.
 
 Mirrors client-go's tools/record/event.go (v0.36), with the kubelet's limit of 50 writes a second. Differences: an event
-that cannot be written waits until the server is back, where the kubelet gives it up after two minutes; and after a
-restart of the worker none is written twice.
+that cannot be written waits until the server is back, while the kubelet drops it after two minutes; and after a restart
+of the worker no event is written twice.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from syncpod.kubernetes.reflector import Backoff
 log = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 1000
-"""How many events wait to be written, at most: then the oldest is given up (client-go's queue has as many places)."""
+"""The most queued events; if there are more, the oldest is dropped. The same as in client-go's queue."""
 WRITES_AT_ONCE: Final = 100
 WRITE_SECONDS: Final = 1 / 50
 """The kubelet's eventBurst, and its eventRecordQPS as the time between two writes."""
 _TEMPORARY: Final = frozenset((401, 408, 429))
-"""Refusals that are repeated. Any other of 400 to 499 is for good, as a namespace that is being removed."""
+"""Refusals that are retried. Others from 400 to 499 are final, for instance if the namespace is being removed."""
 
 _Name = tuple[str, str]
 """Namespace and name of an Event."""
 
 
 class EventWriter:
-    """The events of one node. All methods belong to one event loop; none but `run` waits for the server."""
+    """The events of one node. All methods belong to one event loop; only `run` waits for the server."""
 
     def __init__(
         self,
@@ -45,16 +45,16 @@ class EventWriter:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write by `client`, as the kubelet of `node`; `clock` is steady, in seconds."""
+        """Write with `client`, as the kubelet of `node`. `clock` is monotonic, in seconds."""
         self._client, self._node, self._clock = client, node, clock
         self._correlator = EventCorrelator()
         self._waiting: OrderedDict[_Name, Event] = OrderedDict()
         self._known: Recent[_Name, list[bool]] = Recent(KEPT, list)
-        """The Events that the API server has, as far as is known."""
+        """The Events that this worker has written, and that the API server so probably has."""
         self._news = asyncio.Event()
         self._rate = TokenBucket(WRITES_AT_ONCE, WRITE_SECONDS)
         self.given_up = 0
-        """How many events were given up since too many waited."""
+        """How many events were dropped because the queue was full, since the last outage of the API server."""
         self.trouble = ""
         """Why events cannot be written now; "" if they can."""
         self._on_written: list[Callable[[], None]] = []
@@ -65,11 +65,11 @@ class EventWriter:
         return len(self._waiting)
 
     def when_all_are_written(self, call: Callable[[], None]) -> None:
-        """Call `call` each time that no event waits any more."""
+        """Call `call` each time that the queue has become empty."""
         self._on_written.append(call)
 
     def take(self, event: Event) -> None:
-        """Take that an event has happened, perhaps once more: it is written soon, unless there are too many like it."""
+        """Queue an event, or its repetition, to be written soon. If too many similar ones happen, it is dropped."""
         written = self._correlator.correlate(event, self._clock(), datetime.now(UTC))
         if written is None:
             return
@@ -82,7 +82,7 @@ class EventWriter:
         self._news.set()
 
     async def run(self) -> None:
-        """Write what waits until cancelled."""
+        """Write queued events until cancelled."""
         backoff = Backoff(self._clock, SystemRandom().random)
         while True:
             if not self._waiting:
@@ -101,7 +101,7 @@ class EventWriter:
                     await asyncio.sleep(backoff.next(error))
                     continue
                 self._tell("")
-                if self._waiting.get(name) is event:  # or it has happened again meanwhile
+                if self._waiting.get(name) is event:  # else it has happened again meanwhile
                     del self._waiting[name]
 
     def _tell(self, trouble: str) -> None:
@@ -113,7 +113,7 @@ class EventWriter:
         self.trouble = trouble
 
     async def _write(self, name: _Name, event: Event) -> None:
-        """Write one event. Raises ClusterError and Unreachable for what may succeed later."""
+        """Write one event. Raises ClusterError, Unreachable if a retry may succeed; a final refusal is only logged."""
         known = self._known.of(name)
         try:
             if known and await self._patched(name, event):
@@ -128,7 +128,7 @@ class EventWriter:
             log.warning("the cluster does not take the event %s of %s/%s: %s", event.reason, *name, error)
 
     async def _made(self, event: Event) -> bool:
-        """Make the Event; return whether there was none. Raises ClusterError, Unreachable."""
+        """Create the Event; return False if it exists already. Raises ClusterError, Unreachable."""
         try:
             path = f"/api/v1/namespaces/{event.namespace}/events"
             await self._client.ask("POST", path, body=event_document(event, self._node))
@@ -139,7 +139,7 @@ class EventWriter:
         return True
 
     async def _patched(self, name: _Name, event: Event) -> bool:
-        """Bring the Event up to date; return False if it is gone, as events are after an hour.
+        """Update the Event; return False if it is gone: the server removes events after an hour.
 
         Raises ClusterError, Unreachable.
         """

@@ -1,9 +1,9 @@
-"""The claims of pods: each is asked for until it is bound, and the place behind it kept in the node's store.
+"""Follows pods' claims: polls each until it is bound, mounts its volume, and keeps the volume's place in the store.
 
-A bound claim never changes its volume, and a volume never its place. So the place is asked for once in a pod's life,
-and serves while the API server is away. The Node authorizer permits a node to get claims and volumes of its pods, and
-not to watch them (plugin/pkg/auth/authorizer/node, v1.36): a volume of a storage driver is looked at about once a
-minute, since it may have grown.
+A bound claim never changes its volume, and a volume never its place. So the place is read once in a pod's life, and is
+used while the API server is away. The Node authorizer lets a node get the claims and volumes of its pods, but not watch
+them (plugin/pkg/auth/authorizer/node, v1.36). So a storage driver's volume is polled about once a minute, since it may
+have to be expanded.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from syncpod.objects import (
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 2.0
-"""Between two looks at a claim that is not bound yet; the kubelet asks at each round of its populator, more often."""
+"""Seconds between two polls of a claim that is not bound yet; the kubelet polls more often, in its populator's loop."""
 UPKEEP_SECONDS: Final = 60.0
-"""Between two looks at a driver's volume, and up to half as much more: as often as the kubelet syncs a pod."""
+"""Seconds between two polls of a driver's volume, plus up to half of it: as often as the kubelet syncs a pod."""
 _CHANCE: Final = SystemRandom().random
 
 
 class _NotFetched(Exception):
-    """The API server did not answer, or refused."""
+    """The API server did not answer, or refused the request."""
 
 
 class FollowedClaim(FollowedGift):
-    """One claim, or one volume that a driver makes for a pod alone. All methods belong to one event loop."""
+    """One claim, or one inline volume of a driver. All methods belong to one event loop."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class FollowedClaim(FollowedGift):
     ) -> None:
         """Keep the place in `store`; `node` returns the newest v1 Node.
 
-        `tell` is called when the place is known, or when there is another reason why it is not.
+        `tell` is called when the place is in the store, and with each new reason why it is not.
         """
         ref, within = need.ref, f"{need.ref.namespace}/{need.claim}: "
         lacks = f"pod {ref.namespace}/{need.pod} has no volume of its claim"
@@ -73,7 +73,7 @@ class FollowedClaim(FollowedGift):
         self._client, self._need, self._node, self._csi, self._upkeep = client, need, node, csi, upkeep
 
     async def run(self) -> None:
-        """Learn the place, keep it, and have the driver do what is due there, until cancelled."""
+        """Find the place and store it, then do the volume's upkeep, until cancelled."""
         backoff = Backoff(time.monotonic, _CHANCE)
         while True:
             try:
@@ -94,7 +94,7 @@ class FollowedClaim(FollowedGift):
             await self._rest(wait)
 
     def _held(self) -> ClaimedPlace | None:
-        """Return the place if it is here. Blocks."""
+        """Return the place from the store; None if there is none, or if the volume is not mounted. Blocks."""
         try:
             held = self._store.get(self._need.ref)
             place = None if held is None else claimed_place(values(held))
@@ -103,7 +103,10 @@ class FollowedClaim(FollowedGift):
         return place if place is not None and (place.plugin != "csi" or self._csi.is_here(place)) else None
 
     async def _ask(self) -> ClaimedPlace:
-        """Return the place behind the claim. Raises NotUsable, _NotFetched, OSError."""
+        """Return the place of the claim's volume; a driver's volume is mounted first.
+
+        Raises NotUsable, _NotFetched, OSError.
+        """
         found = await self._found()
         if isinstance(found, ClaimedPlace):
             return found
@@ -115,7 +118,7 @@ class FollowedClaim(FollowedGift):
         return place
 
     async def _look(self, place: ClaimedPlace) -> None:
-        """Have the driver do what is due. The place stays as it is if that fails, or if it cannot be learned now."""
+        """Do the volume's upkeep. Failures are only logged, since the volume stays mounted."""
         try:
             found = await self._found()
             if isinstance(found, BoundVolume):
@@ -124,7 +127,7 @@ class FollowedClaim(FollowedGift):
             log.debug("volume %s of pod %s: %s", place.volume, self._need.pod, error)
 
     async def _found(self) -> ClaimedPlace | BoundVolume:
-        """Return where the volume is; a driver brings a BoundVolume there. Raises NotUsable, _NotFetched."""
+        """Return the volume's place, or a BoundVolume, which a driver has to mount. Raises NotUsable, _NotFetched."""
         if self._need.inline is not None:
             return BoundVolume(inline_volume(self._need.inline, self._need), {}, {})
         claim = await self._fetch("PVC", claim_path(self._need))
@@ -154,20 +157,20 @@ class Claims:
         csi: CsiVolumes,
         take: Callable[[Event], object],
     ) -> None:
-        """Keep places in `store`; `csi` brings volumes of storage drivers. `node` returns the newest v1 Node.
+        """Keep places in `store`; `csi` mounts volumes of storage drivers. `node` returns the newest v1 Node.
 
-        `take` is given events of pods and claims.
+        `take` receives events of pods and claims.
         """
         self._client, self._store, self.node, self._csi = client, store, node, csi
         self._upkeep = ClaimUpkeep(client, csi, take)
         self._complaints: dict[ObjectRef, str] = {}
 
     def follow(self, need: ClaimNeed, tell: Callable[[], None]) -> FollowedClaim:
-        """Return what follows a claim; `tell` is called as `FollowedClaim` does."""
+        """Return a follower of a claim; it calls `tell` as `FollowedClaim` describes."""
         return FollowedClaim(self._client, self._store, need, self.node, self._csi, self._upkeep, tell)
 
     async def forget(self, ref: ObjectRef) -> None:
-        """Let go of a place, if that is possible now, and keep it no longer. Raises OSError."""
+        """Unmount a driver's volume, and remove its place from the store, if that is possible now. Raises OSError."""
         try:
             await self._csi.let_go(ref)
         except NotUsable as error:

@@ -1,6 +1,7 @@
-"""The common part of the four followers of a pod's own objects: claims, tokens, trust bundles, certificates.
+"""The common part of the followers of objects for a single pod: claims, tokens, trust bundles, certificates.
 
-The node's store has such a thing, or there is a reason why not, which the log has once, and the pod's events have too.
+Either the node's store has such an object, or there is a reason why not. The reason is logged once, and is in the pod's
+events.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class FollowedGift:
-    """One such thing. All methods belong to one event loop."""
+    """One such object. All methods belong to one event loop."""
 
     has_said: Final = True
-    """Whether the log has the trouble already."""
+    """True: the follower logs its trouble itself."""
 
     def __init__(
         self,
@@ -33,22 +34,22 @@ class FollowedGift:
     ) -> None:
         """`lacks` is the log's sentence without its reason: `pod default/web has no …`. `within` begins the reason.
 
-        `tell` is called when the thing is known, and with each new reason why it, or a newer one, is not.
+        `tell` is called when the object is in the store, and with each new reason why it, or a newer one, is not.
         """
         self._store, self._ref, self._tell = store, ref, tell
         self._lacks, self._level, self._within = lacks, level, within
         self.is_known = False
-        """The store has the thing, as this worker has seen."""
+        """Whether this worker has found the object in the store, or has put it there."""
         self.trouble = ""
-        """Why it is not there, or no newer one; "" if it is, or before the first answer."""
+        """Why the object, or a newer one, is not in the store; "" if it is, or before the first answer."""
         self._again = asyncio.Event()
 
     def keep_again(self) -> None:
-        """Look once more whether the store has it: it may have been lost there."""
+        """Check again whether the store has the object, which may have been lost there."""
         self._again.set()
 
     async def _rest(self, seconds: float | None) -> None:
-        """Return after so many seconds, None = never, or as soon as `keep_again` is called."""
+        """Wait for `seconds` (None = without end), or until `keep_again` is called."""
         try:
             async with asyncio.timeout(seconds):
                 await self._again.wait()
@@ -57,7 +58,7 @@ class FollowedGift:
         self._again.clear()
 
     def _succeed(self) -> None:
-        """Take that the store has it, and that no newer one is due."""
+        """Note that the store has the newest object."""
         self.trouble = ""
         self._store.explain(self._ref, "")
         if not self.is_known:
@@ -65,7 +66,7 @@ class FollowedGift:
             self._tell()
 
     def _fail(self, why: str) -> None:
-        """Take why it is not there."""
+        """Note, log and publish why the store lacks the object, if the reason has changed."""
         if self.trouble == why:
             return
         self.trouble = why

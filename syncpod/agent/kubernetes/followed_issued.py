@@ -1,8 +1,8 @@
-"""The trust anchors and certificates of one pod's volumes: learnt from the cluster, and kept in the node's store.
+"""Follows the trust anchors and certificates of one pod's volumes, and keeps them in the node's store.
 
-Mirrors pkg/kubelet/clustertrustbundle and podcertificate, v1.36: trust anchors follow their ClusterTrustBundles; for a
-certificate the node makes a key and a PodCertificateRequest, waits for the signer, and begins anew when the signer
-says, up to five minutes later. A request that is denied or failed is not repeated by this worker.
+Mirrors pkg/kubelet/clustertrustbundle and podcertificate, v1.36. Trust anchors follow their ClusterTrustBundles. For a
+certificate the node makes a key and a PodCertificateRequest, and waits for the signer. The next request follows up to
+five minutes after the time that the signer has set. A denied or failed request is not repeated by this worker.
 """
 
 from __future__ import annotations
@@ -46,17 +46,18 @@ from syncpod.redaction import of_process
 
 RETRY_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 60.0
-"""Between two looks at the clock, which may be set, or stand still while the machine sleeps."""
+"""Seconds between two checks of the clock, which may be set, or stop while the machine is suspended."""
 ANSWER_SECONDS: Final = (0.5, 10.0)
-"""The first wait for a signer, and the longest; each is half as long again as the one before."""
+"""The first wait for a signer, and the longest; each wait is 1.5 times the previous one."""
 ABANDONED: Final = timedelta(minutes=10)
-"""A request without an answer for so long is followed by another."""
+"""How long a request may be without an answer before another one is made."""
 JITTER: Final = timedelta(minutes=5)
+"""The longest random delay of the next request."""
 _CHANCE: Final = SystemRandom().random
 
 
 async def served_version(client: ApiClient, resource: str) -> str:
-    """Return the best version in which the cluster serves a resource. Raises NotIssued, ClusterError, Unreachable."""
+    """Return the preferred API version that serves a resource. Raises NotIssued, ClusterError, Unreachable."""
     for version in VERSIONS:
         try:
             served = await client.ask("GET", f"{GROUP}/{version}")
@@ -70,10 +71,10 @@ async def served_version(client: ApiClient, resource: str) -> str:
 
 
 class FollowedBundle(FollowedGift):
-    """Trust anchors. All methods belong to one event loop."""
+    """The trust anchors of one volume. All methods belong to one event loop."""
 
     def __init__(self, client: ApiClient, store: ObjectStore, need: BundleNeed, tell: Callable[[], None]) -> None:
-        """Keep them in `store`; `tell` is called when they are kept, or when there is another reason why not."""
+        """Keep the anchors in `store`; `tell` is called when they are there, and with each new reason why not."""
         super().__init__(store, need.ref, tell, f"pod {need.ref.namespace}/{need.pod} has no trust anchors")
         self._client, self._need = client, need
 
@@ -115,7 +116,7 @@ class FollowedBundle(FollowedGift):
 
 
 class FollowedCertificate(FollowedGift):
-    """One certificate. All methods belong to one event loop."""
+    """The certificate of one volume. All methods belong to one event loop."""
 
     def __init__(
         self,
@@ -127,9 +128,9 @@ class FollowedCertificate(FollowedGift):
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Keep it in `store`; `node` returns the newest v1 Node.
+        """Keep the certificate in `store`; `node` returns the newest v1 Node.
 
-        `tell` is called when the certificate is known, or when there is another reason why it is not.
+        `tell` is called when the certificate is in the store, and with each new reason why it is not.
         """
         lacks = f"pod {need.ref.namespace}/{need.pod} has no new certificate of {need.signer}"
         super().__init__(store, need.ref, tell, lacks, level=logging.INFO)
@@ -144,14 +145,14 @@ class FollowedCertificate(FollowedGift):
                 wait = await self._round()
             except NotIssued as error:
                 self._fail(str(error))
-                wait = None  # for good, as in the kubelet
+                wait = None  # final, as in the kubelet
             except (ClusterError, Unreachable, OSError, ObjectRefused) as error:
                 self._fail(where_and_why(error))
                 wait = backoff.next(error)
             await self._rest(wait)
 
     async def _round(self) -> float:
-        """Have a certificate issued if one is due; return seconds after which to look again."""
+        """Request a certificate if one is due; return the seconds until the next check."""
         due = await asyncio.to_thread(self._due)
         if due is not None and self._now() < due:
             self._succeed()
@@ -162,7 +163,7 @@ class FollowedCertificate(FollowedGift):
             "GET", f"/api/v1/namespaces/{need.ref.namespace}/serviceaccounts/{need.service_account}"
         )
         key, request = await asyncio.to_thread(key_and_request, need.key_type)
-        of_process.add([key])  # before anything has it
+        of_process.add([key])  # first, so that no text can contain it
         is_kept = False
         try:
             found = await self._issued(version, request, str(mapping(account.get("metadata")).get("uid") or ""))
@@ -173,14 +174,14 @@ class FollowedCertificate(FollowedGift):
                 is_kept = True
                 self._succeed()
         finally:
-            if not is_kept:  # nothing has it, and the next try makes another
+            if not is_kept:  # the key is not used, and the next try makes another
                 of_process.forget([key])
         return 0.0
 
     async def _issued(self, version: str, request: bytes, account_uid: str) -> Issued | None:
-        """Ask the signer, and wait for its answer; None: it has had its time, or the request is gone.
+        """Make a request, and wait for the signer's answer; None after `ABANDONED`, or if the request is deleted.
 
-        An API server that does not answer meanwhile is asked again: another request would be one too many.
+        If the API server does not answer meanwhile, only the poll is repeated, and no second request is made.
         """
         need, node = self._need, mapping((self._node() or {}).get("metadata"))
         body = certificate_request(
@@ -198,7 +199,7 @@ class FollowedCertificate(FollowedGift):
             try:
                 asked = await self._client.ask("GET", f"{path}/{name}")
             except ClusterError as error:
-                if error.code == 404:  # somebody has deleted it
+                if error.code == 404:  # a client has deleted it
                     return None
                 self._fail(str(error))
             except Unreachable as error:
@@ -206,7 +207,7 @@ class FollowedCertificate(FollowedGift):
         return None
 
     def _due(self) -> datetime | None:
-        """Return the time at which the next certificate is due; None = at once. Blocks."""
+        """Return when the next certificate is due; None = now. Blocks."""
         try:
             held = self._store.get(self._need.ref)
         except ObjectUnreadable:

@@ -1,4 +1,4 @@
-"""One ConfigMap or Secret of the cluster, followed by a list and a watch of its own, and kept in the node's store."""
+"""Follows one ConfigMap or Secret of the cluster by its own list and watch, and keeps it in the node's store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syncpod.objects import ObjectRef, ObjectRefused, ObjectStore
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 5.0
-"""After so long it is tried again to keep an object that could not be kept."""
+"""Seconds until the next try to store an object after a failure."""
 
 
 class FollowedObject:
@@ -30,7 +30,7 @@ class FollowedObject:
         tell: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
-        """Keep the object in `store`; `tell` is called each time that is tried. `clock` is steady, in seconds."""
+        """Keep the object in `store`; `tell` is called after each try. `clock` is monotonic, in seconds."""
         self._store, self._ref, self._tell = store, ref, tell
         self._reflector = Reflector(
             client,
@@ -41,25 +41,25 @@ class FollowedObject:
             clock=clock,
         )
         self.is_known = False
-        """The store has what the API server has answered."""
+        """Whether the API server has answered, and the answer is in the store."""
         self._trouble = ""
 
     @property
     def trouble(self) -> str:
-        """Why the store may not have what the API server has; "" if it has."""
+        """Why the store may lack the newest version; "" if it has it."""
         return self._trouble or self._reflector.trouble
 
     @property
     def has_said(self) -> bool:
-        """Whether the log has that trouble already."""
+        """Whether the trouble is already logged here."""
         return bool(self._trouble)
 
     def keep_again(self) -> None:
-        """Keep once more what is known: the store may have lost it."""
+        """Store the object again, since the store may have lost it."""
         self._reflector.news.set()
 
     async def run(self) -> None:
-        """Follow the object until cancelled; an immutable one only until it is known."""
+        """Follow the object until cancelled; an immutable object only until it is stored."""
         ref, reflector = self._ref, self._reflector
         following = asyncio.create_task(reflector.run(), name=f"watch of {ref} in {ref.namespace}")
         try:
@@ -80,7 +80,7 @@ class FollowedObject:
             await asyncio.gather(following, return_exceptions=True)
 
     async def _keep(self) -> bool:
-        """Store the object as it is now; say whether it is immutable. Raises OSError, ObjectRefused, NotAnObject."""
+        """Store the newest version; say whether the object is immutable. Raises OSError, ObjectRefused, NotAnObject."""
         document = self._reflector.objects.get(ObjectKey(self._ref.namespace, self._ref.name))
         if document is None:
             await asyncio.to_thread(self._store.note_absent, self._ref)
@@ -90,7 +90,7 @@ class FollowedObject:
         return bool(found.immutable)
 
     def _fail(self, why: str) -> None:
-        """Log why the object cannot be kept, and try again with its next change, or soon."""
+        """Log why the object cannot be stored, and try again after `RETRY_SECONDS`, or with its next change."""
         if self._trouble != why:
             self._trouble = why
             log.warning("%s in namespace %s cannot be kept: %s", self._ref, self._ref.namespace, why)

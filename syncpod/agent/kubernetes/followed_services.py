@@ -1,7 +1,7 @@
-"""The Services of the cluster, followed by one list and watch, and kept for each namespace as variables.
+"""Follows the cluster's Services by one list and watch, and stores their environment variables for each namespace.
 
-A pod refers to the variables of its namespace as it refers to a ConfigMap: the node's store has them as one, by a name
-that no ConfigMap of the cluster has. So a container is given what is known while the API server is away.
+The node's store has the variables of a namespace as a ConfigMap, by a name that no ConfigMap of the cluster can have,
+and a pod refers to it. So a container can start while the API server is away, with the last known variables.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 5.0
 _WITH_ADDRESS: Final = "spec.clusterIP!=None"
-"""The kubelet asks for no others either (kubelet.go, v1.36, NewMainKubelet)."""
+"""Headless Services are left out, as in the kubelet (kubelet.go, v1.36, NewMainKubelet)."""
 
 
 class Services:
     """All Services of the cluster that have an address. All methods belong to one event loop."""
 
     def __init__(self, client: ApiClient, clock: Callable[[], float]) -> None:
-        """`clock` is steady, in seconds."""
+        """`clock` is monotonic, in seconds."""
         params = {"fieldSelector": _WITH_ADDRESS}
         self._reflector = Reflector(client, "/api/v1/services", "Service", params=params, clock=clock)
         self.listeners: set[asyncio.Event] = set()
-        """Set when the Services have changed."""
+        """Events that are set when the Services have changed."""
 
     @property
     def trouble(self) -> str:
-        """Why they cannot be followed; "" if they can. The log has it."""
+        """Why the Services cannot be followed; "" if they can. It is already logged."""
         return self._reflector.trouble
 
     async def run(self) -> None:
-        """Follow them until cancelled."""
+        """Follow the Services until cancelled."""
         following = asyncio.create_task(self._reflector.run(), name="watch of the Services")
         try:
             while True:
@@ -54,7 +54,7 @@ class Services:
             await asyncio.gather(following, return_exceptions=True)
 
     def variables(self, namespace: str, *, links: bool) -> dict[str, str] | None:
-        """Return what containers of a namespace are given; None as long as the Services are not known."""
+        """Return the variables for containers of a namespace; None while the Services are not known."""
         if not self._reflector.is_complete:
             return None
         return service_variables(self._reflector.objects.values(), namespace, links=links)
@@ -64,26 +64,26 @@ class FollowedServices:
     """The variables of one namespace. All methods belong to one event loop."""
 
     def __init__(self, services: Services, store: ObjectStore, ref: ObjectRef, tell: Callable[[], None]) -> None:
-        """Keep what `services` has in `store`; `tell` is called each time that is tried."""
+        """Keep the variables of `services` in `store`; `tell` is called after each try."""
         self._services, self._store, self._ref, self._tell = services, store, ref, tell
         self._news = asyncio.Event()
         self._news.set()
         self.is_known = False
-        """The store has what the API server has answered."""
+        """Whether the API server has answered, and the variables are in the store."""
         self._trouble = ""
 
     @property
     def trouble(self) -> str:
-        """Why the store may not have what the API server has; "" if it has."""
+        """Why the store may lack the newest variables; "" if it has them."""
         return self._trouble or self._services.trouble
 
     @property
     def has_said(self) -> bool:
-        """Whether the log has that trouble already."""
+        """Whether the trouble is already logged: it always is."""
         return True
 
     def keep_again(self) -> None:
-        """Keep once more what is known: the store may have lost it."""
+        """Store the variables again, since the store may have lost them."""
         self._news.set()
 
     async def run(self) -> None:

@@ -1,7 +1,7 @@
-"""One token of a service account that a pod's volumes show: requested, kept in the node's store, and rotated.
+"""Requests a service account token for a pod's volumes, keeps it in the node's store, and rotates it.
 
-Mirrors token/token_manager.go, v1.36: a token is replaced after 80 % of its life, or after a day. Difference: while no
-new one can be had, the one that has expired stays where it is, and the pod's other files are kept up to date.
+Mirrors token/token_manager.go, v1.36: a token is replaced after 80 % of its lifetime, or after a day. Difference: while
+no new token can be requested, the expired token stays in the volume, and the pod's other files are kept up to date.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from syncpod.pod.kinds import values
 from syncpod.redaction import of_process
 
 LONGEST: Final = timedelta(hours=24)
+"""The age at which a token is replaced, even if it is valid for longer."""
 JITTER: Final = timedelta(seconds=10)
+"""The longest random time by which a token is replaced earlier."""
 LOOK_SECONDS: Final = 60.0
-"""Between two looks at the clock, which may be set, or stand still while the machine sleeps."""
+"""Seconds between two checks of the clock, which may be set, or stop while the machine is suspended."""
 _CHANCE: Final = SystemRandom().random
 
 
@@ -44,7 +46,7 @@ class FollowedToken(FollowedGift):
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         chance: Callable[[], float] = _CHANCE,
     ) -> None:
-        """Keep the token in `store`; `tell` is called when it is known. `chance` returns a number from 0 to 1."""
+        """Keep the token in `store`; `tell` is called as in `FollowedGift`. `chance` returns a number from 0 to 1."""
         lacks = f"pod {need.ref.namespace}/{need.pod} has no new token of service account {need.service_account}"
         super().__init__(store, need.ref, tell, lacks)
         self._client, self._need = client, need
@@ -62,14 +64,14 @@ class FollowedToken(FollowedGift):
             await self._rest(wait)
 
     async def _round(self) -> float:
-        """Request a token if one is due; return seconds after which to look again."""
+        """Request a token if one is due; return the seconds until the next check."""
         held = await asyncio.to_thread(self._held)
         due = None if held is None else self._due(held)
         if held is not None and due is not None and self._now() < due:
             self._succeed()
             return min((due - self._now()).total_seconds() + 1, LOOK_SECONDS)
         token, expires = await self._request()
-        of_process.add([token])  # before anything has it
+        of_process.add([token])  # first, so that no text can contain it
         await asyncio.to_thread(self._keep, token, expires, held)
         if held is not None and (old := former_token(held)):
             await asyncio.to_thread(of_process.forget, [old])
@@ -86,7 +88,7 @@ class FollowedToken(FollowedGift):
         self._store.keep(kept_token(self._need.ref, token, expires, held), "token")
 
     def _due(self, held: ConfigMap | Secret) -> datetime | None:
-        """Return when a token is to be replaced; None = at once."""
+        """Return when a token is to be replaced; None = now."""
         expires = expiry(held)
         if expires is None or TOKEN_KEY not in values(held):
             return None
@@ -102,7 +104,7 @@ class FollowedToken(FollowedGift):
 
 
 def forget_token(store: ObjectStore, ref: ObjectRef) -> None:
-    """Keep a token no longer, and hide its value no more: nothing is left of its pod. Blocks. Raises OSError."""
+    """Remove a token from the store, and stop redacting it, since its pod is gone. Blocks. Raises OSError."""
     try:
         held = store.get(ref)
     except ObjectUnreadable:

@@ -1,12 +1,12 @@
-"""Keeps the cluster's objects that the node's pods refer to, in the node's store: values and places.
+"""Follows the cluster's objects to which the node's pods refer, and keeps them in the node's store.
 
-One by one by name, each by a list and a watch of its own: the Node authorizer permits a node no more, and only as long
-as a pod that is bound to it refers to the object (plugin/pkg/auth/authorizer/node, v1.36). What the store has serves
-while the API server is away. The values go from the API server to the store alone.
+Each object has its own list and watch, by its name: the Node authorizer permits a node nothing else, and only as long
+as a pod that is bound to the node refers to the object (plugin/pkg/auth/authorizer/node, v1.36). The stored version is
+used while the API server is away. Objects' values are nowhere but in the store.
 
-Mirrors util/manager/watch_based_manager.go, v1.36: an immutable object is not watched, and a pod waits a second for
-what it refers to. Differences: here the wait comes before the pod begins, and what is not known after it is retried as
-soon as it is; and what an earlier worker kept is used until the API server has answered.
+Mirrors util/manager/watch_based_manager.go, v1.36: an immutable object is not watched, and a pod waits up to a second
+for its objects. Differences: the wait comes before the pod starts, and steps that lack an object are retried as soon as
+the object arrives; and until the API server has answered, the version that an earlier worker stored is used.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
-"""How long a pod waits for the first answers."""
+"""Seconds that a pod waits for the first answers about its objects."""
 LOOK_SECONDS: Final = 5.0
-"""Between two searches for objects that no pod refers to any more."""
+"""Seconds between two searches for objects to which no pod refers any more."""
 
 _BY_NEED: Final = ("token", "claim", "inline", "bundle", "certificate")
 """The origins of the objects that the cluster makes for one pod."""
 
 Uses = Callable[[], Awaitable[Iterable[ObjectRef]]]
-"""Returns the objects that pods refer to of which something may still run here. Raises OSError."""
+"""Returns the cluster's objects to which unfinished pods of this node refer. Raises OSError."""
 
 
 class _Follower(Protocol):
-    """`FollowedObject`, `FollowedToken`, `FollowedClaim` or `FollowedServices`."""
+    """Follows one object: a `FollowedObject`, a `FollowedGift` or a `FollowedServices`."""
 
     is_known: bool
 
@@ -64,11 +64,12 @@ class _Follower(Protocol):
 class _Followed:
     follower: _Follower
     since: float
+    """Monotonic time since which the object is followed."""
     task: asyncio.Task[None]
 
 
 def used_objects(node: NodeContext) -> Uses:
-    """Return a function for the cluster's objects that pods refer to as long as something of them may run here."""
+    """Return a function that returns the cluster's objects to which unfinished pods of this node refer."""
     uses = RecordCache(node, _use)
 
     async def used() -> Iterable[ObjectRef]:
@@ -95,9 +96,10 @@ class GivenObjects:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep `store` current. `uses` returns the objects of pods here that the cluster may no longer list.
+        """Keep `store` current. `uses` returns the objects of this node's pods, listed by the cluster or not.
 
-        `tell` is called when `is_settled` may have become true. `clock` is steady, in seconds.
+        `tell` is called when `is_settled` may have become true. `claims` makes the followers of claims. `clock` is
+        monotonic, in seconds.
         """
         self._client, self._store, self._uses, self._tell, self._clock = client, store, uses, tell, clock
         self._claims = claims
@@ -106,20 +108,20 @@ class GivenObjects:
         self._services: Services | None = None
         self._following_services: asyncio.Task[None] | None = None
         self._bound: frozenset[ObjectRef] | None = None
-        """What the pods refer to that the cluster lists; None = it has listed nothing yet."""
+        """The objects of the pods that the cluster lists; None = it has listed nothing yet."""
         self._complaint = ""
 
     def want(self, refs: Iterable[ObjectRef], needs: Iterable[Need]) -> None:
-        """Take the objects of the pods that the cluster lists; `needs` are those that it makes for each pod alone."""
+        """Follow the objects of the pods that the cluster lists. `needs` describes those made for a single pod."""
         self._needs = {need.ref: need for need in needs}
         self._bound = frozenset(refs)
         for ref in self._bound - self._followed.keys():
             self._follow(ref)
 
     def is_settled(self, refs: Iterable[ObjectRef]) -> bool:
-        """Say whether a pod need not wait any longer for the first answers about what it refers to.
+        """Say whether a pod with these objects may start: each is known, or `PATIENCE_SECONDS` have passed.
 
-        A volume or certificate is waited for until it is there, or until there is a reason why not.
+        A pod waits longer for a volume or certificate: until it is there, or until there is a reason why not.
         """
         return all(self._is_settled(ref) for ref in refs)
 
@@ -131,7 +133,7 @@ class GivenObjects:
         return is_late and (ref.origin not in ("claim", "inline", "certificate") or bool(followed.follower.trouble))
 
     async def run(self) -> None:
-        """Forget objects that no pod refers to any more, until cancelled; end all watches then."""
+        """Remove objects to which no pod refers any more, until cancelled; then end all watches."""
         try:
             while True:
                 await asyncio.sleep(LOOK_SECONDS)
@@ -145,7 +147,7 @@ class GivenObjects:
             await _ended([self._following_services] if self._following_services is not None else [])
 
     async def tidy(self) -> None:
-        """Follow objects of pods that the cluster no longer lists; forget those of no pod. Raises OSError."""
+        """Follow objects of pods that the cluster no longer lists; remove objects without a pod. Raises OSError."""
         if self._bound is None:
             return
         used = self._bound | frozenset(await self._uses())
@@ -160,14 +162,14 @@ class GivenObjects:
             else:
                 forget = partial(forget_token, self._store) if ref.origin == "token" else self._store.forget
                 await asyncio.to_thread(forget, ref)
-            if (followed := self._followed.get(ref)) is not None:  # it was asked for meanwhile: store it again
+            if (followed := self._followed.get(ref)) is not None:  # a pod refers to it again: store it again
                 followed.follower.keep_again()
 
     def _follow(self, ref: ObjectRef) -> None:
         follower: _Follower
         if ref.origin in _BY_NEED:
             match self._needs.get(ref):
-                case None:  # the cluster no longer lists its pod, and would give it none
+                case None:  # the cluster no longer lists its pod, and would refuse a request
                     return
                 case TokenNeed() as token:
                     follower = FollowedToken(self._client, self._store, token, self._tell)
@@ -187,14 +189,14 @@ class GivenObjects:
         asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._tell)
 
     def _all_services(self) -> Services:
-        """Return the cluster's Services, which are followed from now on for as long as this object is."""
+        """Return the cluster's Services, which are followed from the first call on."""
         if self._services is None:
             self._services = Services(self._client, self._clock)
             self._following_services = asyncio.create_task(self._services.run(), name="Services of the cluster")
         return self._services
 
     def _complain(self) -> None:
-        """Log once why objects cannot be followed, however many they are."""
+        """Log why objects cannot be followed, in one line for all of them, if that has changed."""
         said = {ref for ref, each in self._followed.items() if each.follower.has_said}
         troubles = {ref: why for ref, why in self.troubles().items() if ref not in said}
         ref = min(troubles, default=None)
@@ -205,7 +207,7 @@ class GivenObjects:
         self._complaint = complaint
 
     def troubles(self) -> Mapping[ObjectRef, str]:
-        """Return why the store may not have what the API server has, by object."""
+        """Return by object why the store may lack its newest version."""
         found = {ref: each.follower.trouble for ref, each in self._followed.items()}
         return {ref: why for ref, why in found.items() if why}
 

@@ -1,8 +1,8 @@
-"""Keeps the mirrors of the node's static pods at the API server, so that the cluster sees them.
+"""Creates and deletes mirror pods of the node's static pods at the API server, so that the cluster shows static pods.
 
-Mirrors pkg/kubelet/kubelet.go, v1.36, tryReconcileMirrorPods, and kubelet_pods.go, HandlePodCleanups: a mirror that
-somebody deletes is made again, and the static pod runs on; one whose static pod has ended, or is another one now, is
-deleted. A mirror never becomes a pod of the node.
+Mirrors pkg/kubelet/kubelet.go, v1.36, tryReconcileMirrorPods, and kubelet_pods.go, HandlePodCleanups: if a client
+deletes a mirror, it is created again, and the static pod runs on. If a static pod has ended, or another one has its
+name, its mirror is deleted. A mirror is never run as a pod of the node.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 LOOK_SECONDS: Final = 20.0
-"""After so long it is asked again whether the workflow of a static pod that has published nothing still runs."""
+"""Seconds between two checks whether the workflow of a static pod without a published state still runs."""
 
 
 class StaticPod(Protocol):
@@ -43,7 +43,7 @@ class StaticPod(Protocol):
 
     @property
     def is_followed(self) -> bool:
-        """Whether it is a pod in whose place another one begins when it ends."""
+        """Whether another pod of its name starts in the same workflow when this one ends."""
 
     def pod(self) -> dict[str, Any]:
         """Return the whole Pod with its status."""
@@ -53,16 +53,16 @@ class MirrorPods:
     """The mirrors of one node's static pods. All methods belong to one event loop."""
 
     def __init__(self, client: ApiClient, node: str, node_uid: Callable[[], str], standing: Standing) -> None:
-        """Make mirrors for the Node `node`, whose UID `node_uid` returns; "" while it is not registered."""
+        """Create mirrors for the Node `node`. `node_uid` returns its UID; "" while it is not registered."""
         self._client, self._node, self._node_uid, self._standing = client, node, node_uid, standing
         self._static: dict[ObjectKey, StaticPod] = {}
         self._mirrors: Mapping[ObjectKey, Mapping[str, Any]] | None = None
-        """As the API server has listed them last; None before it has."""
+        """The mirrors in the API server's last list; None before the first list."""
         self._due: dict[ObjectKey, None] = {}
         self._news = asyncio.Event()
         self._retries: dict[ObjectKey, asyncio.TimerHandle] = {}
         self._backoffs = defaultdict[ObjectKey, Backoff](lambda: Backoff(time.monotonic, SystemRandom().random))
-        """Each failing mirror's own back-off: one that fails often does not lengthen another's."""
+        """Each failing mirror has its own back-off, so that one does not lengthen another's."""
         self._troubles: dict[ObjectKey, str] = {}
 
     # --- what is learned ----------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class MirrorPods:
             self._look(key)
 
     def take(self, pods: Mapping[ObjectKey, Mapping[str, Any]]) -> None:
-        """Take all pods of the node, as the API server has them."""
+        """Take all pods of the node at the API server."""
         mirrors = {key: pod for key, pod in pods.items() if mirrored_uid(pod)}
         before, self._mirrors = self._mirrors, mirrors
         metrics.mirror_pods.set(len(mirrors))
@@ -103,7 +103,7 @@ class MirrorPods:
     # --- what is done -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Make and delete mirrors until cancelled."""
+        """Create and delete mirrors until cancelled."""
         try:
             while True:
                 await self._news.wait()
@@ -123,7 +123,7 @@ class MirrorPods:
         except (ClusterError, Unreachable, RPCError) as error:
             self._tell(key, str(error))
             self._look_again(key, self._backoffs[key].next(error))
-        except Exception as error:  # it concerns one mirror, and no other waits for it
+        except Exception as error:  # a defect concerns one mirror, and must not stop the others
             log.exception("the mirror of static pod %s/%s cannot be made", *key)
             self._tell(key, str(error))
         else:
@@ -139,7 +139,7 @@ class MirrorPods:
         self._troubles[key] = trouble
 
     async def _reconcile(self, key: ObjectKey) -> None:
-        """Make the mirror that is due, and delete any other one. Raises ClusterError, Unreachable, RPCError."""
+        """Create a static pod's mirror, or delete an outdated one. Raises ClusterError, Unreachable, RPCError."""
         static, mirror = self._static.get(key), (self._mirrors or {}).get(key)
         uid = static.metadata.uid if static is not None else ""
         if mirror is not None and static is None and await self._may_run(key, mirror):
@@ -155,12 +155,12 @@ class MirrorPods:
         await self._make(key, mirror_of(static.pod(), uid, self._node, node_uid))
 
     async def _may_run(self, key: ObjectKey, mirror: Mapping[str, Any]) -> bool:
-        """Say whether a mirror's pod has a workflow that a new worker does not know yet. Raises RPCError."""
+        """Say whether a mirror's pod has a workflow that has not published to this worker yet. Raises RPCError."""
         ref = PodRef(namespace=key.namespace, name=key.name, uid=mirrored_uid(mirror))
         return await self._standing(ref) not in ("closed", "unknown")
 
     async def _make(self, key: ObjectKey, mirror: Mapping[str, Any]) -> None:
-        """Make a mirror. One that is there already will be listed. Raises ClusterError, Unreachable."""
+        """Create a mirror. If it exists already, the next list has it. Raises ClusterError, Unreachable."""
         try:
             await self._client.ask("POST", f"/api/v1/namespaces/{key.namespace}/pods", body=mirror)
         except ClusterError as error:

@@ -1,7 +1,7 @@
-"""Tells the API server what happens to the node: its worker's start, and changes of its conditions and its Node.
+"""Makes the node's own events for the API server: its worker's start, and changes of its conditions and its Node.
 
-Mirrors pkg/kubelet/kubelet.go, v1.36, Run, and nodestatus/setters.go: a node that starts reports that it has enough of
-everything, and an event says that it is Ready once it has not been.
+Mirrors pkg/kubelet/kubelet.go, v1.36, Run, and nodestatus/setters.go: a starting node has an event for each kind of
+pressure that it does not have, and an event when it becomes Ready.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class NodeEvents:
     """The events of one node. All methods belong to one event loop."""
 
     def __init__(self, writer: EventWriter, name: str, status: Callable[[], Awaitable[NodeStatus]]) -> None:
-        """Give the events of the node `name` to `writer`; `status` returns the node's own status."""
+        """Pass the events of the node `name` to `writer`; `status` returns the node's own status."""
         self._writer, self._name, self._status = writer, name, status
         self._before: Mapping[str, str] = {}
         self._seen: Mapping[str, Any] = {}
@@ -29,15 +29,15 @@ class NodeEvents:
         """The time of the last event."""
 
     def starting(self, *, has_cgroup_v1: bool, limits_pods: bool) -> None:
-        """Tell that the node's worker starts, and that it limits all pods together, if it does."""
+        """Report that the node's worker starts, and with `limits_pods` that it limits all pods together."""
         self._tell(node_changes.starting(has_cgroup_v1=has_cgroup_v1, limits_pods=limits_pods))
 
     def shutdown(self, begins: bool) -> None:
-        """Tell that the machine shuts down, or that this was called off."""
+        """Report that the machine shuts down, or that the shutdown was called off."""
         self._tell(node_changes.shutdown(begins=begins))
 
     async def status(self) -> NodeStatus:
-        """Return the node's own status, and tell what has changed in it since the last one."""
+        """Return the node's own status, and report changes of its pressure conditions since the last call."""
         status = await self._status()
         now = {each.type: each.status for each in status.conditions}
         self._tell(node_changes.pressures(self._name, self._before, now))
@@ -49,12 +49,12 @@ class NodeEvents:
         self._tell(node_changes.written(self._name, before, after))
 
     def seen(self, node: Mapping[str, Any]) -> None:
-        """Take the Node as the cluster has it now."""
+        """Take the cluster's current Node."""
         self._tell(node_changes.scheduling(self._name, self._seen, node))
         self._seen = node
 
     def _tell(self, changes: Sequence[NodeChange]) -> None:
         for each in changes:
-            # An event's name is made from its time: two of the same moment would be one.
+            # An event's name is made from its time, so two events must not have the same time.
             at = self._last = max(datetime.now(UTC), self._last + timedelta(microseconds=1))
             self._writer.take(Event(node_subject(self._name), each.type, each.reason, each.message, at, at))

@@ -1,7 +1,7 @@
-"""Keeps the labels that the cluster has given the Node: pods are placed by them, and admitted by them.
+"""Reads the Node's labels from the cluster: the scheduler places pods by them, and the node admits pods by them.
 
-Mirrors pkg/kubelet/lifecycle/predicate.go, v1.36, generalFilter: a pod that asks for labels may be here before the news
-of them, so they are asked for. Difference: the kubelet asks only once the labels that it knows do not fit.
+Mirrors pkg/kubelet/lifecycle/predicate.go, v1.36, generalFilter: a pod may arrive before the labels that it selects, so
+the node gets them from the API server. Difference: the kubelet gets them only if its cached labels do not match.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class ClusterLabels:
     """The labels of one Node. All methods belong to one event loop."""
 
     def __init__(self, client: ApiClient, context: NodeContext, newest: Callable[[], Mapping[str, Any] | None]) -> None:
-        """Write them into `context`. `newest` returns the Node as the cluster has told it last."""
+        """Write the labels into `context`. `newest` returns the last received Node; None if there is none."""
         self._client, self._context, self._newest = client, context, newest
 
     async def learn_for(self, pods: Iterable[Mapping[str, Any]]) -> None:
-        """Learn the labels as they are now, if one of these new pods asks for labels.
+        """Get the current labels if one of these new pods selects by labels.
 
-        While the API server is away, those that it has told last count.
+        While the API server is away, the last received labels are used.
         """
         if not any(_asks_for_labels(pod) for pod in pods):
             return

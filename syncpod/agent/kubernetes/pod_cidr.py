@@ -1,7 +1,7 @@
-"""Passes on the addresses that the cluster gives the node for its pods to the runtime, whose network may need them.
+"""Passes the node's pod CIDR on from the cluster to the runtime, whose network configuration may need it.
 
-Mirrors kubelet_network.go, v1.36, updatePodCIDR. containerd writes its CNI configuration from a template with them, if
-it has one; a runtime with a configuration of its own ignores them.
+Mirrors kubelet_network.go, v1.36, updatePodCIDR. If containerd has a CNI template, it fills in these addresses; a
+runtime with its own network configuration ignores them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from syncpod.kubernetes.json_documents import mapping
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
-"""The kubelet looks when it updates its Node."""
+"""Seconds between two checks; the kubelet checks whenever it updates its Node."""
 
 
 class PodCidr:
     """The node's addresses for pods. All methods belong to one event loop."""
 
     def __init__(self, cri: CriRuntime, node: Callable[[], Mapping[str, Any] | None]) -> None:
-        """`node` returns the newest version of the Node that is known."""
+        """`node` returns the newest received version of the Node."""
         self._cri, self._node = cri, node
         self._passed_on = ""
         self._complaint = ""
@@ -37,7 +37,7 @@ class PodCidr:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Pass on the addresses, if the runtime has others; a failed call is repeated with the next look."""
+        """Pass the addresses on if they have changed. The next call repeats a failed one."""
         cidr = pod_cidr(self._node() or {})
         if not cidr or cidr == self._passed_on:
             return

@@ -1,6 +1,6 @@
-"""Tells the API server what happens to the node's pods: their workflows' events, as ``syncpod events`` has them.
+"""Passes the events of the node's pods, which their workflows record, on to the API server.
 
-The events that were written are noted on disk, so that a new worker goes on where the last one stopped.
+The events that were written are noted on disk, so that a new worker continues where the previous one stopped.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from syncpod.pod.origin import list_of
 log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "kubernetes-events.json"
-"""The file of the state directory that notes which events of which pods were written."""
+"""The file in the state directory that records how far each pod's events were written."""
 KEPT: Final = timedelta(hours=1)
-"""How long an API server keeps an event (--event-ttl). An older one is not written any more."""
+"""How long an API server keeps an event (--event-ttl). Older events are not written."""
 GATHER_SECONDS: Final = 0.1
-"""So many seconds of a pod's news are looked at together."""
+"""Seconds of pods' new states that are processed together."""
 OWN_REASONS: Final = frozenset(("Exited", "Adopted"))
-"""The reasons that no kubelet has, and that come often: they stay on the node, since the cluster limits how many events
-one pod writes, and what people look for there would be left out."""
+"""Reasons of frequent events that a kubelet does not have. They are not written: the cluster limits a pod's events, and
+would drop others instead."""
 DECIDED: Final = "Killing"
-"""The reason of events that a pod's workflow records with its decision, and that the step tells again as it begins."""
+"""The reason of events that a pod's workflow records with its decision, and that its step reports again later."""
 _SOURCES: Final = (KUBERNETES_SOURCE, FILE_SOURCE)
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _AGAIN: Final = timedelta(minutes=1)
-"""How much later a workflow task that failed, or ran out of its time, may decide the same again."""
+"""How much later a repeated workflow task, after a failure or timeout, may record the same event again."""
 _Key = tuple[str, ...]
-"""The key of an event: two of a pod's are the same one if type, reason, container and message are."""
+"""Type, reason, container and message: two events of a pod with the same key are the same event."""
 
 
 class PublishedEvents(Protocol):
@@ -65,34 +65,35 @@ class PublishedEvents(Protocol):
 
 @dataclass
 class _Written:
-    """An event that was written as soon as it happened, before the pod's workflow recorded it."""
+    """An event that was passed to the writer when it happened, before the pod's workflow recorded it."""
 
     first: datetime
     times: int = 0
-    """How often it was written."""
+    """How often the event was passed on in this way."""
     waiting: int = 0
-    """How many of these its workflow is still expected to record."""
+    """How many of these the workflow has not recorded yet."""
 
 
 class PodEvents:
     """The events of one node's pods. All methods belong to one event loop."""
 
     def __init__(self, writer: EventWriter, state_dir: Path) -> None:
-        """Give the events to `writer`, and note in `state_dir` what it has written."""
+        """Pass the events to `writer`, and record in `state_dir` which events it has written."""
         self._writer, self._path = writer, state_dir / FILE_NAME
         self._news: dict[str, PublishedEvents] = {}
-        """By UID: the newest state of each pod that has not been looked at yet."""
+        """By UID: the pods' states that have not been processed yet."""
         self._wake = asyncio.Event()
         self._seen: dict[str, datetime] = {}
-        """By UID: the time of the newest event that was given to the writer."""
+        """By UID: the time of the newest event that was passed to the writer."""
         self._first: dict[str, dict[_Key, tuple[datetime, datetime]]] = {}
-        """By UID: when each event happened first, by its record and as it was told, which gives its Event the name."""
+        """By UID and key: the event's first time in the workflow's record, and its first time as written. The latter
+        determines the Event's name."""
         self._states: dict[str, PublishedEvents] = {}
         """By UID: the newest state of each pod."""
         self._written: dict[str, dict[_Key, _Written]] = {}
-        """By UID: the events that were told when they happened, before the pod's workflow had them."""
+        """By UID: the events that were passed on when they happened."""
         self._decided: dict[str, Counter[_Key]] = {}
-        """By UID: the events that were told with a decision whose step has not begun yet, and how often each."""
+        """By UID: how often each event was passed on with a decision whose step has not begun yet."""
         self._paths: dict[str, Mapping[str, str]] = {}
         self._gone: set[str] = set()
         self._noted: dict[str, datetime] = {}
@@ -100,7 +101,7 @@ class PodEvents:
         writer.when_all_are_written(self._saving.set)
 
     def published(self, state: PublishedEvents, *, is_gone: bool = False) -> None:
-        """Take a pod's newest state; the last one if it `is_gone`."""
+        """Take a pod's newest state. `is_gone`: it is the pod's last one."""
         meta = state.metadata
         if list_of(meta) not in _SOURCES:
             return
@@ -112,16 +113,15 @@ class PodEvents:
         self._wake.set()
 
     def refused(self, key: ObjectKey, uid: str, reason: str, why: str) -> None:
-        """Take that a pod has failed since the node cannot run it; it has no workflow, and so no events of its own."""
+        """Write the event of a pod that the node cannot run: it has no workflow, and so no recorded events."""
         at = datetime.now(UTC)
         self._writer.take(Event(Subject("Pod", key.namespace, key.name, uid), "Warning", reason, why, at, at))
 
     def happens(self, ref: PodRef, event: StepEvent) -> None:
-        """Take an event that happens now; the pod's workflow records it after the step's end, and it is written once.
+        """Pass on an event that happens now. The pod's workflow records it after the step; it is written only once.
 
-        If the pod has published nothing here yet, its event is told with its first published state. An event that the
-        workflow has recorded with its decision may have been told already: the busier the machine, the later a step
-        begins.
+        If the pod has no published state here yet, the event is passed on with its first one. If the workflow has
+        recorded the event with its decision, the event may already be passed on: then nothing is done.
         """
         state = self._states.get(ref.uid)
         if state is None:
@@ -139,7 +139,7 @@ class PodEvents:
         self._writer.take(Event(subject, event.type, event.reason, event.message, written.first, at, written.times))
 
     async def run(self) -> None:
-        """Look at what is published until cancelled."""
+        """Process published states until cancelled."""
         self._noted = await asyncio.to_thread(self._read)
         self._seen = dict(self._noted)
         saving = asyncio.create_task(self._keep_saved(), name="which events are written")
@@ -164,10 +164,10 @@ class PodEvents:
             self._saving.set()
 
     def _new_events(self, uid: str, state: PublishedEvents) -> list[Event]:
-        """Return the pod's events that are newer than those that were given to the writer, the newest first.
+        """Return the pod's events that are newer than those passed to the writer, the newest first.
 
-        A state is published before the server has taken the task that made it. If the server takes another try of that
-        task, all its events have happened at another moment, and are the same all the same.
+        A state is published before the server has accepted its workflow task. If the task is repeated, its events are
+        recorded again with other times, and must count as the same events.
         """
         seen = max(self._seen.get(uid, _LONG_AGO), datetime.now(UTC) - KEPT)
         found = []
@@ -189,7 +189,7 @@ class PodEvents:
         return found
 
     def _was_written(self, uid: str, record: Mapping[str, Any]) -> bool:
-        """Say whether an event was written already when it happened; true only once for each writing."""
+        """Say whether an event was already passed on when it happened; True once for each time that it was."""
         written = self._written.get(uid, {}).get(_key(record))
         if written is None or not written.waiting:
             return False
@@ -209,14 +209,14 @@ class PodEvents:
         )
 
     def _field_path(self, state: PublishedEvents, container: str) -> str:
-        """Return the field path of a container; "" of the whole pod."""
+        """Return the field path of a container; "" for the whole pod."""
         uid = state.metadata.uid
         if container and container not in self._paths.get(uid, {}):
             self._paths[uid] = field_paths(state.pod())
         return self._paths.get(uid, {}).get(container, "")
 
     def _happened_first(self, uid: str, record: Mapping[str, Any]) -> datetime:
-        """Return when an event first happened, even if a task that the server did not take had reported it."""
+        """Return the event's first time as it was written, even if a repeated task has recorded another one."""
         first, known = datetime.fromisoformat(record["first"]), self._first.setdefault(uid, {})
         recorded, written = known.get(_key(record), (first, first))
         if abs(first - recorded) >= _AGAIN:
@@ -254,7 +254,7 @@ class PodEvents:
             log.warning("cannot note which events the cluster has: %s", error.strerror)
 
     def _read(self) -> dict[str, datetime]:
-        """Return the noted events; none if the note cannot be read, since a repeated write changes nothing."""
+        """Return the recorded times by UID; empty if they cannot be read, since repeated writes do no harm."""
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             noted = json.loads(self._path.read_bytes())
             return {str(uid): datetime.fromisoformat(at) for uid, at in noted.items()}

@@ -1,4 +1,4 @@
-"""The kubelet's podresources API of a node in a cluster: which pods and containers it has."""
+"""Serves the kubelet's podresources API, which lists the node's pods and their containers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PodResourcesApi:
         self._socket, self._pods = state_dir / SOCKET, pods
 
     async def run(self) -> None:
-        """Serve until cancelled. Where that is not possible, the log says why, and nothing is served."""
+        """Serve until cancelled. If the socket cannot be served, log why, and only wait."""
         bucket = TokenBucket(_BURST, _REFILL_SECONDS)
         try:
             async with serving(

@@ -1,4 +1,4 @@
-"""Gives pods' workflows the conditions that others set at the API server and that readiness gates name."""
+"""Sends pods' workflows the conditions of their readiness gates, which other clients set at the API server."""
 
 from __future__ import annotations
 
@@ -30,34 +30,35 @@ class ReadinessGates:
         known: Callable[[str, str], NewestPod | None],
         tell: Callable[[PodRef, SetCondition], Awaitable[bool]],
     ) -> None:
-        """`objects` returns the cluster's pods of this node, `known` the newest state of a namespace's pod of a name.
+        """`objects` returns the cluster's pods of this node.
 
-        `tell` signals a workflow, and says whether it is open.
+        `known` returns a pod's newest state, by namespace and name. `tell` signals a workflow, and returns whether it
+        is open.
         """
         self._objects, self._known, self._tell = objects, known, tell
         self._signalled: dict[tuple[str, str], GateCondition] = {}
-        """By UID and type: what a workflow was given and does not show yet. One that refused it gets it once."""
+        """By UID and type: conditions that were sent, and that the published state lacks. None is sent twice."""
         self._due: dict[ObjectKey, None] = {}
         self._news = asyncio.Event()
 
     def changed(self, key: ObjectKey) -> None:
-        """Take that the API server has another version of a pod, or that its workflow has another state."""
+        """Take that the API server has a new version of a pod, or that its workflow has a new state."""
         if has_gates(self._objects().get(key, {})):
             self._due[key] = None
             self._news.set()
 
     def forget(self, uid: str) -> None:
-        """Take that the API server no longer has a pod."""
+        """Drop the state of a pod that the API server no longer has."""
         self._signalled = {each: condition for each, condition in self._signalled.items() if each[0] != uid}
 
     async def run(self) -> None:
-        """Tell what is new until cancelled."""
+        """Send new conditions until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
             while self._due:
                 key = next(iter(self._due))
-                del self._due[key]  # now: what changes while it is told makes it due again
+                del self._due[key]  # first, so that a change during the signal makes it due again
                 try:
                     await self.tell(key)
                 except RPCError as error:
@@ -66,7 +67,7 @@ class ReadinessGates:
                     await asyncio.sleep(_RETRY_SECONDS)
 
     async def tell(self, key: ObjectKey) -> None:
-        """Give a pod's workflow the conditions of its gates that it does not know. Raises RPCError."""
+        """Send a pod's workflow the conditions of its gates that it lacks. Raises RPCError."""
         given = self._objects().get(key)
         uid = str(mapping(mapping(given).get("metadata")).get("uid") or "")
         state = self._known(*key)
@@ -82,5 +83,5 @@ class ReadinessGates:
                 continue
             ref = PodRef(namespace=key.namespace, name=key.name, uid=uid)
             if not await self._tell(ref, SetCondition.model_validate(news._asdict())):
-                return  # its next state comes with its next workflow
+                return  # the pod's next workflow will publish a state, which leads here again
             self._signalled[uid, news.type] = news

@@ -1,7 +1,7 @@
 """Registers the node with its cluster, and keeps its Node and its Lease up to date.
 
 Mirrors pkg/kubelet/kubelet_node_status.go, v1.36, and component-helpers' lease controller: the lease is renewed every
-ten seconds, and the status is written when it has changed, and every five minutes.
+ten seconds. The status is written when it has changed, and every five minutes.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/lea
 
 
 class NodeWatcher(Protocol):
-    """Is told what becomes of the Node: `NodeEvents`."""
+    """Receives changes of the Node. Implemented by `NodeEvents`."""
 
     def written(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Take a change that the node has made to its own Node object."""
 
     def seen(self, node: Mapping[str, Any]) -> None:
-        """Take the Node as the cluster has it now."""
+        """Take the cluster's current Node."""
 
 
 async def _nothing_more() -> Mapping[str, Any]:
-    """Return no more fields of a Node's status."""
+    """Return no further fields of a Node's status."""
     return {}
 
 
@@ -63,10 +63,10 @@ class Registration:
         events: NodeWatcher | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write the node's status by `status`, and its kubelet's port (0 = none); a new Node gets `taints`.
+        """Write the status that `status` returns, and the kubelet's `port` (0 = none); a new Node gets `taints`.
 
-        `runtime` returns more fields of the Node's status, and `events` is told what becomes of the Node. `clock` is
-        steady, in seconds.
+        `runtime` returns further fields of the Node's status. `events` receives changes of the Node. `clock` is
+        monotonic, in seconds.
         """
         self._runtime, self._events = runtime, events
         self._watched = Reflector(
@@ -76,27 +76,27 @@ class Registration:
         self._client, self._name, self._status, self._machine, self._clock = client, name, status, machine, clock
         self._node: Mapping[str, Any] = {}
         self._lists = 0
-        """The number of the list that had begun last when the server answered that."""
+        """The number of the last list that had begun when the server answered with `_node`."""
         self._lease: Mapping[str, Any] | None = None
         self._sent: Mapping[str, Any] = {}
         self._taken: Mapping[str, Any] = {}
-        """The status that the last write sent, and the one that the cluster made of it."""
+        """The status that the last write sent, and the status in the server's answer."""
         self._reported_at = 0.0
         self._is_deleted = False
         self.registered = asyncio.Event()
         """Set once the cluster has the Node."""
 
     async def follow(self) -> None:
-        """Follow the Node until cancelled, from the registration on: others write it too.
+        """Watch the Node from the registration on, until cancelled, since other clients write it too.
 
-        A controller that has not heard of the node says so there, and is to be contradicted at once.
+        A controller may set conditions to Unknown while the node was silent; they have to be corrected at once.
         """
         await self.registered.wait()
         await self._watched.run()
 
     @property
     def uid(self) -> str:
-        """The Node's UID, as far as is known; "" before the registration."""
+        """The Node's UID; "" before the registration."""
         return str(mapping(self._node.get("metadata")).get("uid") or "")
 
     async def run(self) -> None:
@@ -134,7 +134,7 @@ class Registration:
                 return
 
     async def register(self) -> None:
-        """Have the cluster know the node: make its Node, or give the one that is there its labels.
+        """Create the node's Node; if it exists already, update its labels.
 
         Raises ClusterError, Unreachable.
         """
@@ -158,9 +158,9 @@ class Registration:
     async def report(self) -> None:
         """Write the node's status, if it has changed or is due.
 
-        A Node that somebody has deleted is not made anew before the next start of the worker: a machine that is taken
-        out of a cluster would otherwise be given pods again (kubelet_node_status.go, v1.36, registerWithAPIServer).
-        Raises ClusterError, Unreachable.
+        A deleted Node is created again only at the next start of the worker. Otherwise a machine that is removed from
+        the cluster would receive pods again (kubelet_node_status.go, v1.36, registerWithAPIServer). Raises
+        ClusterError, Unreachable.
         """
         status, runtime = await self._status(), await self._runtime()
         is_due, now = self._clock() - self._reported_at >= REPORT_SECONDS, datetime.now(UTC)
@@ -185,13 +185,13 @@ class Registration:
         except ClusterError as error:
             if error.code == 404:
                 self._note_deletion()
-            elif error.code != 409:  # somebody has written meanwhile: it comes again with the next look
+            elif error.code != 409:  # another client has written meanwhile: the next call writes again
                 raise
         else:
             self._reported_at = self._clock()
 
     def _note_deletion(self) -> None:
-        """Log once that the cluster has no Node of this node any more."""
+        """Log once that this node's Node was deleted."""
         if not self._is_deleted:
             log.warning(
                 "node %s was deleted from the cluster: a new start of its worker registers it again", self._name
@@ -199,18 +199,18 @@ class Registration:
         self._is_deleted = True
 
     def _is_news(self, before: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-        """Say whether the cluster's status is to be written. It may leave out a field, and is not asked again then."""
+        """Say whether the status must be written. A field that the server has dropped does not cause further writes."""
         if not documents.has_changed(before, new):
             return False
         return documents.has_changed(self._sent, new) or documents.has_changed(self._taken, before)
 
     def _take(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Keep the Node as the server has just answered it, and return it."""
+        """Keep the Node of the server's answer, and return it."""
         self._node, self._lists, self._is_deleted = answer, self._watched.lists.begun, False
         return answer
 
     def newest(self) -> Mapping[str, Any] | None:
-        """Return the newest version of the Node that is known; None if it is gone."""
+        """Return the newest received version of the Node; None if it is gone."""
         watched = self._watched.objects.get(ObjectKey("", self._name))
         if watched is None:
             return None if self._watched.is_complete else self._node
@@ -219,7 +219,7 @@ class Registration:
         return watched if version_of(watched) >= version_of(self._node) else self._node
 
     async def renew(self) -> None:
-        """Renew the lease; make one if there is none, but not without the Node. Raises ClusterError, Unreachable."""
+        """Renew the lease, or create it if the Node exists. Raises ClusterError, Unreachable."""
         try:
             if self._lease is None:
                 self._lease = await self._client.ask("GET", f"{_LEASES}/{self._name}")
@@ -232,10 +232,10 @@ class Registration:
             await self._make_lease()
 
     async def _make_lease(self) -> None:
-        """Make the Node's lease, unless the Node is gone: the lease would belong to nobody.
+        """Create the Node's lease if the Node exists: without the Node, the lease would have no owner.
 
-        The server is asked, since the status may be written only in some seconds (kubelet's util/nodelease.go, v1.36,
-        SetNodeOwnerFunc). Raises ClusterError, Unreachable.
+        The server is asked for the Node, since the watched version may be some seconds old (kubelet's
+        util/nodelease.go, v1.36, SetNodeOwnerFunc). Raises ClusterError, Unreachable.
         """
         try:
             node = await self._client.ask("GET", self._path)
@@ -254,9 +254,9 @@ class Registration:
 
 
 def machine(root: Path = Path("/")) -> Machine:
-    """Return this machine's identities; "" for one that is not known. Blocks.
+    """Return this machine's ids; "" for an unknown one. Blocks.
 
-    A machine whose firmware has no UUID has its id in that place (cadvisor's machine/info.go, GetSystemUUID).
+    If the firmware has no UUID, the machine id is used instead (cadvisor's machine/info.go, GetSystemUUID).
     """
     machine_id = _text(root / "etc/machine-id")
     return Machine(

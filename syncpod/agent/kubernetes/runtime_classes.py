@@ -1,8 +1,8 @@
-"""The cluster's RuntimeClasses: which handler of the runtime a pod's `runtimeClassName` means.
+"""Follows the cluster's RuntimeClasses, which map a pod's `runtimeClassName` to a handler of the runtime.
 
-Mirrors pkg/kubelet/runtimeclass/runtimeclass_manager.go, v1.36, LookupRuntimeHandler. Differences: they are followed
-only once a pod names one; and a pod whose class is not there yet waits for it before it begins, where a kubelet tries
-to make its sandbox again and again.
+Mirrors pkg/kubelet/runtimeclass/runtimeclass_manager.go, v1.36, LookupRuntimeHandler. Differences: the classes are
+followed only once a pod names one; and a pod whose class is missing waits for it before the pod starts, while a kubelet
+retries to create its sandbox.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _PATH = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
 class RuntimeClasses:
-    """The classes as this node knows them. All methods belong to one event loop."""
+    """The classes that this node has received. All methods belong to one event loop."""
 
     def __init__(
         self, client: ApiClient, tell: Callable[[], None], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`tell` is called when a class has come or changed. `clock` is steady, in seconds."""
+        """`tell` is called when classes have changed. `clock` is monotonic, in seconds."""
         self._reflector, self._tell = Reflector(client, _PATH, "RuntimeClass", clock=clock), tell
         self._needed = asyncio.Event()
         self._missing: set[str] = set()
 
     def handler(self, name: str) -> str | None:
-        """Return the handler of a class, "" for the runtime's own; None if the class is not there, or not known yet."""
+        """Return the handler of a class, "" for the runtime's default; None if the class is missing or not received."""
         if not name:
             return ""
         self._needed.set()
@@ -46,7 +46,7 @@ class RuntimeClasses:
         return None
 
     async def run(self) -> None:
-        """Follow them until cancelled, from the first pod on that names one."""
+        """Follow the classes until cancelled, from the first pod on that names one."""
         await self._needed.wait()
         following = asyncio.create_task(self._reflector.run(), name="watch of the RuntimeClasses")
         try:

@@ -1,4 +1,4 @@
-"""Asks the runtime for its part of the node's Node, and remembers the answer for a while."""
+"""Reads the runtime's part of the Node's status, and caches it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from syncpod.kubernetes.node_runtime import Handler, Image, of_runtime
 log = logging.getLogger(__name__)
 
 KEPT_SECONDS: Final = 30.0
-"""How long an answer counts (the kubelet's image cache)."""
+"""Seconds for which an answer is cached (as in the kubelet's image cache)."""
 
 
 class RuntimeReport:
-    """The facts that a node's runtime reports about itself."""
+    """The fields of a Node's status that come from its runtime."""
 
     def __init__(self, cri: CriRuntime) -> None:
-        """Ask `cri`."""
+        """Read from `cri`."""
         self._cri = cri
         self._known: Mapping[str, Any] = {}
         self._asked_at = float("-inf")
 
     async def read(self) -> Mapping[str, Any]:
-        """Return the runtime's fields of the Node's status; if the runtime does not answer, the last known ones."""
+        """Return the runtime's fields of the Node's status; if the runtime does not answer, the cached ones."""
         if time.monotonic() - self._asked_at < KEPT_SECONDS:
             return self._known
         self._asked_at = time.monotonic()

@@ -1,7 +1,7 @@
 """Writes the statuses of the cluster's pods to the API server.
 
-Mirrors pkg/kubelet/status/status_manager.go, v1.36: only the newest status of a pod is written, and one that somebody
-else has changed is written again. A status that cannot be written waits, and the pod goes on meanwhile.
+Mirrors pkg/kubelet/status/status_manager.go, v1.36: only the newest status of a pod is written. If another client has
+changed a status, it is written again. A status that cannot be written is retried, and the pod does not wait for it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from syncpod.kubernetes.reflector import Backoff, Lists, ObjectKey, version_of
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8
+"""The most concurrent writes."""
 
 
 class NewestPod(Protocol):
-    """A pod's newest state, as its workflow has published it: `syncpod.temporal.workflow_watch.Published`."""
+    """A pod's newest published state: a `syncpod.temporal.workflow_watch.Published`."""
 
     @property
     def uid(self) -> str:
@@ -52,11 +53,11 @@ class PublishedStatus(NewestPod, Protocol):
 
     @property
     def replacing(self) -> Collection[str]:
-        """The runtime ids of its containers that are killed to be replaced."""
+        """The runtime ids of containers that are being killed to be replaced."""
 
 
 class _Answer(NamedTuple):
-    """The API server's answer about a pod, and the number of the list that had begun last by then."""
+    """The API server's answer with a pod, and the number of the last list that had begun at that time."""
 
     pod: Mapping[str, Any]
     lists: int
@@ -72,10 +73,10 @@ class StatusWriter:
         has_refused: Callable[[ObjectKey, str, str, str], None] = lambda key, uid, reason, why: None,
         lists: Lists | None = None,
     ) -> None:
-        """`objects` returns the cluster's pods of this node, as the API server has told them last.
+        """`objects` returns the cluster's pods of this node, as last received from the API server.
 
-        `lists` counts the lists of these pods.
-        `has_refused` gets key, UID, reason and message of each pod that fails because the node cannot run it.
+        `lists` counts the lists of these pods. `has_refused` is called with key, UID, reason and message of each pod
+        whose failure was written because the node cannot run it.
         """
         self._client, self._objects, self._has_refused = client, objects, has_refused
         self._published: dict[str, PublishedStatus] = {}
@@ -84,20 +85,20 @@ class StatusWriter:
         self._written: dict[ObjectKey, _Answer] = {}
         """The API server's answer to the last write; it may be newer than the watch's last event."""
         self._sent: dict[ObjectKey, Mapping[str, Any]] = {}
-        """The status that the last write sent. A server may leave out a part of it, and is not asked again for that."""
+        """The status that the last write sent. A server may drop a part of it; the same status is not sent again."""
         self._went_on: dict[ObjectKey, str] = {}
-        """UID of each pod that had not ended by the last write of this process."""
+        """UIDs of the pods that had not ended according to this process's last write."""
         self._due: dict[ObjectKey, None] = {}
-        """Pods whose status is to be compared, and written if it differs: first changed, first written.
+        """A queue of pods whose status is to be compared, and written if it differs; the first changed comes first.
 
-        At most `AT_ONCE` are written at a time, and of each pod only the newest state. A pod whose write fails comes
-        back after its back-off. Nothing is on disk: after a restart the workflows publish again.
+        Only a pod's newest state is written. A pod whose write fails is queued again after its back-off. The queue is
+        not on disk: after a restart the workflows publish again.
         """
         self._news = asyncio.Event()
         self._retries: dict[ObjectKey, asyncio.TimerHandle] = {}
-        """The pods whose last write failed: each is tried again then, and before if there is news of it."""
+        """Timers of the pods whose last write failed. A change of the pod leads to an earlier try."""
         self._backoffs = defaultdict[ObjectKey, Backoff](lambda: Backoff(time.monotonic, SystemRandom().random))
-        """Each of these pods' own back-off: a pod that fails often does not lengthen another's."""
+        """Each of these pods has its own back-off, so that one does not lengthen another's."""
         self._locks: dict[ObjectKey, asyncio.Lock] = {}
         self.trouble = ""
         """Why statuses cannot be written now; "" if they can."""
@@ -110,7 +111,7 @@ class StatusWriter:
         self._look(key)
 
     def gone(self, key: ObjectKey, state: PublishedStatus) -> None:
-        """Take the last state of a pod, unless the API server no longer has that pod: then nothing of it is kept."""
+        """Take a pod's last state. If the API server no longer has the pod, drop everything about it."""
         given = self._objects().get(key)
         if given is None:
             self.forget(key, state.uid)
@@ -120,16 +121,16 @@ class StatusWriter:
             self._published.pop(state.uid, None)
 
     def refuse(self, key: ObjectKey, uid: str, why: PodRefusal) -> None:
-        """Take that the node cannot run a pod; it fails."""
+        """Take that the node cannot run a pod: its status becomes Failed."""
         self._refused[uid] = why
         self._look(key)
 
     def changed(self, key: ObjectKey) -> None:
-        """Take that the API server has another version of a pod: somebody else may have written its status."""
+        """Take that the API server has a new version of a pod: another client may have written its status."""
         self._look(key)
 
     def forget(self, key: ObjectKey, uid: str) -> None:
-        """Take that the API server no longer has a pod."""
+        """Drop the state of a pod that the API server no longer has."""
         self._published.pop(uid, None)
         self._refused.pop(uid, None)
         self._written.pop(key, None)
@@ -146,7 +147,7 @@ class StatusWriter:
     # --- what is written ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Write what is due until cancelled."""
+        """Write queued pods' statuses until cancelled."""
         room = asyncio.Semaphore(AT_ONCE)
         writes: dict[ObjectKey, asyncio.Task[None]] = {}
 
@@ -169,7 +170,7 @@ class StatusWriter:
                 waiting.cancel()
 
     async def _try(self, room: asyncio.Semaphore, key: ObjectKey) -> None:
-        """Write one pod's status, or try it again later. It holds up no other pod's, however long it takes."""
+        """Write one pod's status; after a failure, queue it again later."""
         async with room:
             try:
                 await self.write(key)
@@ -198,9 +199,9 @@ class StatusWriter:
         self._retries[key] = asyncio.get_running_loop().call_later(seconds, self._look, key)
 
     async def write(self, key: ObjectKey) -> None:
-        """Write a pod's status, if the API server has another one. Raises ClusterError, Unreachable."""
+        """Write a pod's status, if it differs from the API server's. Raises ClusterError, Unreachable."""
         if key not in self._objects():
-            return  # and nothing is kept for it
+            return  # before a lock is made for it
         async with self._locks.setdefault(key, asyncio.Lock()):
             self._due.pop(key, None)
             pod = self._newest(key)
@@ -224,13 +225,13 @@ class StatusWriter:
                         self._written[key] = _Answer(pod, self._lists.begun)
 
     def _note_end(self, key: ObjectKey, uid: str, answer: Mapping[str, Any]) -> None:
-        """Note whether a pod goes on by the status that was just written."""
+        """Note whether a pod has not ended according to the status that was just written."""
         self._went_on.pop(key, None)
         if mapping(answer.get("status")).get("phase") not in FINISHED:
             self._went_on[key] = uid
 
     def _give_up(self, key: ObjectKey, error: ClusterError) -> None:
-        """Leave a pod that is gone, or whose status the server will never take. Raises any other failure."""
+        """Ignore that a pod is gone; log a final refusal of its status. Raises any other error."""
         if error.code == 404:
             return
         if error.code not in (400, 413, 422):
@@ -246,15 +247,15 @@ class StatusWriter:
             raise
 
     def _newest(self, key: ObjectKey) -> Mapping[str, Any] | None:
-        """Return the newest version of a pod that is known."""
+        """Return the newest received version of a pod."""
         watched, written = self._objects().get(key), self._written.get(key)
         if watched is None or written is None or self._lists.outdates(written.lists):
             return watched
         return watched if version_of(watched) >= version_of(written.pod) else written.pod
 
     def _patch(self, key: ObjectKey, pod: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the patch that is due for this version of a pod; None if none is."""
-        # A mirror has a UID of its own, and the status of the static pod.
+        """Return the patch that this version of a pod needs; None if it needs none."""
+        # A mirror has its own UID, and the status of its static pod.
         uid, before = mirrored_uid(pod) or str(pod["metadata"].get("uid") or ""), pod.get("status") or {}
         if (why := self._refused.get(uid)) is not None:
             return status_patch(pod, rejected(*why, pod)) if before.get("phase") != "Failed" else None

@@ -1,4 +1,4 @@
-"""Sets up the node's part in its cluster."""
+"""Sets up the node's part in its Kubernetes cluster, as a background task of the agent."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from syncpod.translation.context import NodeContext
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterMember:
-    """A node that is part of a cluster."""
+    """A node that is part of a cluster, with its parts and settings."""
 
     agent: Agent
     client: Client
@@ -62,25 +62,25 @@ class ClusterMember:
     cri: CriRuntime
     config: Kubeconfig
     status: Callable[[], Awaitable[NodeStatus]]
-    """Returns the node's own."""
+    """Returns the node's own status."""
     port: int
-    """The kubelet's; 0 = it has none."""
+    """The kubelet's port; 0 = there is none."""
     taints: Sequence[Taint]
-    """A Node that is made gets them."""
+    """The taints of a new Node."""
     store: ObjectStore
-    """The node's, which is given the objects that pods of the cluster refer to."""
+    """The node's store, which also keeps the objects to which the cluster's pods refer."""
     readings: NodeReadings | None
-    """Those of the node; None = nobody reads them."""
+    """The node's readings; None = they are not served."""
 
 
 def add_kubernetes_tasks(node: ClusterMember) -> None:
-    """Have the node be part of its cluster for as long as the agent runs."""
+    """Connect the node with its cluster as long as the agent runs."""
     node.agent.add_background_task("cluster", _KubernetesLink(node).run)
 
 
 @dataclass(frozen=True)
 class _PodParts:
-    """The parts that follow what the node's pods publish, as long as one connection to the cluster lasts."""
+    """The parts that receive the published states of the node's pods, during one connection to the cluster."""
 
     events: PodEvents
     desired: DesiredPods
@@ -89,7 +89,7 @@ class _PodParts:
     gates: ReadinessGates
     deletions: Deletions
     is_listed: Callable[[], bool]
-    """Whether it is known which pods the API server has."""
+    """Returns whether the API server's pods were listed."""
 
     def published(self, state: Published) -> None:
         """Take a pod's newest state."""
@@ -127,7 +127,7 @@ class _KubernetesLink:
         self._has_started = False
 
     async def run(self) -> None:
-        """Be part of the cluster until cancelled."""
+        """Connect to the cluster, and run all parts until cancelled."""
         node, agent, own = self._node, self._node.agent, client_file(self._node.context.state_dir)
         async with ApiClient(node.config, user_agent=f"syncpod/{engine_version()}") as api:
             reflector = Reflector(api, "/api/v1/pods", "Pod", params={"fieldSelector": f"spec.nodeName={self._name}"})
@@ -152,7 +152,7 @@ class _KubernetesLink:
                 parts.gates,
                 ClusterLabels(api, node.context, registration.newest),
             )
-            if not self._has_started:  # and not where this part alone begins again
+            if not self._has_started:  # not again if only this task was restarted
                 node_events.starting(
                     has_cgroup_v1=not node.context.host.unified_cgroups, limits_pods=node.context.pod_cgroups
                 )
@@ -228,12 +228,12 @@ class _KubernetesLink:
         )
 
     def _usage(self, drivers: CsiDrivers) -> Sequence[Callable[[], Awaitable[None]]]:
-        """Return the task that asks drivers how full their volumes are, if somebody reads that."""
+        """Return the task that gets the usage of drivers' volumes; empty if the readings are not served."""
         node = self._node
         return () if node.readings is None else (DriverUsage(node.readings, drivers, node.store, node.context).run,)
 
     def _rotates(self, own: CertificateFile) -> bool:
-        """Say whether the kubeconfig has the certificate that the node has asked for. Others have theirs replaced."""
+        """Say whether the kubeconfig uses the certificate that the node itself requested, and so has to rotate."""
         path = self._node.config.certificate.path
         return path is not None and path.absolute() == own.path
 
@@ -242,7 +242,7 @@ class _KubernetesLink:
 
 
 def _finder(reflector: Reflector) -> Callable[[ObjectMeta], Mapping[str, Any] | None]:
-    """Return what finds the Pod of the cluster that has a metadata's name and UID."""
+    """Return a function that returns the cluster's Pod with the name and UID of some metadata; None = there is none."""
 
     def find(meta: ObjectMeta) -> Mapping[str, Any] | None:
         found = reflector.objects.get(_key(meta))

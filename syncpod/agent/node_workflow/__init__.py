@@ -1,1 +1,1 @@
-"""The part of the agent that talks to the node's own workflow: the node's status, and the pods of its manifests."""
+"""Connects the agent with the node's own workflow: reports the node's status, and runs the pods of its manifests."""

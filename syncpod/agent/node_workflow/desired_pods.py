@@ -1,12 +1,12 @@
-"""The pods that one source of the node desires: begun, changed and ended until they are as it lists them.
+"""Reconciles pods with one source of the node: starts, changes and ends them until they are as the source lists them.
 
-A source is the directory of manifests, or the cluster that the node belongs to. It is the truth, and each pod's own
-workflow shows what there is: the pod has the annotation of its source. So nothing has to be remembered from one life of
-the worker to the next. The workflows of pods that left the source meanwhile publish when the new worker takes them
-over, and end.
+A source is the directory of manifests, or the Kubernetes cluster that the node belongs to. The source has the desired
+pods, and the pods' workflows have the actual ones, each with an annotation that names its source. So a new worker needs
+no notes of the previous one. Workflows of pods that left the source meanwhile publish their states when the new worker
+takes them over, and are ended then.
 
 Mirrors the kubelet's sync loop over its configuration (kubelet.go, v1.36, HandlePodAdditions and its siblings,
-HandlePodCleanups). Difference: an order that fails is repeated after a back-off that everybody can see.
+HandlePodCleanups). Difference: a failed order is repeated after a back-off, which the node's report shows.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from syncpod.pod.origin import list_of
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
-"""The largest number of pods' workflows that get an order at the same time."""
+"""The most orders that are sent at the same time."""
 _RETRY_SECONDS: Final = 1.0
-"""After the server did not answer, which is no fault of the pod."""
+"""Seconds until the next try after the server did not answer; such a failure does not count in the pod's back-off."""
 _QUICK_SECONDS: Final = (0.2, 0.4)
-"""Between the first tries where a workflow has not answered, or has just ended; the back-off comes after them."""
+"""Seconds between the first tries after another error: a workflow may have just ended. Later tries use the back-off."""
 _LONGEST_MESSAGE: Final = 300
 _ORIGIN: Final = frozenset((SOURCE_ANNOTATION, SEEN_ANNOTATION))
 
@@ -57,47 +57,52 @@ class Listing(NamedTuple):
     pods: tuple[dict[str, Any], ...]
     """v1 Pods with their defaults and UIDs."""
     kept: tuple[PodKey, ...]
-    """Pods that stay as they are in any case: the source has them, but not in a form that can be read."""
+    """Pods that are left as they are: the source lists them, but their documents cannot be read."""
     problems: tuple[str, ...]
     """The source's problems, one sentence each."""
     named: frozenset[PodKey] = frozenset()
-    """Pods whose UIDs stay the same when the source changes them."""
+    """Pods whose UIDs the source sets, so that a UID stays the same when the pod's document changes."""
     replaced: frozenset[PodKey] = frozenset()
-    """Pods that the source did not have for a while since the last listing: what runs of them ends first."""
+    """Pods that left the source and came back since the last listing: their running containers are ended before the
+    pod starts again."""
 
 
 class Orders(Protocol):
-    """Tells pods' workflows: `syncpod.temporal.pod_orders.PodOrders`. Both methods raise what goes wrong."""
+    """Sends orders to pods' workflows. Implemented by `syncpod.temporal.pod_orders.PodOrders`.
+
+    Both methods raise the client's errors unchanged.
+    """
 
     async def apply(self, request: ApplyPodWorkflow, *, require: Callable[[], Awaitable[None]]) -> PodWorkflowResult:
-        """Have a pod run. Nothing is sent before `require` has returned."""
+        """Start or change a pod's workflow. Awaits `require` first, and sends nothing if it raises."""
 
     async def end(self, request: DeletePodWorkflow) -> PodWorkflowResult:
-        """Have a pod end."""
+        """End a pod."""
 
 
 @dataclass(eq=False)
 class _Pod:
     key: PodKey
     document: Mapping[str, Any] | None = None
-    """The pod as the source has it now; None = it has none."""
+    """The v1 Pod that the source lists now; None if the source does not list this pod."""
     kept: bool = False
-    """The pod stays as it is."""
+    """The pod is left as it is, since its document cannot be read."""
     sent_document: Mapping[str, Any] | None = None
-    """The document that its workflow has; None while that is not known."""
+    """The document that was last sent to the pod's workflow; None if that is unknown, or if nothing was sent."""
     is_assumed: bool = False
-    """`sent_document` is the one from an earlier life of the worker, by assumption; its next state shows the truth."""
+    """True if `sent_document` is only assumed: an earlier worker sent it. The pod's next published state confirms or
+    corrects it."""
     ends_first: bool = False
-    """Its pod with the same UID ends, and begins anew (pod_workers.go, v1.36, restartRequested)."""
+    """The running pod with the same UID has to end before it starts again (pod_workers.go, v1.36, restartRequested)."""
     uids: tuple[str, ...] = ()
     """UIDs of the source's pods that may run under the name, the newest last."""
     seen: dict[str, str] = field(default_factory=dict)
-    """When the node first saw the pod with a UID, by the pod's annotation."""
+    """By UID: when the node first saw the pod, from the pod's annotation."""
     sending: asyncio.Task[None] | None = None
     retry_timer: asyncio.TimerHandle | None = None
-    """Looks at it again when its back-off ends."""
+    """Calls `_look` again when the pod's back-off ends."""
     tries: int = 0
-    """How many tries in a row were not answered."""
+    """How many consecutive tries have failed, except those that the server did not answer."""
 
     @property
     def name(self) -> str:
@@ -105,7 +110,7 @@ class _Pod:
 
     @property
     def uid(self) -> str:
-        """The UID that it should have, else the one that it may still have."""
+        """The UID in the source's document; without a document, the newest UID that may still run; "" = none."""
         return _uid(self.document) if self.document is not None else next(iter(reversed(self.uids)), "")
 
     @property
@@ -125,10 +130,10 @@ class DesiredPods:
         known: Callable[[], list[ObjectMeta]],
         require: Callable[[], Awaitable[None]],
     ) -> None:
-        """Give orders by `orders`; `require` raises RPCError if the server is not the node's.
+        """Send orders with `orders`. `require` raises RPCError if the server is not the node's.
 
-        `source` is the name of the source, as the pods' annotation has it.
-        `known` returns the metadata of each pod whose workflow this worker has seen, as it published it last.
+        `source` is the name of the source in the pods' annotation. `known` returns the last published metadata of each
+        pod whose workflow this worker has seen.
         """
         self._node, self._source = node, source
         self._orders = orders
@@ -140,20 +145,21 @@ class DesiredPods:
         self._room = asyncio.Semaphore(AT_ONCE)
         self._ended_by_others: dict[PodKey, None] = {}
         self._there: dict[str, str] = {}
-        """By workflow: the UIDs of pods that ran before the source was read, until the source has told of each."""
+        """By workflow id: the UIDs of pods that ran before the source was first read. An entry is removed once the
+        source has listed its pod."""
         self.is_read = False
-        """Whether the source has been read in this life of the worker: before that, no pod ends."""
+        """Whether this worker has read the source. Before that, no pod is ended."""
         self.news = asyncio.Event()
         """Set whenever `report` may return something new."""
 
     # --- what is learned ----------------------------------------------------------------------------------------------
 
     async def take(self, listing: Listing) -> None:
-        """Begin to make the pods what the source lists now. Raises RPCError the first time: it is to be repeated.
+        """Begin to make the pods match the listing. The first call may raise RPCError; then call it again.
 
-        That time the server is asked which pods have workflows already. They go on and get no order, except those that
-        are `named`: only their workflows know whether the source still lists the same. The state that such a workflow
-        publishes shows that, if the source numbers its changes (`generation`). Otherwise it gets an order.
+        The first call asks the server which pods already have workflows. A workflow whose pod has the listed UID needs
+        no order. But the document of a `named` pod may have changed under its UID. If the source numbers its changes
+        (`generation`), the workflow's next published state shows whether it has. Otherwise an order is sent.
         """
         wanted = {_key(each["metadata"]): each for each in listing.pods}
         if not self.is_read and (wanted or listing.kept):
@@ -176,7 +182,7 @@ class DesiredPods:
         self.news.set()
 
     def _assume(self, pod: _Pod, document: Mapping[str, Any], *, is_named: bool) -> None:
-        """Take that a pod's workflow has a document from an earlier life of the worker, as far as that can be known."""
+        """Assume that an earlier worker sent this document to the workflow, if that is certain or can be checked."""
         if is_named and "generation" not in document["metadata"]:
             return
         pod.sent_document, pod.uids, pod.is_assumed = document, (_uid(document),), is_named
@@ -185,7 +191,7 @@ class DesiredPods:
                 self._compare(pod, meta)
 
     def published(self, meta: ObjectMeta) -> None:
-        """Take what a pod's workflow has published. It ends if the source lists no pod of its name, or another one."""
+        """Take a pod's published metadata. The pod is ended if the source lists no pod, or another one, of its name."""
         if not self.is_read or list_of(meta) != self._source:
             return
         key = PodKey(namespace=meta.namespace, name=meta.name)
@@ -198,12 +204,12 @@ class DesiredPods:
         pod = self._pods.setdefault(key, _Pod(key))
         pod.uids = (meta.uid, *pod.uids)
         if pod.document is not None and _uid(pod.document) != meta.uid:
-            pod.sent_document = None  # despite its order, another pod has its name
+            pod.sent_document = None  # another pod runs under this name, despite the order
         self._forget_backoff(pod)
         self._look(pod)
 
     def _compare(self, pod: _Pod, meta: ObjectMeta) -> None:
-        """Compare a workflow's document with the one that an earlier life of the worker gave it."""
+        """Check an assumed `sent_document` by what the workflow has published; if it is wrong, send an order."""
         if not pod.is_assumed or pod.sent_document is None or meta.uid != _uid(pod.sent_document):
             return
         pod.is_assumed = False
@@ -212,7 +218,7 @@ class DesiredPods:
             self._look(pod)
 
     def gone(self, meta: ObjectMeta, *, is_followed: bool) -> None:
-        """Take that a pod's workflow has ended; if it `is_followed`, another pod of that name begins in its place."""
+        """Take that a pod's workflow has ended. `is_followed`: another pod of its name starts in the same workflow."""
         pod = self._pods.get(PodKey(namespace=meta.namespace, name=meta.name))
         if pod is None:
             return
@@ -225,7 +231,7 @@ class DesiredPods:
         self._look(pod)
 
     async def find_ended(self) -> None:
-        """Find the pods whose workflows have ended without publishing it. Raises RPCError."""
+        """Find the pods whose workflows have ended without publishing their end. Raises RPCError."""
         sent = [pod for pod in self._pods.values() if pod.sent_document is not None and pod.sending is None]
         is_open = await self._workflows.open() if sent else {}
         for pod in sent:
@@ -246,7 +252,7 @@ class DesiredPods:
     # --- what is done about it ----------------------------------------------------------------------------------------
 
     def _order(self, pod: _Pod) -> ApplyPodWorkflow | DeletePodWorkflow | None:
-        """Return what to tell a pod's workflow now, regardless of back-offs; None if the pod is as it should be."""
+        """Return the order for a pod's workflow, regardless of back-offs; None if the pod is as it should be."""
         if pod.is_as_it_should_be:
             return None
         if pod.document is None:
@@ -259,7 +265,7 @@ class DesiredPods:
         return ApplyPodWorkflow(node=self._node, pod=with_origin(pod.document, self._source, seen), replaces=replaces)
 
     def _look(self, pod: _Pod) -> None:
-        """Begin to send a pod's workflow its order, unless that is under way or held back."""
+        """Start sending a pod's order, if it has one, and no order is being sent or waits for a retry."""
         if pod.sending is not None or pod.retry_timer is not None:
             return
         if self._order(pod) is not None:
@@ -283,7 +289,7 @@ class DesiredPods:
             self._look(pod)
 
     async def _told(self, pod: _Pod) -> float | None:
-        """Send a pod's workflow the order that is due now; return after how many seconds that is to be repeated."""
+        """Send a pod's current order; return the seconds until it is to be repeated, None if it need not be."""
         order, document = self._order(pod), pod.document
         if order is None:
             return None
@@ -291,7 +297,7 @@ class DesiredPods:
             # From now on the pod may run, even if no answer comes.
             pod.uids = (*(uid for uid in pod.uids if uid != _uid(document)), _uid(document))
         if isinstance(order, DeletePodWorkflow) or order.replaces:
-            pod.sent_document = None  # if the pod of its last order ends from now on, nobody else has ended it
+            pod.sent_document = None  # if that pod ends from now on, this order has ended it and no other client
         try:
             if isinstance(order, ApplyPodWorkflow):
                 result = await self._orders.apply(order, require=self._require)
@@ -301,7 +307,7 @@ class DesiredPods:
         except RPCError as error:
             log.warning("the workflow of pod %s cannot be told: %s", pod.name, error.message)
             return _RETRY_SECONDS
-        except Exception as error:  # noqa: BLE001  # no other pod of the source waits for it
+        except Exception as error:  # noqa: BLE001  # it must not keep the source's other pods from their orders
             pod.tries += 1
             if pod.tries <= len(_QUICK_SECONDS):
                 return _QUICK_SECONDS[pod.tries - 1]
@@ -318,7 +324,7 @@ class DesiredPods:
         return None
 
     def _failed(self, pod: _Pod, order: ApplyPodWorkflow | DeletePodWorkflow, reason: str, why: str) -> float | None:
-        """Note why an order has failed; return the back-off in seconds, None if it would be another order by now."""
+        """Record why an order has failed; return the back-off in seconds, None if the pod's order has changed."""
         pod.tries = 0
         if self._order(pod) != order:
             return None
@@ -333,14 +339,14 @@ class DesiredPods:
         self._look(pod)
 
     def _forget_backoff(self, pod: _Pod) -> None:
-        """Have the next order given at once: something has changed."""
+        """Drop a pod's back-off, so that its next order is sent at once."""
         self._backoff = backoff.forget(self._backoff, pod.name)
         if pod.retry_timer is not None:
             pod.retry_timer.cancel()
             pod.retry_timer = None
 
     async def close(self) -> None:
-        """Cancel what is under way; the next worker does what is left to do."""
+        """Cancel the orders that are being sent; the next worker sends what is missing."""
         sending = [pod.sending for pod in self._pods.values() if pod.sending is not None]
         for pod in self._pods.values():
             self._forget_backoff(pod)
@@ -351,11 +357,11 @@ class DesiredPods:
     # --- the list of it -----------------------------------------------------------------------------------------------
 
     def report(self) -> tuple[DesiredPod, ...]:
-        """Return the pods that the source asks for, and those whose workflows have no order to end yet."""
+        """Return the pods that the source lists, and those whose workflows are still to be ended."""
         return tuple(self._reported(pod) for _, pod in sorted(self._pods.items(), key=lambda each: each[1].name))
 
     def take_ended_by_others(self) -> tuple[PodKey, ...]:
-        """Return the pods that somebody else had ended since this was called last."""
+        """Return the pods that other clients have ended since the last call."""
         ended, self._ended_by_others = tuple(self._ended_by_others), {}
         return ended
 
@@ -373,7 +379,7 @@ class DesiredPods:
 
 
 def _text(error: Exception) -> str:
-    """Return what may be shown of an error: the text of an unknown one may have the pod's spec."""
+    """Return the part of an error that may be shown: other errors' texts may contain the pod's spec."""
     if isinstance(error, ApplicationError):
         return error.message
     return where_and_why(error) if isinstance(error, OSError) else type(error).__name__
@@ -403,7 +409,7 @@ def _workflow_id(key: PodKey) -> str:
 
 
 def with_origin(document: Mapping[str, Any], source: str, seen: str) -> dict[str, Any]:
-    """Return a document with the annotations for its source, and for the time at which the node first saw the pod.
+    """Return a document with annotations for its source, and for the time at which the node first saw the pod.
 
     In the kubelet, that time does not survive a restart (config/config.go, v1.36, updatePodsFunc).
     """

@@ -1,11 +1,13 @@
 """Reads a directory of manifests, in which each file is one static pod.
 
 Mirrors pkg/kubelet/config/file.go, v1.36, extractFromDir, extractFromFile: hidden files and directories are ignored,
-files are read in order of their names, and a file holds one Pod and at most 10 MiB. Difference: a file that cannot be
-read, is invalid, or is a dangling link keeps the pod that it made before, and its problem is reported; the kubelet ends
-that pod. So does a directory that cannot be read, is missing, or lies on another device than before: a disk that is not
-mounted leaves its mount point, with nothing in it. A file that goes and comes back ends its pod, even if it comes back
-at once and unchanged (file_linux.go, v1.36, consumeWatchEvent); then the pod begins anew.
+files are read in order of their names, and a file holds one Pod and at most 10 MiB. A file that is removed and comes
+back ends its pod, even if it comes back at once and unchanged (file_linux.go, v1.36, consumeWatchEvent); then the pod
+starts again.
+
+Difference: if a file cannot be read, is invalid, or is a dangling link, the pod that it made before runs on, and the
+problem is reported; the kubelet ends that pod. The same applies to all pods of a directory that cannot be read, is
+missing, or is on another device than before: a disk that is not mounted leaves an empty mount point.
 """
 
 from __future__ import annotations
@@ -40,11 +42,11 @@ from syncpod.pod.admission import without_cluster
 _MADE: Final = "manifest-pods.json"
 _MOST_PROBLEMS: Final = 100
 _LONGEST_PROBLEM: Final = 1024
-"""Characters. Nonsense in the directory must not make the list too large for the pods in it."""
+"""The most characters of a reported problem: bad files must not make the report too large for the pods in it."""
 _IF_MEANT: Final = f"if this one is meant, make an empty file {MEANT} in it"
 _SETTLED_SECONDS: Final = 2.0
-"""A file that looks unchanged is not read again, unless it was written so shortly before the last read that its times
-may not tell the two versions apart."""
+"""A file with unchanged times and size is not read again if it was written at least this many seconds before the last
+read. A later version might have the same times."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +54,18 @@ class _Read:
     """A file as it was last read."""
 
     looks: tuple[int, ...]
+    """Device, inode, size and times of the file."""
     at: float
-    """When, by the clock that stamps files."""
+    """When it was read, in seconds since 1970."""
     document: dict[str, Any] | None
-    """The last valid one."""
+    """The file's last valid Pod; None if it never had one."""
     problem: str
+    """Why the file could not be read; "" if it could."""
     sets_uid: bool = False
+    """Whether the file sets the pod's UID."""
 
     def broken(self, problem: str, looks: tuple[int, ...] = (), at: float = 0) -> _Read:
-        """Return this file as one that cannot be read any more: it keeps its last document."""
+        """Return this file with a problem: it keeps its last document."""
         return replace(self, looks=looks, at=at, problem=problem)
 
 
@@ -71,18 +76,22 @@ class ManifestFiles:
     directory: Path
     node: str
     state_dir: Path
-    """The file that stores which manifest has made which pod: after a restart a broken one must not end its pod."""
+    """The directory of the file that stores which manifest made which pod: so a manifest that is broken after a restart
+    does not end its pod."""
     _read: dict[Path, _Read] = field(default_factory=dict)
     _made: dict[str, PodKey] | None = None
+    """By path: the pod that each manifest made; None = not read from the disk yet."""
     _is_unsynced: bool = False
+    """Whether `_made` was written, but not synced to the disk."""
     _place: DirectoryPlace | None = None
+    """Where the directory was at the last look; None = that is not noted on disk."""
     _went: set[Path] = field(default_factory=set)
-    """Files that have gone although their pods may not have ended: they may be back before anybody has looked."""
+    """Manifests that were removed, whose pods may not have been ended: they may have come back before the next look."""
 
     def look(self, gone: Iterable[str] = ()) -> Listing:
-        """Read the changed files, and return the content of all; if they cannot be read, that all pods stay.
+        """Read the changed files, and return the pods of all files. If the directory cannot be read, all pods stay.
 
-        `gone` has the names of files that have gone since the last look. Those that are there are back.
+        `gone` has the names of files that were removed since the last look. Those that exist now have come back.
         """
         made = self._made if self._made is not None else self._recall()
         self._went.update(path for name in gone if str(path := self.directory / name) in made)
@@ -92,7 +101,7 @@ class ManifestFiles:
             if made and before is not None and place.is_another_than(before) and not self._is_meant():
                 return self._unreadable(made, f"is on another device than before: {place}, not {before}", _IF_MEANT)
             read = self._read_files()
-            # Files of a disk that goes away meanwhile are missing, each by itself.
+            # If the disk went away during the read, its files only look removed.
             if place_of(self.directory, place) != place:
                 return self._unreadable(made, "changed its device while it was read", "")
         except FileNotFoundError:
@@ -108,7 +117,7 @@ class ManifestFiles:
         return listing._replace(problems=(*listing.problems, problem)) if problem else listing
 
     def _back(self) -> frozenset[PodKey]:
-        """Return the pods of the files that have gone and are back, once they can be read."""
+        """Return the pods of the files that were removed and came back, once these can be read."""
         back: dict[Path, PodKey] = {}
         for path in self._went:
             one, key = self._read.get(path), (self._made or {}).get(str(path))
@@ -128,7 +137,7 @@ class ManifestFiles:
         return read
 
     def _unreadable(self, made: Mapping[str, PodKey], why: str, otherwise: str) -> Listing:
-        """Return a listing by which the pods stay as they are, with the reason and a way on."""
+        """Return a listing that leaves all pods as they are. Its problem has the reason `why`, and the remedy."""
         problem = f"{_shown(self.directory)}: {why}; its pods run on until it is back"
         problem += f": {otherwise}" if otherwise else ""
         if not self._read:
@@ -137,7 +146,7 @@ class ManifestFiles:
         return listing._replace(problems=(problem, *listing.problems))
 
     def _note(self, place: DirectoryPlace) -> str:
-        """Note where the directory lies; return why that failed, "" if it did not. A failure is tried again."""
+        """Write down where the directory is; return why that failed, "" if it succeeded. The next look retries."""
         if place == self._place:
             return ""
         try:
@@ -148,10 +157,10 @@ class ManifestFiles:
         return ""
 
     def settle(self) -> str:
-        """Make the note of `look` survive a power cut; return why it may not, "" if it does. Blocks.
+        """Sync the file that `look` wrote, against a power cut; return why that failed, "" if it succeeded. Blocks.
 
-        It comes after the pods have begun, which need not wait for a disk: a crash alone loses nothing that was
-        written. A file that fails is tried again at the next call.
+        Called after the pods have started, so that they need not wait for the disk: a crash of the worker alone loses
+        nothing that was written. The next call retries a failure.
         """
         if not self._is_unsynced:
             return ""
@@ -198,7 +207,7 @@ class ManifestFiles:
         self._check(path, found)  # before it is opened: opening a device may do something
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            # The opened file may be another than the one of a moment ago, and may grow while it is read.
+            # The path may name another file by now, and the file may grow while it is read.
             self._check(path, os.fstat(descriptor))
             text = file.read(LARGEST_MANIFEST + 1)
         documents = load_documents(text, source=_shown(path))
@@ -247,7 +256,7 @@ class ManifestFiles:
         return Listing(tuple(pods.values()), tuple(kept), _bounded(problems, self.directory), frozenset(named))
 
     def _recall(self) -> dict[str, PodKey]:
-        """Return which file made which pod, as an earlier life of the worker stored it."""
+        """Return which file made which pod, as an earlier worker stored it; empty if that cannot be read."""
         try:
             said = json.loads((self.state_dir / _MADE).read_bytes())
             return {str(path): PodKey.model_validate(key) for path, key in said.items()}
@@ -255,10 +264,10 @@ class ManifestFiles:
             return {}
 
     def _remember(self, made: dict[str, PodKey]) -> str:
-        """Store which file made which pod for the next life; return why that failed, "" if it did not.
+        """Store which file made which pod for the next worker; return why that failed, "" if it succeeded.
 
-        A failure is retried, and does not affect this life: on a full disk, removing a manifest must still end its pod,
-        which may be what fills the disk.
+        A failure is retried, and does not affect this worker: on a full disk, removing a manifest must still end its
+        pod, whose data may fill the disk.
         """
         text = json.dumps({path: key.model_dump() for path, key in made.items()}, indent=1)
         path = self.state_dir / _MADE
@@ -271,7 +280,7 @@ class ManifestFiles:
 
 
 def _bounded(problems: Sequence[str], directory: Path) -> tuple[str, ...]:
-    """Return as many problems as a node reports, each as long as it reports one."""
+    """Return at most `_MOST_PROBLEMS` problems, each cut to `_LONGEST_PROBLEM`, and one that counts the others."""
     first = [text if len(text) <= _LONGEST_PROBLEM else f"{text[:_LONGEST_PROBLEM]}..." for text in problems]
     more = len(problems) - _MOST_PROBLEMS
     rest = [f"{_shown(directory)}: has {more} more such files, which are not named"] if more > 0 else []
@@ -279,7 +288,7 @@ def _bounded(problems: Sequence[str], directory: Path) -> tuple[str, ...]:
 
 
 def _without_target(path: Path, before: _Read | None) -> _Read | None:
-    """Return the document of a path without a file: none if it is gone, its last one if it is a link."""
+    """Return what is known of a path without a file: None if the path is gone, the last version if it is a link."""
     if not path.is_symlink():
         return None
     problem = f"{_shown(path)}: is a dangling link"

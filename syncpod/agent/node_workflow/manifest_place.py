@@ -1,6 +1,6 @@
-"""Where a directory of manifests lies: whether a disk is gone whose mount point is left, with nothing in it.
+"""Detects that the disk of the directory of manifests is not mounted, so that only its empty mount point is there.
 
-The kubelet has no such question. It ends all pods of a directory whose disk is not mounted.
+The kubelet does not check this: it ends all pods of a directory whose disk is not mounted.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.procfs import boot_id
 
 MEANT: Final = ".syncpod-manifests"
-"""A file of this name in a directory says that the directory may lie on another device than before."""
+"""A file of this name in the directory allows that the directory is on another device than before."""
 _FILE: Final = "manifest-place.json"
 
 
 @dataclass(frozen=True)
 class DirectoryPlace:
-    """Where a directory lies."""
+    """The device and mount that a directory is on."""
 
     directory: str
     boot: str
-    """The boot of the machine, since the numbers of devices are another boot's otherwise."""
+    """The id of the machine's boot: device numbers are comparable only within one boot."""
     device: int
     """`st_dev`."""
     disk: int
-    """`f_fsid`: the number of a device may be another disk's by now."""
+    """`f_fsid`, since another disk may get the same device number."""
     mount_point: str
     """Where its file system is mounted."""
     file_system: str
-    """``ext4`` and the like."""
+    """The type of the file system, such as ``ext4``."""
 
     def __str__(self) -> str:
         return f"{self.file_system} mounted at {self.mount_point}"
 
     def is_another_than(self, before: DirectoryPlace) -> bool:
-        """Say whether the same directory lay on another device before; after a boot, as far as that is known."""
+        """Say whether the same directory was on another device before. After a boot, mount point and type decide."""
         if self.directory != before.directory:
             return False
         if self.boot and self.boot == before.boot:
@@ -49,7 +49,7 @@ class DirectoryPlace:
 
 
 def place_of(directory: Path, known: DirectoryPlace | None) -> DirectoryPlace:
-    """Return where a directory lies. `known` spares looking again if it lies there still. Blocks. Raises OSError."""
+    """Return where a directory is. If it is still at `known`, the mounts are not read. Blocks. Raises OSError."""
     boot, device, disk = boot_id(), directory.stat().st_dev, os.statvfs(directory).f_fsid
     if known is not None and boot:
         as_known = known.directory, known.boot, known.device, known.disk
@@ -64,7 +64,7 @@ def place_of(directory: Path, known: DirectoryPlace | None) -> DirectoryPlace:
 
 
 def recall_place(state_dir: Path) -> DirectoryPlace | None:
-    """Return where the node's directory lay when it was last read; None if that is not known. Blocks."""
+    """Return where the directory was when it was last read; None if that is not on disk. Blocks."""
     try:
         return DirectoryPlace(**json.loads((state_dir / _FILE).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -72,5 +72,5 @@ def recall_place(state_dir: Path) -> DirectoryPlace | None:
 
 
 def remember_place(state_dir: Path, place: DirectoryPlace) -> None:
-    """Note where the directory lies. Blocks. Raises OSError."""
+    """Write down where the directory is. Blocks. Raises OSError."""
     replace_file(state_dir / _FILE, json.dumps(asdict(place), indent=1) + "\n", durable=False)

@@ -1,6 +1,6 @@
-"""Tells the node's workflow of the pods that the agent runs for its directory of manifests, for clients of the node.
+"""Sends the node's workflow a report on the pods of the directory of manifests, for readers of the node's state.
 
-Nothing waits for it: the pods run without.
+No pod waits for the report.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from syncpod.messages.node import FILE_SOURCE, LISTED_LIMIT, DesiredPod, NodeVie
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 0.25
-"""The time between a change and its report. Worker and server have time for the pods until then, and for more
-changes."""
+"""Seconds between a change and its report: the pods go first, and changes within this time are reported together."""
 _RETRY_SECONDS: Final = 1.0
 
 
 class Pods(Protocol):
-    """The contents of the report: `syncpod.agent.node_workflow.desired_pods.DesiredPods`."""
+    """The contents of the report. Implemented by `syncpod.agent.node_workflow.desired_pods.DesiredPods`."""
 
     news: asyncio.Event
+    """Set when the report may have changed."""
     is_read: bool
+    """Whether the directory has been read in this life of the worker."""
 
     def report(self) -> tuple[DesiredPod, ...]:
         """Return the pods of the directory."""
 
     def take_ended_by_others(self) -> tuple[PodKey, ...]:
-        """Return those that somebody else had ended since this was called last."""
+        """Return the pods that other clients have ended since the last call."""
 
 
 class ManifestReport:
@@ -47,9 +48,9 @@ class ManifestReport:
         boot: int,
         settle: Callable[[], str] = lambda: "",
     ) -> None:
-        """Send with `tell`, which raises RPCError, in the life `boot` of the agent.
+        """Send with `tell`, which raises RPCError. `boot` is the number of the worker's life.
 
-        `settle` blocks: it makes the note of the last read survive a power cut, or returns why not.
+        `settle` syncs the notes of the last read to the disk, and returns why that failed, or "". It blocks.
         """
         self._pods = pods
         self._tell = tell
@@ -59,10 +60,10 @@ class ManifestReport:
         self._gone: tuple[PodKey, ...] = ()
         self._problems: tuple[str, ...] = ()
         self.reported = False
-        """Whether the node's workflow has received a report in this life of the agent."""
+        """Whether the node's workflow has received a report from this worker."""
 
     def problems(self, problems: tuple[str, ...]) -> None:
-        """Take what is wrong in the directory now; log what is new."""
+        """Take the directory's current problems, and log those that are new."""
         for problem in problems:
             if problem not in self._problems:
                 log.warning("manifest %s", problem)
@@ -71,14 +72,14 @@ class ManifestReport:
             self._pods.news.set()
 
     def is_known(self, view: NodeView) -> bool:
-        """Say whether the workflow has the report that was sent last."""
+        """Say whether the workflow has the last report, by the number of pods in its `view`."""
         if self._reported is None:
             return True
         source = view.sources.get(FILE_SOURCE, SourceView())
         return (source.boot, source.pods) == (self._boot, sum(each.state != "ending" for each in self._reported.pods))
 
     def forget(self) -> None:
-        """Send everything again, to a workflow that has received nothing yet."""
+        """Send the whole report again soon, since a new workflow has not received it."""
         self._reported = None
         self._pods.news.set()
 
@@ -95,7 +96,7 @@ class ManifestReport:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def round(self) -> bool:
-        """Report what has changed; say whether anything had. Raises RPCError: then it is to be called again."""
+        """Send the report if it has changed; say whether it was sent. Raises RPCError: then call it again."""
         self._pods.news.clear()
         if not self._pods.is_read:
             return False
@@ -114,7 +115,7 @@ class ManifestReport:
 
 
 def _bounded(pods: tuple[DesiredPod, ...]) -> tuple[DesiredPod, ...]:
-    """Return as many pods as a node's workflow takes: those that are not as they should be come first."""
+    """Return at most `LISTED_LIMIT` pods, those that are not as they should be first."""
     if len(pods) <= LISTED_LIMIT:
         return pods
     return tuple(sorted(pods, key=lambda each: each.state == "applied")[:LISTED_LIMIT])

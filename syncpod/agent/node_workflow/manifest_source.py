@@ -1,10 +1,11 @@
-"""A directory of manifests as a source of pods: watches it, and rereads it regularly.
+"""Watches the directory of manifests, and starts, changes and ends its pods accordingly.
 
-Mirrors pkg/kubelet/config/file.go, file_linux.go, v1.36: inotify, and the whole directory again every 20 s, since a
-file system may not notify. A file system that hangs blocks this source alone. Differences:
+Mirrors pkg/kubelet/config/file.go, file_linux.go, v1.36: it uses inotify, and reads the whole directory again every
+20 s, since some file systems do not notify. A file system that hangs blocks only this module. Differences:
 
 - A notification only wakes the reader, which reads the whole directory, so no notification can be lost or misread.
-- If somebody has ended one of its pods, that is noticed too. The kubelet makes the pod again from memory.
+- If another client has ended the workflow of one of its pods, the pod is started again, and that is reported. The
+  kubelet restarts such a pod from memory.
 """
 
 from __future__ import annotations
@@ -29,14 +30,13 @@ from syncpod.kernel.inotify import DirectoryChange, DirectoryWatch
 log = logging.getLogger(__name__)
 
 REREAD_SECONDS: Final = 20.0
-"""The kubelet's fileCheckFrequency."""
+"""Seconds between two regular reads: the kubelet's fileCheckFrequency."""
 SETTLED_SECONDS: Final = 0.1
-"""How long nothing may have happened before a change that is not complete is read: a file that is being written."""
+"""Seconds without a further change before an incomplete change is read, such as a file that is being written."""
 GONE_SECONDS: Final = 0.02
-"""The same after a removal. A program that replaces a file by another creates the new one at once; the kubelet does not
-wait at all."""
+"""The same after a removal: a program that replaces a file creates the new one at once. The kubelet does not wait."""
 UNSETTLED_SECONDS: Final = 1.0
-"""The longest time between such a change and its report, while more and more follows."""
+"""The most seconds between such a change and the read, while further changes follow."""
 _RETRY_SECONDS: Final = 1.0
 
 
@@ -52,7 +52,10 @@ class ManifestSource:
         expect: Callable[[], None] = lambda: None,
         reread: float = REREAD_SECONDS,
     ) -> None:
-        """Follow the directory of `files` with `pods`; `expect` is called as soon as anything has changed."""
+        """Read with `files`, run the pods with `pods`, and send problems to `report`.
+
+        `expect` is called as soon as anything in the directory changes. `reread` is the seconds between regular reads.
+        """
         self._files = files
         self._pods = pods
         self._report = report
@@ -61,7 +64,7 @@ class ManifestSource:
         self._trouble = ""
 
     async def run(self) -> None:
-        """Follow it until cancelled."""
+        """Follow the directory until cancelled."""
         try:
             while True:
                 changing = _changes(self._files.directory, self._reread, self._warn, self._expect)
@@ -88,13 +91,11 @@ class ManifestSource:
                 return
 
     async def round(self, *, slow: bool = False, gone: Sequence[str] = ()) -> None:
-        """Read once, and begin to make the pods what the directory says.
+        """Read the directory once, and start to make its pods match.
 
-        When `slow`, also look for pods whose workflows somebody has ended. At any other time but the first a missing
-        directory is not reported, since it may just be replaced. `gone` has the names of files that have gone since
-        the last round, and may be back.
-
-        Raises RPCError if it is to be repeated.
+        A `slow` round also looks for pods whose workflows other clients have ended. Only the first round and slow
+        rounds report a missing directory, since it may just be being replaced. `gone` has the names of files that were
+        removed since the last round; they may have come back. Raises RPCError: then call it again.
         """
         may_be_gone = not self._pods.is_read or slow
         listing = await in_daemon_thread(partial(self._look, gone, may_be_gone=may_be_gone), name="manifests")
@@ -106,7 +107,7 @@ class ManifestSource:
             await self._pods.find_ended()
 
     def _look(self, gone: Sequence[str], *, may_be_gone: bool) -> Listing | None:
-        """Read the directory; None if there is none, unless it `may_be_gone`. Blocks."""
+        """Read the directory. If it is missing: return None, or with `may_be_gone` a listing that says so. Blocks."""
         if not may_be_gone:
             try:
                 self._files.directory.stat()
@@ -119,9 +120,9 @@ class _Due(NamedTuple):
     """A moment at which the directory is to be read."""
 
     is_slow: bool = False
-    """Whether `reread` seconds have passed; else something may have changed."""
+    """True if `reread` seconds have passed; False if something may have changed."""
     gone: tuple[str, ...] = ()
-    """The names of files that have gone since the last such moment."""
+    """The names of files that were removed since the last read."""
 
 
 async def _changes(
@@ -129,11 +130,13 @@ async def _changes(
 ) -> AsyncGenerator[_Due, None]:
     """Yield at once, then whenever something in the directory may have changed, and every `reread` seconds.
 
-    The regular read comes even if something changes more often. A file that was closed after writing, or moved
-    into place, is reported at once. Any other change is reported once nothing more has happened for `SETTLED_SECONDS`,
-    or `GONE_SECONDS` after a removal, and at the latest `UNSETTLED_SECONDS` after it; `expect` is called as soon as
-    anything has changed. Ends when the directory has been replaced; if it cannot be watched, after one `reread`,
-    calling `warn` with the reason.
+    The regular read comes even if something changes more often. A file that was closed after writing, or moved into
+    place, is reported at once. Any other change is reported once nothing more has happened for `SETTLED_SECONDS`, or
+    for `GONE_SECONDS` after a removal, and at most `UNSETTLED_SECONDS` after the change. `expect` is called as soon as
+    anything has changed.
+
+    Ends when the directory has been replaced. If it cannot be watched, calls `warn` with the reason, and ends after
+    `reread` seconds. The caller then starts anew.
     """
     watched = await _identity(directory)
     if watched is None:
@@ -150,7 +153,7 @@ async def _changes(
         return
     with contextlib.closing(watch):
         # The watch is set up before the first read, so that every later change is noticed. Whether the path still
-        # leads to the watched directory is asked after each read, which need not wait for that.
+        # leads to the watched directory is checked after each read, which so need not wait for the check.
         change, due = DirectoryChange.NONE, time.monotonic()
         while change is not DirectoryChange.OVER:
             is_due = change is DirectoryChange.NONE or time.monotonic() >= due
@@ -163,7 +166,7 @@ async def _changes(
 
 
 async def _next_change(watch: DirectoryWatch, seconds: float, expect: Callable[[], None]) -> DirectoryChange:
-    """Wait until there is something to read; return `DirectoryChange.NONE` if nothing changed for so many seconds."""
+    """Wait until a change is to be read; return `DirectoryChange.NONE` if nothing changes for `seconds`."""
     change = await watch.noticed(seconds)
     if change is not DirectoryChange.NONE:
         expect()
@@ -178,7 +181,7 @@ async def _next_change(watch: DirectoryWatch, seconds: float, expect: Callable[[
 
 
 async def _identity(directory: Path) -> tuple[int, int] | None:
-    """Return a mark that differs for another directory at the same path; None if there is none."""
+    """Return device and inode of the directory at this path; None if there is none."""
     try:
         found = await in_daemon_thread(directory.stat, name="manifests")
     except OSError:

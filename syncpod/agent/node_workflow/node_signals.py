@@ -1,4 +1,4 @@
-"""The agent's signals to the node's workflow, which they start if it does not run."""
+"""Sends the agent's signals to the node's workflow, and starts the workflow if it does not run."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class NodeSignals:
     ) -> None:
         """Signal the workflow of `node`. `require` raises RPCError if the server is not the node's.
 
-        `has_attributes`: whether the namespace has our search attributes. `recorded` returns the part of the
-        node's own record that goes to a workflow which follows an ended one; it may block.
+        `has_attributes`: whether the namespace has our search attributes. `recorded` returns input from the node's
+        records for a workflow that replaces an ended one; it may block.
         """
         self._recorded = recorded
         self._has_attributes = has_attributes
@@ -54,7 +54,7 @@ class NodeSignals:
         await self._send("sync_pods", pods)
 
     async def static_pods(self, pods: StaticPods) -> None:
-        """Send what the node runs for its directory of manifests."""
+        """Send the report on the pods of the directory of manifests."""
         await self._send("static_pods", pods)
 
     async def node_status(self, status: NodeStatus) -> None:
@@ -62,13 +62,13 @@ class NodeSignals:
         await self._send("node_status", status)
 
     async def recall_pods(self, pods: RecallPods) -> None:
-        """Send the pods that the node has for its lists."""
+        """Send the pods that were started for lists, for a workflow that has no record of them."""
         await self._send("recall_pods", pods)
 
     async def view(self) -> NodeView | None:
-        """Return what the node's workflow knows; None if it does not run.
+        """Return the state of the node's workflow, by a query; None if it does not run.
 
-        Raises RPCError while nobody answers, WorkflowQueryFailedError and ValueError for an invalid answer.
+        Raises RPCError while the query is not answered, WorkflowQueryFailedError and ValueError for an invalid answer.
         """
         handle = self._client.get_workflow_handle(node_workflow_id(self._node))
         try:
@@ -84,9 +84,9 @@ class NodeSignals:
         return NodeView.model_validate(answer)
 
     async def end_another(self) -> str:
-        """End a workflow of somebody else's under the id of the node's; return what it was, "" = there was none.
+        """Terminate another workflow that has the id of the node's workflow; return its type and queue, "" = none.
 
-        The server gives any such run the node's signals, and nothing would be done. Raises RPCError.
+        The server would deliver the node's signals to that workflow, which ignores them. Raises RPCError.
         """
         await self._require()
         handle, ours = self._client.get_workflow_handle(node_workflow_id(self._node)), node_task_queue(self._node)

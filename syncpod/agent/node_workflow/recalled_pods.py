@@ -1,12 +1,12 @@
-"""Tells the node's workflow which pods were made for lists without its knowledge.
+"""Sends a new node's workflow the pods that were started for lists before it.
 
-A node's workflow that was terminated, or lost with its database, knows of no pod when it starts again. The pods' own
-workflows continue, or are adopted. Without help, a pod that its list no longer has would run for ever, since a list
-comes from outside of the node. The pods' own workflows have what is needed: the annotation that names the list. (The
-pods of the directory of manifests need none of this: :mod:`syncpod.agent.node_workflow.desired_pods` ends them.)
+If a node's workflow was terminated, or lost with its database, its successor has no record of any pod. The pods' own
+workflows continue, or are adopted. A list comes from outside of the node, so a pod that left its list meanwhile would
+run for ever. But each pod's workflow publishes the annotation that names its list, and these pods are sent. (Pods of
+the directory of manifests are not: :mod:`syncpod.agent.node_workflow.desired_pods` ends them.)
 
-The kubelet does less: after a restart it ends whatever its runtime has and no source names (kubelet_pods.go, v1.36,
-HandlePodCleanups). Difference: no pod ends before its source has reported, however long that takes.
+After a restart, the kubelet ends every pod in its runtime that no source lists (kubelet_pods.go, v1.36,
+HandlePodCleanups). Difference: no pod is ended before its source has reported, however long that takes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from syncpod.pod.origin import list_of
 
 
 class RecalledPods:
-    """Follows what the pods' workflows of one node publish. All methods belong to one event loop."""
+    """Sends the listed pods of one node that its workflow lacks. All methods belong to one event loop."""
 
     def __init__(self, known: Callable[[], list[ObjectMeta]], tell: Callable[[RecallPods], Awaitable[None]]) -> None:
         """Send with `tell`, which raises RPCError.
 
-        `known` returns the metadata of each pod whose workflow this worker has seen, as it published it last. A worker
-        sees all of them when it takes over the node.
+        `known` returns the last published metadata of each pod whose workflow this worker has seen. When it takes over
+        the node, it sees all of them.
         """
         self._known_pods = known
         self._tell = tell
@@ -34,16 +34,17 @@ class RecalledPods:
         self._known: set[str] = set()
 
     async def round(self, view: NodeView | None) -> int:
-        """Send the pods of lists that the node's workflow cannot know of; return how many.
+        """Send the pods of lists that the node's workflow cannot have on record; return how many.
 
-        `view` is what the workflow knows; None if it does not run. Each pod is sent once; one that is adopted later is
-        sent after that. Pods that were made after the node's workflow started are not sent: they are in its history, or
-        belong to no list. A pod whose workflow has ended without publishing it does no harm: there is nothing to end.
+        `view` is the workflow's state; None if it does not run. Each pod is sent once; a pod that is adopted later is
+        sent then. Pods that were created after the node's workflow started are not sent: its history has them, or they
+        belong to no list. A pod that has ended unnoticed may be sent; an order to end it does nothing.
+
         Raises RPCError.
         """
         made = {meta.uid: meta for meta in self._known_pods() if list_of(meta) not in ("", *SOURCE_NAMES)}
         since = view.since if view is not None else None
-        if since != self._since:  # a different workflow, even if nobody noticed the restart
+        if since != self._since:  # a different workflow, even if the restart was not noticed
             self._known.clear()
             self._since = since
         if view is not None:

@@ -2,8 +2,8 @@
 
 Mirrors nodestatus/setters.go, v1.36: conditions, addresses, capacity, node info. Difference: the kubelet writes its
 status every five minutes and a lease every ten seconds, so that a silent node is noticed. Here the worker's own
-heartbeat to the server shows that it lives, and a status is sent only when it has changed. A change in wording alone is
-sent every five minutes at most, since a runtime may word each refusal differently.
+heartbeat to the server shows that it lives, and the status is sent only when it has changed. If only messages differ,
+it is sent at most every five minutes, since a runtime may word each refusal differently.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
+"""Seconds between two checks whether the status has changed."""
 REWORDED_SECONDS: Final = 300.0
-"""How long a status that differs only in wording is held back: nodeStatusReportFrequency."""
+"""Seconds between two reports that differ only in messages: nodeStatusReportFrequency."""
 _READY: Final = NodeCondition(
     type="Ready", status="True", reason="KubeletReady", message="kubelet is posting ready status"
 )
@@ -54,9 +55,9 @@ class NodeStatusReporter:
     ) -> None:
         """Send with `tell`, which raises RPCError.
 
-        `info` returns the machine's kernel, OS and runtime, whose version may change. `obstacles` returns what keeps
-        the node from running pods. `sources` are the configured sources of pods, each with a function that says whether
-        it has reported in this life.
+        `info` returns the machine's kernel, OS and runtime, whose version may change. `obstacles` returns the reasons
+        why the node cannot run pods. `sources` has, by name of each configured source of pods, a function that returns
+        whether this worker has reported the source's pods.
         """
         self._context = context
         self._life = life
@@ -79,11 +80,11 @@ class NodeStatusReporter:
             await asyncio.sleep(LOOK_SECONDS)
 
     def forget(self) -> None:
-        """Send everything again, to a workflow that has received nothing yet."""
+        """Send the status again at the next check, since a new workflow has not received it."""
         self._reported = None
 
     def is_known(self, view: NodeView) -> bool:
-        """Say whether the workflow has the status that was sent last; somebody else may have sent another."""
+        """Say whether the workflow still has the last status sent: another client may have sent a different one."""
         reported = self._reported
         return reported is None or _essence(reported) == _essence(view)
 
@@ -136,7 +137,7 @@ class NodeStatusReporter:
 
 
 def _essence(said: NodeStatus | NodeView) -> tuple[object, ...]:
-    """Return the part of a status that decides whether it has changed: the agent's life, and the node's values."""
+    """Return the fields by which `is_known` compares a status with the workflow's state: no times or messages."""
     conditions = {each.type: each.status for each in said.conditions}
     return said.boot, said.identity, conditions, said.labels, said.capacity, said.allocatable, said.addresses
 

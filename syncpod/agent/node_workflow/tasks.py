@@ -32,7 +32,7 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 30.0
-"""Between two checks that the node's workflow still runs, and still has the node's reports."""
+"""Seconds between two checks that the node's workflow still runs, and still has the node's reports."""
 _RETRY_SECONDS: Final = 5.0
 _TAKEOVER_SECONDS: Final = 10.0
 
@@ -45,9 +45,9 @@ def add_node_workflow_tasks(
     version: Callable[[], RuntimeVersion],
     manifest_dir: Path | None,
 ) -> Callable[[], Awaitable[NodeStatus]]:
-    """Start the node's workflow, and keep it up to date, as long as the agent runs; return the reporter of its status.
+    """Start the node's workflow, and keep it up to date, as long as the agent runs. Return a function for the status.
 
-    `version` returns the present name and version of the runtime.
+    `version` returns the current name and version of the runtime. The returned function returns the node's status.
     """
     task_queue = node_task_queue(context.name)
     signals = NodeSignals(
@@ -67,7 +67,7 @@ def add_node_workflow_tasks(
         )
         sources[FILE_SOURCE] = lambda: report.reported
         reporters.append(report)
-    info = lru_cache(maxsize=1)(node_info)  # it reads files, and is asked for every two seconds
+    info = lru_cache(maxsize=1)(node_info)  # it reads files, and is called every two seconds
     status = NodeStatusReporter(
         context,
         life,
@@ -107,7 +107,7 @@ def _add_manifests(
 
 
 async def _take_over(takeover: Takeover, workflow_id: str) -> None:
-    """Let the node's workflow continue at once what it began with the last worker, without waiting for timeouts."""
+    """Take over the node's workflow from the previous worker, so that it need not wait for timeouts."""
     try:
         async with asyncio.timeout(_TAKEOVER_SECONDS):
             await takeover.take(workflow_id)
@@ -116,7 +116,7 @@ async def _take_over(takeover: Takeover, workflow_id: str) -> None:
 
 
 class _WorkflowCheck:
-    """Checks that the node's workflow has the node's reports, and has them repeated after a restart."""
+    """Checks that the node's workflow has the node's reports, and repeats them after the workflow was restarted."""
 
     def __init__(
         self,

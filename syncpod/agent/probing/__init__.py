@@ -1,1 +1,1 @@
-"""Probes: containers are probed repeatedly, and a pod's workflow is signalled when a result changes."""
+"""Probes: runs containers' probes periodically, and signals the pod's workflow when a result changes."""

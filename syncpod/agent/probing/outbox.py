@@ -1,4 +1,4 @@
-"""Probe results of one pod that its workflow has not acknowledged yet: the newest of each probe."""
+"""A queue of one pod's probe results for its workflow. Only the newest result of each probe is kept."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from syncpod.messages.signals import ProbeChanged
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = (0.1, 5.0)
-"""First and longest pause before a signal that the server did not accept is sent again."""
+"""The first pause before a failed signal is sent again, and the longest."""
 
 Send = Callable[[PodRef, ProbeChanged], Awaitable[bool]]
-"""Signals a changed result; returns whether the pod has a workflow. Raises RPCError while nobody answers."""
+"""Signals a changed result; returns whether the pod's workflow is open. Raises RPCError without an answer."""
 
 
 _Key = tuple[str, str, str]
-"""Container id, probe, and kind of news: the result, that the probe cannot be run, or only that it fails. The last two
-change no result, so they are sent in addition to it."""
+"""Container id, probe, and kind of change: "result", "cannot be run" or "fails". The last two change no result, so they
+are sent in addition to it."""
 
 
 def _key(change: ProbeChanged) -> _Key:
@@ -33,7 +33,7 @@ def _key(change: ProbeChanged) -> _Key:
 
 
 def _with_failures(change: ProbeChanged, earlier: ProbeChanged) -> ProbeChanged:
-    """Return a change with the failures of an earlier one that was not sent."""
+    """Return `change` with the failures of `earlier` added, which was not sent."""
     if not earlier.failures:
         return change
     text = change.failure or (change.message if change.failures else earlier.failure or earlier.message)
@@ -41,12 +41,12 @@ def _with_failures(change: ProbeChanged, earlier: ProbeChanged) -> ProbeChanged:
 
 
 class Outbox:
-    """Sends what is put into it, one signal at a time."""
+    """Sends changes, one signal at a time, and retries until the server has accepted each."""
 
     def __init__(
         self, ref: PodRef, send: Send, *, taken: Callable[[ProbeChanged], None], emptied: Callable[[], None]
     ) -> None:
-        """Send with `send`; call `taken` with each accepted change, and `emptied` when nothing is left to send."""
+        """Send with `send`; call `taken` with each change that the workflow received, and `emptied` at the end."""
         self._ref = ref
         self._send = send
         self._taken = taken
@@ -56,11 +56,11 @@ class Outbox:
         self._flight: asyncio.Task[None] | None = None
 
     def __bool__(self) -> bool:
-        """Return whether anything is left to send."""
+        """Return whether the queue has changes."""
         return bool(self._changes)
 
     def put(self, change: ProbeChanged) -> None:
-        """Send this instead of an unsent change of the same kind, and add that one's failures to it."""
+        """Queue a change. It replaces an unsent change with the same key, whose failures are added to it."""
         key = _key(change)
         before = self._changes.get(key)
         # The signal in flight may still arrive, so its failures are added only if it does not.

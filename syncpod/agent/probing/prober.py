@@ -1,4 +1,4 @@
-"""The prober: one probe worker for each probe of each running container instance.
+"""Runs the probes of the node's containers: one probe worker for each probe of each running instance.
 
 ::
 
@@ -6,15 +6,15 @@
                                   ▲   │
                                   └ schedule: one heap, one timer
 
-Only changes and counts of failures are signalled; that a container is not ready from the start is signalled once its
-probe has failed often enough. Mirrors prober/prober_manager.go and prober/worker.go, v1.36. Differences:
+Only changes of results and counts of failures are signalled. The first failed result of a readiness probe is signalled
+once the probe has failed often enough. Mirrors prober/prober_manager.go and prober/worker.go, v1.36. Differences:
 
 - The first probe runs as soon as the initial delay is over, not at the next tick of the period.
-- After a start of the worker it is delayed by a fixed share of the period, where the kubelet's is random.
-- Results survive a restart of the worker, and so does what an exec probe has waited for in vain (`slow_answers.py`).
-- A probe that cannot be run, or that succeeds with a warning, is reported when that begins and not each time.
-- Failures are counted here, and signalled at 1, 10, 100 and so on, with a change of the result, and when the instance
-  ends. Events that are read through the node's API include all failures.
+- After a start of the worker the first probe is delayed by a fixed share of the period; the kubelet's share is random.
+- Results survive a restart of the worker, as does the time for which an exec probe has waited (`slow_answers.py`).
+- If a probe cannot be run, or succeeds with a warning, only the first such answer in a row is reported.
+- Failures are counted here. The count is signalled at 1, 10, 100 and so on, with a change of the result, and when the
+  instance ends. Events that are read through the node's API include all failures.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 _TEXT_LIMIT = 1000
-"""How many characters of a probe's output are sent to the workflow, which keeps 1,024 characters of an event."""
+"""The most characters of a probe's output that are sent to the workflow, which keeps 1,024 characters of an event."""
 
 CountProbe = Callable[[str, str, PodRef, str, float], None]
 """Takes the type of a probe, `successful`, `failed` or `unknown`, the pod, the container, and the seconds it took."""
 
 _STEPS_ARE_BACK_SECONDS = 60.0
-"""Within this time of a worker's start, the steps are tried again in which the last worker died."""
+"""Seconds after a worker's start within which Temporal retries the steps that the previous worker was running."""
 
 _AS_BEFORE = "result from before the pod was adopted"
-"""Sent instead of the original output, which went to a workflow that no longer exists."""
+"""The text of a repeated result: the original output was sent to a workflow that no longer exists."""
 
 
 @dataclass
@@ -82,19 +82,19 @@ class _Instance:
     observed: ObservedContainer
     workers: tuple[ProbeWorker, ...] = ()
     slow: dict[ProbeType, SlowAnswers] = field(default_factory=dict)
-    """The answers of its exec probes."""
+    """Measures the answers of its exec probes, by type."""
 
 
 @dataclass
 class _Pod:
-    """A pod with a running container that has probes, or with results that are not acknowledged yet."""
+    """A pod with a running container that has probes, or with results that were not sent yet."""
 
     ref: PodRef
     spec: Pod
     listing: ObservedPod
     outbox: Outbox
     results: dict[tuple[str, ProbeType], ProbeResult]
-    """The results that the workflow has acknowledged, by container id and type."""
+    """The results that the workflow has received, by container id and type."""
     slow: dict[tuple[str, ProbeType], Slow]
     """How slow its exec probes are, by container id and type."""
     instances: dict[str, _Instance] = field(default_factory=dict)
@@ -116,8 +116,8 @@ class Prober:
     ) -> None:
         """Probe through `cri` and the network, and signal with `send`.
 
-        `host_ip` returns the address of pods on the host network. `unprobed` has, at each moment, the pod's UID and the
-        name of each container that runs and has not started yet: its postStart hook runs.
+        `host_ip` returns the address of pods on the host network. `unprobed` has the pod's UID and the name of each
+        container whose postStart hook still runs: it is not probed. The collection changes over time.
         """
         self._unprobed = unprobed
         self._cri = cri
@@ -130,12 +130,12 @@ class Prober:
         self._pods: dict[str, _Pod] = {}
         self._count: CountProbe | None = None
         self._without: dict[str, frozenset[str]] = {}
-        """Container ids of pods without probes, by pod UID: nothing more is done for them."""
+        """By pod UID: the container ids of a pod without probes, whose record need not be read again."""
         self._complaints: dict[str, str] = {}
-        """By pod UID: why its record cannot be read, which is logged once."""
+        """By pod UID: why the pod's record cannot be read; each reason is logged once."""
 
     def tell_probes(self, count: CountProbe) -> None:
-        """Tell each probe that ends to `count`."""
+        """Call `count` with each probe that ends."""
         self._count = count
 
     def observe(self, listing: ObservedPod) -> None:
@@ -163,7 +163,7 @@ class Prober:
         self._forget_if_done(pod)
 
     def ending(self, uid: str) -> None:
-        """Note that the pod is being killed: only its readiness probes continue, until nothing runs.
+        """Note that the pod is being killed: only its readiness probes continue, until its containers have ended.
 
         Mirrors prober_manager.go, v1.36, StopLivenessAndStartup.
         """
@@ -172,7 +172,7 @@ class Prober:
             _end(worker for worker in instance.workers if worker.state.type != "readiness")
 
     def tell_again(self, uid: str) -> None:
-        """Send all results of a pod again, to a workflow that has received none of them."""
+        """Send all results of a pod again, since its new workflow has received none of them."""
         pod = self._pods.get(uid)
         if pod is None:
             return
@@ -183,7 +183,7 @@ class Prober:
                     self._tell(pod, instance, worker.state, Report(worker.state.result, answer))
 
     def untold(self, uid: str) -> tuple[UntoldFailures, ...]:
-        """Return the failures of a pod's probes that its workflow does not know yet, and the overdue answers."""
+        """Return the failures of a pod's probes that were not signalled yet, and its exec probes that are overdue."""
         pod = self._pods.get(uid)
         instances = tuple(pod.instances.values()) if pod is not None else ()
         failed = (
@@ -208,7 +208,7 @@ class Prober:
         await asyncio.gather(*asked, *(pod.outbox.close() for pod in self._pods.values()), return_exceptions=True)
 
     def _meet(self, listing: ObservedPod) -> _Pod | None:
-        """Read a pod's record; return None if it has no probes, or the record cannot be read."""
+        """Read a pod's record, and begin to keep the pod; None if it has no probes, or the record cannot be read."""
         present = frozenset(container.id for container in listing.containers)
         if self._without.get(listing.uid) == present:
             return None
@@ -238,10 +238,10 @@ class Prober:
         return pod
 
     def _awaits_hook(self, uid: str, container: Container, observed: ObservedContainer) -> bool:
-        """Return whether the last worker died in the container's postStart hook, and this one has yet to run it again.
+        """Say whether the previous worker died during the container's postStart hook, which has to run again first.
 
-        That step comes soon after this worker. One that does not come, because the pod's workflow is gone, does not
-        keep the container from being probed for longer than that.
+        Temporal retries that step soon after this worker's start. If it does not, because the pod's workflow is gone,
+        the container is probed after `_STEPS_ARE_BACK_SECONDS`.
         """
         if container.lifecycle is None or container.lifecycle.post_start is None:
             return False
@@ -283,7 +283,7 @@ class Prober:
         return instance
 
     def _first_delay(self, observed: ObservedContainer, type_: ProbeType, probe: Probe) -> float:
-        """Return the seconds until the first probe; those of containers older than this worker are spread out."""
+        """Return the seconds until the first probe. For containers older than this worker, they are spread out."""
         began = observed.started_at.timestamp() if observed.started_at is not None else self._clock()
         delay = max(0.0, began + (probe.initial_delay_seconds or 0) - self._clock())
         if began >= self._born:
@@ -294,7 +294,7 @@ class Prober:
     async def _ask(self, pod: _Pod, instance: _Instance, type_: ProbeType, probe: Probe) -> ProbeAnswer:
         began, result = time.monotonic(), "unknown"
         try:
-            # Expanded for each run, and not kept: the commands of many containers are large.
+            # Expanded for each run and not cached, since commands of many containers would take much memory.
             expanded = with_static_variables(probe, instance.container)
             ask = partial(run_probe, expanded, self._target(pod, instance), self._cri)
             if expanded.exec is not None:
@@ -337,14 +337,14 @@ class Prober:
                 worker.container_started()
 
     def _keep(self, pod: _Pod, change: ProbeChanged) -> None:
-        """Store on disk what the workflow has acknowledged, for the next worker; `unknown` changes no result."""
+        """Store a result that the workflow has received, for the next worker; `unknown` changes no result."""
         if change.result == "unknown":
             return
         pod.results[change.container_id, change.probe] = change.result
         self._store(pod)
 
     def _note_slow(self, pod: _Pod, key: tuple[str, ProbeType], slow: Slow) -> None:
-        """Store for the next worker what an exec probe has waited for in vain."""
+        """Store for the next worker how long an exec probe has waited for an answer."""
         pod.slow[key] = slow
         self._store(pod)
 
@@ -365,7 +365,7 @@ def _with_probes(pod: Pod, name: str) -> Container | None:
 
 
 def _overdue(instance: _Instance) -> Iterator[UntoldFailures]:
-    """Yield a record of each exec probe for whose answer the runtime takes long."""
+    """Yield a record of each exec probe whose answer from the runtime is overdue."""
     for type_, slow in instance.slow.items():
         if slow.overdue_since is not None:
             since = datetime.fromtimestamp(slow.overdue_since, UTC)
@@ -380,5 +380,5 @@ def _end(workers: Iterable[ProbeWorker]) -> None:
 
 
 def _text(answer: str) -> str:
-    """Return the report of an answer."""
+    """Return the part of a probe's output that is sent, without values of Secrets."""
     return of_process.part(answer, 0, _TEXT_LIMIT)

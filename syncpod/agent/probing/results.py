@@ -1,8 +1,8 @@
 """Stores probe results in the pod's directory, so that a restart of the worker loses none.
 
-Results count in the pod's workflow. This copy only lets the next prober continue where the last one stopped: a
-container that has started is not probed for startup again, and one that was ready stays ready until a probe fails. The
-time that an exec probe has waited in vain is stored with them.
+The pod's workflow has the results that count. This copy only lets the next prober continue where the last one stopped:
+a container that has started gets no startup probes again, and a ready container stays ready until a probe fails. Also
+stored is the time for which an exec probe has waited for an answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from syncpod.translation.paths import pod_directory
 _NAME = "probes.json"
 _RESULTS = ("success", "failure", "unknown")
 _SLOW: Final = "slow"
-"""Beside the types of probes: how slow their answers are, by type."""
+"""The key, beside those of the types of probes, of how slow their answers are, by type."""
 
 Results = Mapping[tuple[str, ProbeType], ProbeResult]
 """Results by container id and type of probe."""
@@ -29,7 +29,7 @@ SlowProbes = Mapping[tuple[str, ProbeType], Slow]
 
 
 def read_results(node: NodeContext, uid: str) -> dict[tuple[str, ProbeType], ProbeResult]:
-    """Return the stored results, none if they cannot be read. Blocks. Raises UnsafeName."""
+    """Return the stored results; empty if they cannot be read. Blocks. Raises UnsafeName."""
     try:
         return {
             (container_id, type_): results[type_]
@@ -42,7 +42,7 @@ def read_results(node: NodeContext, uid: str) -> dict[tuple[str, ProbeType], Pro
 
 
 def read_slow(node: NodeContext, uid: str) -> dict[tuple[str, ProbeType], Slow]:
-    """Return how slow the pod's exec probes were, nothing if that cannot be read. Blocks. Raises UnsafeName."""
+    """Return how slow the pod's exec probes were; empty if that cannot be read. Blocks. Raises UnsafeName."""
     try:
         return {
             (container_id, type_): Slow(int(found["failures"]), float(found["waited"]))
@@ -55,7 +55,7 @@ def read_slow(node: NodeContext, uid: str) -> dict[tuple[str, ProbeType], Slow]:
 
 
 def write_results(node: NodeContext, uid: str, results: Results, slow: SlowProbes) -> None:
-    """Replace what is stored atomically; do nothing if the pod has no directory. Blocks. Raises OSError."""
+    """Replace the stored file atomically; do nothing if the pod has no directory. Blocks. Raises OSError."""
     directory = pod_directory(node, uid)
     if not directory.is_dir():
         return

@@ -11,15 +11,15 @@ from syncpod.pod import Container, Probe
 from syncpod.pod.expansion import ProgramSize, TooLong, expand, size_of
 
 _TRIES = 3
-"""The number of immediate tries of a probe that could not be carried out (maxProbeRetries)."""
+"""How often a probe that cannot be carried out is tried without a pause (maxProbeRetries)."""
 
 
 def with_static_variables(probe: Probe, container: Container) -> Probe:
     """Return the probe with ``$(NAME)`` in its command replaced by the container's env values in the manifest.
 
     A variable with valueFrom is empty here, and one from envFrom is not replaced (container/helpers.go, v1.36,
-    ExpandContainerCommandOnlyStatic). Raises :class:`NoAnswer` for a command that has become too long for
-    Linux, which admission refuses.
+    ExpandContainerCommandOnlyStatic). Raises :class:`NoAnswer` if the command becomes too long for Linux; admission
+    refuses such a pod.
     """
     if probe.exec is None:
         return probe
@@ -35,7 +35,7 @@ def with_static_variables(probe: Probe, container: Container) -> Probe:
 
 
 async def run_probe(probe: Probe, target: Target, cri: CriRuntime) -> ProbeAnswer:
-    """Run the probe once; retry one that could not be carried out, up to three attempts. Raises :class:`NoAnswer`."""
+    """Run the probe; if it cannot be carried out, try up to three times. Raises :class:`NoAnswer`."""
     for tries_left in reversed(range(_TRIES)):
         try:
             return await _run_once(probe, target, cri)

@@ -1,6 +1,6 @@
-"""Calls functions at their time, with one heap and one timer of the event loop for all of them.
+"""Calls functions at given times, with one heap and one timer of the event loop for all of them.
 
-One sleeping task per probe would cost a fifth more CPU per probe at 5,000 a second, and three times the memory.
+One sleeping task per probe would cost a fifth more CPU at 5,000 probes a second, and three times the memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _AT_ONCE: Final = 50
 
 
 class Schedule:
-    """Calls what is due, in order. All methods belong to one event loop; times are the loop's."""
+    """Calls due functions in the order of their times. All methods belong to one event loop; times are the loop's."""
 
     def __init__(self) -> None:
         """Start with an empty schedule."""
@@ -26,7 +26,7 @@ class Schedule:
         self._timer: asyncio.TimerHandle | None = None
 
     def at(self, due: float, call: Callable[[], None]) -> None:
-        """Call at that time, or as soon as possible if it is past; the callee must check whether it is still wanted."""
+        """Call `call` at `due`, or at once if that is past. It cannot be cancelled: `call` checks if it is wanted."""
         heapq.heappush(self._heap, (due, next(self._numbers), call))
         self._arm()
 

@@ -1,9 +1,9 @@
-"""How long an exec probe has waited for its runtime, over restarts of the worker too.
+"""Measures how long an exec probe waits for the runtime's answer, across restarts of the worker.
 
-A runtime may not answer, although the command has ended: containerd 1.6 waits for every process that has the command's
-output open. As in the kubelet, the probe fails two minutes after its own timeout. Workers that do not live as long as
-that would begin anew for ever, and liveness would be off just where something hangs. So the time that a probe has
-waited is kept, and so is the number of its slow failures in a row: workers that live a minute each end it too.
+A runtime may not answer although the command has ended: containerd 1.6 waits for every process that has the command's
+output open. As in the kubelet, the probe fails two minutes after its own timeout. If each worker lives for less time,
+the probe would never fail, and a hanging container would not be restarted. So the time waited is stored on disk, as is
+the number of slow failures in a row.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from syncpod.lifecycle.probing import timeout_seconds
 from syncpod.pod import ExecAction, Probe
 
 OVERDUE_SECONDS: Final = 10.0
-"""How long after its own timeout an answer is overdue. Each worker waits at least so long for the answer."""
+"""Seconds after the probe's own timeout until its answer is overdue. Each worker waits at least this long."""
 KEEP_SECONDS: Final = 15.0
-"""The time between two records of an overdue answer: a restart of the worker loses no more than that."""
+"""Seconds between two writes of the time waited: a restart of the worker loses no more than that."""
 
 
 @dataclass(frozen=True)
@@ -30,33 +30,33 @@ class Slow:
     """How slow the answers of one exec probe of one instance have been."""
 
     failures: int = 0
-    """How many failures in a row have come overdue, up to the last answer."""
+    """How many consecutive failures, up to the last answer, were overdue."""
     waited: float = 0.0
-    """Seconds for which earlier workers have waited for the answer that is due now."""
+    """Seconds for which earlier workers have waited for the answer to the current run."""
 
 
 NOT_SLOW: Final = Slow()
 
 
 class SlowAnswers:
-    """The answers of one exec probe of one instance."""
+    """Times the answers of one exec probe of one instance."""
 
     def __init__(self, probe: Probe, before: Slow, keep: Callable[[Slow], None]) -> None:
-        """Go on from `before`. `keep` is called with each change, and must not wait."""
+        """Continue from `before`. `keep` is called with each change, and must return at once."""
         self._timeout = timeout_seconds(probe)
         self._slow, self._keep = before, keep
         self._timer: asyncio.TimerHandle | None = None
         self._began = 0.0
         self.overdue_since: float | None = None
-        """Since when the answer under way is due, in seconds since the epoch; None if it is not overdue."""
+        """When the wait for the current answer began, in seconds since the epoch; None if it is not overdue."""
 
     @property
     def limit_seconds(self) -> float:
-        """The probe fails after this many seconds without an answer."""
+        """Seconds without an answer after which the probe fails."""
         return self._timeout + RUNTIMES_SECONDS
 
     async def answer(self, action: ExecAction, ask: Callable[[], Awaitable[ProbeAnswer]]) -> ProbeAnswer:
-        """Run the command by `ask`; return the answer, a failure if it does not come in time. Raises NoAnswer."""
+        """Run the command with `ask`; return its answer, or a failure at the time limit. Raises NoAnswer."""
         before, self._began = self._slow, time.monotonic()
         patience = max(self._timeout + OVERDUE_SECONDS, self.limit_seconds - before.waited)
         self._timer = asyncio.get_running_loop().call_later(self._timeout + OVERDUE_SECONDS, self._note, before)
@@ -66,7 +66,7 @@ class SlowAnswers:
                 answer = await ask()
         except TimeoutError:
             answer, in_time = timed_out(action, self._timeout), False
-        except NoAnswer:  # the runtime is gone or back: the wait was not for this command
+        except NoAnswer:  # the runtime went away or came back, so the wait says nothing of this command
             self._set(Slow(before.failures))
             raise
         finally:
@@ -76,7 +76,7 @@ class SlowAnswers:
         return answer
 
     def _note(self, before: Slow) -> None:
-        """Note that the answer is overdue, now and every few seconds."""
+        """Record that the answer is overdue, now and every `KEEP_SECONDS`."""
         waited = before.waited + time.monotonic() - self._began
         self.overdue_since = time.time() - waited
         self._set(Slow(before.failures, waited))

@@ -1,4 +1,4 @@
-"""Failures of probes that the node has counted but not signalled yet, for readers of a pod's events."""
+"""Adds failures of probes that were counted but not signalled yet to a pod's events, for readers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ class UntoldFailures(NamedTuple):
     message: str
     """The event's text."""
     failures: int
+    """How many."""
     at: datetime
-    """When the last of them came."""
+    """The time of the last one."""
 
 
 def with_untold(events: Sequence[Any], untold: Sequence[UntoldFailures]) -> list[Any]:
-    """Return a pod's events (JSON, oldest first), with these failures added as if the workflow knew of them."""
+    """Return a pod's events (JSON, oldest first) as they would be if these failures had been signalled."""
     found = list(events)
     for failures in untold:
         known = next((event for event in found if _is_about(event, failures)), None)

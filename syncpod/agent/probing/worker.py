@@ -1,7 +1,7 @@
-"""One probe of one container instance: when it runs, and the result of its answers.
+"""Runs one probe of one container instance periodically, and reports its results.
 
-Mirrors prober/worker.go, v1.36: probes keep to a grid of periods from the first one. A probe that takes longer than a
-period is followed by the next at once, and the periods that it missed are skipped (as time.Ticker does).
+Mirrors prober/worker.go, v1.36: probes start at whole periods after the first one. If a probe takes longer than a
+period, the next one follows at once, and missed periods are skipped (as time.Ticker does).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from syncpod.pod import Probe
 log = logging.getLogger(__name__)
 
 _ENDING_SECONDS: Final = 1.0
-"""How long to wait for a container's exit to be noticed before it is reported that its probe cannot be run."""
+"""Seconds between a probe that cannot be run and its report: if the container has exited, that is noticed first."""
 _REMARK_AGAIN_SECONDS: Final = 300.0
-"""Minimum time between two remarks that change no result, so that they do not flood the pod's events."""
+"""The least seconds between two remarks, which change no result, so that they do not flood the pod's events."""
 
 Ask = Callable[[Probe], Awaitable[ProbeAnswer]]
-"""Runs the probe once. Raises NoAnswer if that cannot be done."""
+"""Runs the probe once. Raises NoAnswer if it cannot be run."""
 
 
 _NONE: Final = Failures()
@@ -43,17 +43,17 @@ _NONE: Final = Failures()
 
 @dataclass(frozen=True)
 class Report:
-    """The reports of a probe worker about one instance."""
+    """A probe worker's report about one instance."""
 
     result: ProbeResult
     """The result; `unknown` if the probe cannot be run, or if it has failed and that does not change the result yet."""
     answer: ProbeAnswer
     failures: Failures = _NONE
-    """The failed answers, including those that are reported now for the first time."""
+    """The failures so far; `untold` counts those that this report adds."""
 
 
 Tell = Callable[[ProbeState, Report], None]
-"""Called with the probe's state, and the report about it."""
+"""Called with the probe's state and each report."""
 
 
 class ProbeWorker:
@@ -69,7 +69,7 @@ class ProbeWorker:
         self.state = state
         self.failures = first_failures(state)
         self.failed_at = 0.0
-        """When the last failed answer came; in seconds since the epoch."""
+        """When the last failed answer came, in seconds since the epoch."""
         self._name = name
         self._probe = probe
         self._schedule = schedule
@@ -82,10 +82,10 @@ class ProbeWorker:
         self._over = state.on_hold
         self._remarked = -_REMARK_AGAIN_SECONDS
         self._remarkable = False
-        """Whether the last probe was reported as a remark: a warning, or that it cannot be run."""
+        """Whether the last run led to a remark: it succeeded with a warning, or could not be run."""
 
     def begin(self, delay: float) -> None:
-        """Run first after `delay` seconds, and not before the container has started if the probe waits for that."""
+        """Plan the first run in `delay` seconds; if the probe waits for the container's start, not before that."""
         self._plan(asyncio.get_running_loop().time() + delay)
 
     def container_started(self) -> None:
@@ -104,7 +104,7 @@ class ProbeWorker:
 
     @property
     def task(self) -> asyncio.Task[None] | None:
-        """The probe that is running."""
+        """The task of the run under way; None if there is none."""
         return self._task
 
     def _plan(self, due: float) -> None:
@@ -158,7 +158,7 @@ class ProbeWorker:
         self._tell(self.state, report)
 
     def _remark(self, report: Report) -> None:
-        """Report an event that changes no result when it begins, and only once if it comes and goes."""
+        """Report a warning, or that the probe cannot be run: the first in a row, and at most one in five minutes."""
         begins, self._remarkable = not self._remarkable, True
         now = time.monotonic()
         if begins and now - self._remarked >= _REMARK_AGAIN_SECONDS:

@@ -1,8 +1,8 @@
-"""The series of the kubelet's ``/metrics/cadvisor`` that dashboards and rules read, from what a CRI runtime measures.
+"""Makes the series of the kubelet's ``/metrics/cadvisor`` that dashboards and rules use, from CRI statistics.
 
-Names and labels are cAdvisor's. A row without `container` is a pod's, one without `pod` is the node's. As in cAdvisor,
-`name` is the container's id. Values that a runtime does not measure have no series: throttling, page cache, tasks by
-state, and the devices of a disk. `id` is left out, since the runtime does not say which cgroup it reads.
+Names and labels are cAdvisor's. A sample without `container` is a pod's; a sample without `pod` is the node's. As in
+cAdvisor, `name` is the container's id. Values that a runtime does not report have no series: throttling, page cache,
+tasks by state, and the devices of a disk. The label `id` is missing, since a runtime does not report the cgroup.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _NODE: Final = ("",) * len(_WHO)
 
 @dataclass(frozen=True)
 class RunningContainer:
-    """A container that runs."""
+    """A running container."""
 
     started_at: datetime
     image: str
 
 
 Running = Mapping[str, RunningContainer]
-"""By the container's id."""
+"""Running containers by id."""
 
 
 def container_series(usage: RuntimeUsage, node: NodeUsage, host: Host, running: Running) -> Sequence[Metric]:
-    """Return all families. If the runtime does not answer, there are no pods, and the error gauge is 1."""
+    """Return all metric families. If the runtime does not answer, they have no pods, and the error gauge is 1."""
     families = _Families()
     families.of_machine(host)
     families.add(_NODE, node.cpu, node.memory)
@@ -45,7 +45,7 @@ def container_series(usage: RuntimeUsage, node: NodeUsage, host: Host, running: 
     for pod in usage.pods:
         families.add_pod(pod)
         for each in pod.containers:
-            if each.id in running:  # else it has ended, or its name belongs to another instance now
+            if each.id in running:  # else it has ended since the measurement
                 families.add_container(pod, each, running[each.id])
     families.failed.add_metric((), not usage.is_known)
     return families.all
@@ -134,7 +134,7 @@ class _Families:
                 self.faults.add_metric((*labels, kind, "hierarchy"), number, timestamp=at)
 
     def add_network(self, who: Sequence[str], interfaces: Iterable[InterfaceUsage], measured_at_ns: int) -> None:
-        """Add the traffic of a pod or the node; `measured_at_ns` is 0 if the runtime does not say when it measured."""
+        """Add the traffic of a pod or the node; `measured_at_ns` is 0 if the runtime does not report a time."""
         at = measured_at_ns / _NANO or None
         for each in interfaces:
             for name, number in (

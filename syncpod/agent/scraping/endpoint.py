@@ -1,9 +1,8 @@
 """Serves a node's metrics, health, pods and resource usage over HTTP, at the kubelet's paths.
 
-Only the path of a request matters, and for the pods themselves a token. No request changes the node. Metrics show the
-names of pods and their usage to everyone who can connect, so the address should be on the loopback. ``/pods`` and
-``/stats/summary`` show more: they require the token of the state directory, and are served only on a loopback address,
-since the token is sent unencrypted.
+No request changes the node. Metrics show the names of pods and their usage to every client that can connect, so the
+address should be on the loopback. ``/pods`` and ``/stats/summary`` show more: they require the token in the state
+directory, and are served only on a loopback address, since the token is sent unencrypted.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from syncpod.kernel.peers import find_peer
 _JSON: Final = "application/json"
 _TOKEN_FILE: Final = "reader-token"
 _SHORTEST_TOKEN: Final = 32
+"""The least characters of a token; a shorter one is replaced."""
 _NO_TOKEN: Final = (
     f"show the token in the file {_TOKEN_FILE} of the node's state directory, which its owner can read: "
     "Authorization: Bearer TOKEN\n"
@@ -81,7 +81,7 @@ class NodeEndpoint:
 
 
 class ReaderToken:
-    """The token of one node. It is created only once, so that readers that are configured with it keep working."""
+    """The token of one node. It stays the same after restarts, so that readers configured with it keep working."""
 
     def __init__(self, state_dir: Path) -> None:
         """Read the token of this directory, or create one. Blocks. Raises OSError."""

@@ -1,8 +1,8 @@
-"""A small HTTP server for readers: one request per connection, of which only method, path and two headers matter.
+"""A small HTTP server for monitoring: one request per connection, and only method, path and two headers are read.
 
-Everyone who can connect may send requests, so the server limits them (:mod:`syncpod.kernel.callers`), and gives each
-request ten seconds. A web page in a browser on this machine cannot read from it: the Host header of a request must be
-an address, or localhost.
+Any client that can connect may send requests, so the server limits connections (:mod:`syncpod.kernel.callers`), and
+gives each request ten seconds. A web page in a browser on this machine cannot read the answers: the Host header of a
+request must be an address, or localhost.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PLAIN: Final = "text/plain; charset=utf-8"
 _HEAD_LIMIT: Final = 8 * 2**10
 _PATIENCE_SECONDS: Final = 10.0
 _LISTEN_SECONDS: Final = 5.0
-"""The pause between two tries to get the address."""
+"""Seconds between two tries to bind the address."""
 
 
 class ScrapeRequest(NamedTuple):
-    """A request of a reader."""
+    """A client's request."""
 
     path: str
     """The path without the query."""
@@ -59,14 +59,14 @@ class HttpServer:
         *,
         peer_of: PeerOf = find_peer,
     ) -> None:
-        """Answer each request by `answer`. With port 0, any free port is used."""
+        """Answer each request with `answer`. With port 0, any free port is used."""
         self._host, self._port, self._answer = host, port, answer
         self._callers = Callers(peer_of)
         self.addresses: tuple[tuple[str, int], ...] = ()
-        """The addresses that it listens at; empty = none yet."""
+        """The addresses at which the server listens; empty = none yet."""
 
     async def run(self) -> None:
-        """Serve until cancelled. If another process has the address, try again: the node must run without it."""
+        """Serve until cancelled. While another process has the address, retry: the node does not need this server."""
         server = await self._listen()
         self.addresses = tuple(listening.getsockname()[:2] for listening in server.sockets)
         log.info("metrics are served at %s", ", ".join(_url(*address) for address in self.addresses))
@@ -125,7 +125,7 @@ class HttpServer:
 
 
 def _is_address(host: str) -> bool:
-    """Say whether a Host header has an address or localhost, and not a name that a web page could have chosen."""
+    """Say whether a Host header is an address or localhost, and not a name that a web page could have chosen."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     try:
         ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))

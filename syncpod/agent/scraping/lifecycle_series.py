@@ -1,7 +1,7 @@
-"""How many pods a node has at which point of their lives, under the kubelet's names, from their statuses.
+"""Counts a node's pods by the state of their lives, under the kubelet's names, from their statuses.
 
 Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, and pod_workers.go, PodWorkerState. A static pod whose file is gone
-is an orphan of its source until it has ended; a pod of the API server is desired until the server has deleted it.
+counts as orphan until it has ended; a pod of the API server counts as desired until the server has deleted it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONFIGS: Final = (
     ("orphan", "true"),
     ("runtime_only", "unknown"),
 )
-"""By which source a pod is wanted, and whether it is static. One that no source knows is no pod of a workflow here."""
+"""Values of the labels `config` and `static`. ``runtime_only`` is always 0: only pods with a workflow are counted."""
 
 
 def lifecycle_series(pods: Iterable[Mapping[str, Any]]) -> Sequence[Metric]:

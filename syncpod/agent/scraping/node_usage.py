@@ -1,4 +1,4 @@
-"""The resource usage of the node as a whole, from procfs and its disks."""
+"""Reads the resource usage of the whole node from procfs and its disks."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from syncpod.kernel.procfs import PROC, count_tasks, read_memory, read_processor
 from syncpod.node.disks import Disk, DiskReader
 
 _DISK_SECONDS: Final = 2.0
-"""How long a disk may take. One that hangs is not asked again until it has answered."""
+"""Seconds that a disk may take. A hanging disk is not read again until it has answered."""
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class NodeUsage:
-    """One measurement. None = not known."""
+    """One measurement. None = unknown."""
 
     booted_at: datetime | None = None
     cpu: CpuUsage | None = None
     memory: MemoryUsage | None = None
     interfaces: tuple[InterfaceUsage, ...] = ()
-    """The interfaces, with that of the default route first."""
+    """The interfaces, the one with the default route first."""
     max_pids: int | None = None
     tasks: int | None = None
 
@@ -83,7 +83,7 @@ class Disks:
     """Measures the node's disk and the disk of its images. Belongs to one event loop."""
 
     def __init__(self, cri: CriRuntime, state_dir: Path) -> None:
-        """Use the disk of the state directory, where the pods' volumes are, as the node's disk."""
+        """Measure the disk of the state directory as the node's disk: it has the pods' volumes."""
         self._cri, self._state_dir = cri, state_dir
         self._disks = DiskReader()
 
@@ -92,7 +92,7 @@ class Disks:
         return await self._measure(self._state_dir)
 
     async def of_images(self) -> tuple[FilesystemUsage, Disk | None] | None:
-        """Return the usage of images, and their disk; None if the runtime does not say."""
+        """Return the usage of images, and their disk (None if it does not answer); None if the runtime reports none."""
         try:
             filesystems = (await self._cri.image_fs_info()).image_filesystems
         except CriError:

@@ -1,6 +1,6 @@
-"""A node's pods as the series of kube-state-metrics (docs/metrics/workload/pod-metrics.md, v2.17), from their statuses.
+"""Makes the series of kube-state-metrics (docs/metrics/workload/pod-metrics.md, v2.17) from pods' statuses.
 
-The alerts and dashboards of kubernetes-mixin read these names, labels and values.
+The alerts and dashboards of kubernetes-mixin use these names, labels and values.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 Wire = Mapping[str, Any]
 """A Pod, or a part of one, as JSON."""
 Sample = tuple[str, tuple[str, ...], float]
-"""A series' name, the values of its labels that come after namespace, pod and uid, and its value."""
+"""A series' name, the values of its labels after namespace, pod and uid, and its value."""
 
 PHASES: Final = ("Pending", "Succeeded", "Failed", "Unknown", "Running")
 REASONS: Final = ("Evicted", "NodeAffinity", "NodeLost", "Shutdown", "UnexpectedAdmissionError")
-"""The reasons that kube-state-metrics knows. Other reasons have no series there either."""
+"""The reasons for which kube-state-metrics has a series."""
 _WHO: Final = ("namespace", "pod", "uid")
 _CONTAINER: Final = {
     "info": ("image", "image_spec", "image_id", "container_id"),

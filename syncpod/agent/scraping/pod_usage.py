@@ -1,4 +1,4 @@
-"""The CPU, memory and network usage of the node's pods, from one call to the runtime for all of them."""
+"""Reads the CPU, memory and network usage of the node's pods, with one call to the runtime for all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 _FRESH_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 5.0
-"""How long the runtime may take. containerd 1.6 asks each shim, and a hanging one holds up the answer."""
+"""Seconds that the runtime may take. containerd 1.6 calls each shim, and a hanging shim delays the answer."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RuntimeUsage:
 
 
 class UsageOfPods:
-    """Asks the runtime at most once a second, however many readers there are. Belongs to one event loop."""
+    """Calls the runtime at most once a second, and caches its answer for all readers. Belongs to one event loop."""
 
     def __init__(self, cri: CriRuntime, node: str) -> None:
         """Measure the sandboxes of the node with this name."""
@@ -81,7 +81,7 @@ def _cpu_sum(each_of: Sequence[CpuUsage]) -> CpuUsage:
 
 
 def _memory_sum(each_of: Sequence[MemoryUsage]) -> MemoryUsage:
-    """Return the sums of those numbers that all of them have."""
+    """Return the sums of memory; a number that one of them lacks is None."""
 
     def total(name: str) -> int | None:
         numbers = [getattr(each, name) for each in each_of]

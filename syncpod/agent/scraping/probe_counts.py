@@ -1,7 +1,7 @@
 """Counts the probes of the node's pods, under the kubelet's names (prober/prober.go, v1.36).
 
-A pod's counts are removed with the pod, as in the kubelet. OpenTelemetry's counters never forget a series, and have at
-most 2,000 of them each: the series of removed pods would leave no room for later pods.
+A pod's counts are removed with the pod, as in the kubelet. OpenTelemetry's counters are not used: they never remove a
+series, and have at most 2,000 each, so that the series of removed pods would leave no room for later pods.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class _Counts:
     buckets: dict[_Probe, list[int]] = field(default_factory=dict)
     """For each bound: how many probes took at most this long, and longer than the previous bound."""
     seconds: Counter[_Probe] = field(default_factory=Counter)
+    """The sum of all probes' seconds."""
 
 
 class ProbeCounts:
@@ -55,7 +56,7 @@ class ProbeCounts:
         counts.seconds[probe] += seconds  # type: ignore[assignment]  # a Counter adds floats as well
 
     def forget_others(self, uids: Iterable[str]) -> None:
-        """Forget all pods but these."""
+        """Drop the counts of all other pods."""
         self._pods = {uid: self._pods[uid] for uid in uids if uid in self._pods}
 
     def families(self) -> Iterator[Metric]:

@@ -1,7 +1,7 @@
-"""Readings of a node and its pods, as the kubelet's readers expect them: metrics, pods, usage, probes.
+"""Makes the answers for monitoring: metrics, pods, usage and probes of a node, in the kubelet's formats.
 
-One place for all doors: the address for metrics (:mod:`.endpoint`), and the kubelet's port in a cluster. Each answer is
-made at most once a second, however many readers there are.
+Used by the endpoint for metrics (:mod:`.endpoint`), and by the kubelet's port in a Kubernetes cluster. Each answer is
+made at most once a second, and cached for all readers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from syncpod.translation.paths import UnsafeName, pod_log_directory
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """The media type of the text that Prometheus reads."""
 _COUNT_SECONDS: Final = 5.0
-"""The time between two counts of containers' ends while nobody scrapes."""
+"""Seconds between two counts of containers' ends and pods' starts while there are no requests."""
 _FRESH_SECONDS: Final = 1.0
 _WITHOUT_TOTAL: Final = frozenset({"kubelet_evictions", "kubelet_pleg_discard_events"})
 """Counters whose names have no ``_total`` in the kubelet."""
@@ -55,20 +55,20 @@ class NodeReadings:
         listings: Callable[[], Iterable[ObservedPod]],
         obstacles: Callable[[], Sequence[str]],
     ) -> None:
-        """`obstacles` says why the node is not ready."""
+        """Make the answers from these parts. `obstacles` returns why the node is not ready; empty = it is ready."""
         self.node, self.obstacles = node, obstacles
         self._pods, self._probes, self._usage, self._disks = pods, probes, usage, disks
         self._listings, self._volumes = listings, VolumesOfPods(node)
         self._claims = VolumesOfPods(node, of_claims=True)
         self.of_drivers: Callable[[], Awaitable[Mapping[str, Mapping[str, VolumeUsage | None]]]] | None = None
-        """Returns what storage drivers tell of their volumes, by pod's UID and volume; None = there are none."""
+        """Returns the usage that storage drivers report of their volumes, by pod UID and volume; None = no drivers."""
         self._kept: dict[str, tuple[float, bytes]] = {}
-        """By answer: the last one, and until when it may be reused."""
+        """By kind of answer: monotonic time until which the last answer is reused, and the answer."""
         self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """One lock per answer: a hanging runtime must only hold up those that need it, not the metrics that show it."""
+        """One lock per kind of answer: a hanging runtime must not delay the metrics that show that it hangs."""
 
     async def count(self) -> None:
-        """Count what happens to pods even while nobody reads, until cancelled."""
+        """Count ends and starts of pods even without requests, until cancelled."""
         while True:
             await asyncio.sleep(_COUNT_SECONDS)
             await self._pods.read()
@@ -90,11 +90,11 @@ class NodeReadings:
         return await self._fresh("probes", self._probe_series)
 
     async def pods(self) -> bytes:
-        """Return the pods as their workflows publish them, a PodList."""
+        """Return the pods as their workflows publish them, as a PodList."""
         return await self._fresh("pods", self._pod_list)
 
     async def running_pods(self) -> bytes:
-        """Return the pods that run in the runtime, a PodList of names, UIDs and containers (getRunningPods)."""
+        """Return the runtime's running pods, as a PodList of names, UIDs and containers (getRunningPods)."""
         return await self._fresh("running pods", self._running_pods)
 
     async def summary(self, *, only_cpu_and_memory: bool = False) -> bytes:
@@ -104,7 +104,7 @@ class NodeReadings:
         return await self._fresh("summary", self._summary)
 
     async def _fresh(self, what: str, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Return the result of `make`, which runs at most once a second, so that no reader keeps the worker busy."""
+        """Return the result of `make`, cached for a second, so that frequent requests do not keep the worker busy."""
         async with self._making[what]:
             until, kept = self._kept.get(what, (0.0, b""))
             if time.monotonic() >= until:
@@ -186,7 +186,7 @@ class NodeReadings:
 
 
 def _running_pod(pod: ObservedPod) -> dict[str, Any]:
-    """Return a pod as the runtime knows it (container/runtime.go, v1.36, ToAPIPod)."""
+    """Return a pod as the runtime lists it (container/runtime.go, v1.36, ToAPIPod)."""
     containers = [{"name": each.name, "image": each.image} for each in pod.containers if each.state == "running"]
     return {
         "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
@@ -238,10 +238,10 @@ class _Families(Collector):
 
 
 class _Series(Collector):
-    """All series of ``/metrics``: those of this process, those that the endpoint adds, and those of the node's pods."""
+    """All series of ``/metrics``: those of this process, those of `NodeReadings`, and those of the node's pods."""
 
     def __init__(self, counted: Collector, pods: Sequence[Mapping[str, Any]], own: Sequence[Metric]) -> None:
-        """Collect from these parts. `own` are the families that the endpoint itself makes."""
+        """Collect from these parts. `counted` has the process's series, and `own` those of `NodeReadings`."""
         self._counted, self._pods, self._own = counted, pods, own
 
     def collect(self) -> Iterable[Metric]:

@@ -1,7 +1,7 @@
-"""The resource usage series of the kubelet's ``/metrics/resource`` (metrics/collectors/resource_metrics.go, v1.36).
+"""Makes the series of the kubelet's ``/metrics/resource`` (metrics/collectors/resource_metrics.go, v1.36).
 
-As in the kubelet, their timestamps are those of the runtime's measurements, so that rates are right however old a
-measurement is. A value that the runtime does not report has no series.
+As in the kubelet, the timestamps are those of the runtime's measurements, so that rates are correct even if a
+measurement is old. A value that the runtime does not report has no series.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _POD: Final = ("pod", "namespace")
 _NANO: Final = 10**9
 
 Starts = Mapping[str, datetime]
-"""When each running container started, by its id."""
+"""The start time of each running container, by id."""
 
 
 def resource_series(usage: RuntimeUsage, node: NodeUsage, starts: Starts) -> Sequence[Metric]:
-    """Return all families. If the runtime does not answer, there are no pods, and the error gauge is 1."""
+    """Return all metric families. If the runtime does not answer, they have no pods, and the error gauge is 1."""
     families = _Families()
     for pod in usage.pods:
         whose = (pod.name, pod.namespace)
         for container in pod.containers:
             if container.id not in starts:
-                continue  # it has ended, or its name belongs to another instance now
+                continue  # it has ended since the measurement
             labels = (container.name, *whose)
             families.started.add_metric(labels, starts[container.id].timestamp())
             _add(families.container_cpu, families.container_memory, labels, container.cpu, container.memory)

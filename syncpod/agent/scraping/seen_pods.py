@@ -1,4 +1,4 @@
-"""The node's pods as their workflows publish them. Each state is read only once, however often it is scraped."""
+"""Reads the node's pods from the states that their workflows publish. Each state is converted only once."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from syncpod.pod.static import HASH_ANNOTATION
 from syncpod.temporal.workflow_watch import Published
 
 ORIGIN_ANNOTATIONS: Final = frozenset((SOURCE_ANNOTATION, SEEN_ANNOTATION, HASH_ANNOTATION))
-"""The node's own note of a pod's origin."""
+"""The annotations in which the node records a pod's origin."""
 
 Wire = Mapping[str, Any]
-"""A Pod as JSON has it."""
+"""A Pod as JSON."""
 
 
 class CountsOfPods(Protocol):
-    """Counts something for each pod, for as long as the pod exists."""
+    """Keeps counts for each pod as long as the pod exists."""
 
     def forget_others(self, uids: Iterable[str]) -> None:
-        """Forget all pods but these."""
+        """Drop the counts of all other pods."""
 
 
 class SeenPods:
-    """Reads published states, and counts what has happened since the last look. Belongs to the agent's event loop."""
+    """Reads published states, and passes new ones on to be counted. Belongs to the agent's event loop."""
 
     def __init__(
         self, published: PublishedPods, terminations: Terminations, startups: Startups, *others: CountsOfPods
     ) -> None:
-        """Pass each state of a pod to `terminations` and `startups`. Tell these and `others` which pods exist."""
+        """Pass each state of a pod to `terminations` and `startups`. These and `others` drop pods that are gone."""
         self._published = published
         self._terminations, self._startups = terminations, startups
         self._counts: tuple[CountsOfPods, ...] = (terminations, startups, *others)
         self._untold: list[Published] = []
         """States that were published since the last count."""
         self._pods: dict[str, tuple[Published, Wire]] = {}
-        """The Pod of each workflow's newest state, by workflow."""
+        """By workflow id: the newest state, and its Pod."""
         self._reading = asyncio.Lock()
         published.watch(self._untold.append)
 
     async def read(self) -> Sequence[Wire]:
-        """Return the node's pods, and count what has happened since the last call."""
+        """Return the node's pods, and count the states that were published since the last call."""
         async with self._reading:
             runs = self._published.pods()
             records, self._untold[:] = self._untold.copy(), ()
@@ -64,9 +64,9 @@ class SeenPods:
             return [self._with_cluster(each, pod) for each, pod in self._pods.values()]
 
     def _with_cluster(self, state: Published, pod: Wire) -> Wire:
-        """Return a pod with the labels and annotations that its cluster has now.
+        """Return a pod with the labels and annotations that it has in its Kubernetes cluster now.
 
-        No workflow is told of those that change while its pod ends, and a kubelet shows them
+        Those that change while a pod ends are not sent to its workflow, but a kubelet shows them
         (config/config.go, v1.36, checkAndUpdatePod).
         """
         found = self._published.in_cluster(state.metadata)
@@ -80,7 +80,7 @@ class SeenPods:
 
 
 def _read(published: Iterable[Published]) -> dict[int, Wire]:
-    """Return the Pods of published states, by the state's identity."""
+    """Return the Pods of published states, by `id` of the state."""
     return {id_: each.pod() for id_, each in {id(each): each for each in published}.items()}
 
 

@@ -1,7 +1,7 @@
-"""How long pods take to start, from the states that workflows publish (util/pod_startup_latency_tracker.go, v1.36).
+"""Measures how long pods take to start, from their published states (util/pod_startup_latency_tracker.go, v1.36).
 
-Differences: the time of a pull is that of its step, and so includes the wait for its turn. Pulls and init containers
-may overlap here, and then that time is subtracted only once.
+Differences: the time of a pull is that of its step, which includes the wait for the step's turn. Pulls and init
+containers may overlap here, and then the common time is subtracted only once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Starting:
 
 
 class Startups:
-    """Times the starts of one node's pods: only of pods that it has seen before they ran, so that none counts twice."""
+    """Measures the starts of one node's pods, if it has seen them before they ran. So no start is counted twice."""
 
     def __init__(self, *, running: Record, total: Record, sli: Record) -> None:
         """Record the times of a start.
@@ -43,10 +43,10 @@ class Startups:
         """
         self._running, self._total, self._sli = running, total, sli
         self._pods: dict[str, _Starting | None] = {}
-        """Pods by UID; None = the start is over, or was never seen."""
+        """Pods by UID; None = the start has ended, or its begin was not seen."""
 
     def take(self, pod: Mapping[str, Any], at: datetime, lines: Callable[[], Iterable[HistoryEntry]]) -> None:
-        """Take a state that a pod published `at` a time. `lines` returns its history; it is called after the start."""
+        """Take a state that a pod published `at` a time. `lines` returns its history; called once it has started."""
         uid, status = str(pod.get("metadata", {}).get("uid", "")), pod.get("status", {})
         phase, has_started = status.get("phase", ""), _has_started(status)
         if uid not in self._pods:
@@ -71,7 +71,7 @@ class Startups:
             self._sli(max(_NOTHING, at - created - aside).total_seconds())
 
     def forget_others(self, uids: Iterable[str]) -> None:
-        """Forget all pods but these."""
+        """Drop all other pods."""
         self._pods = {uid: self._pods[uid] for uid in uids if uid in self._pods}
 
 
@@ -99,7 +99,7 @@ def _init_containers(status: Mapping[str, Any]) -> Iterable[_Span]:
 
 
 def _covered(spans: Iterable[_Span], begin: datetime, end: datetime) -> timedelta:
-    """Return how much of the time from `begin` to `end` is covered by the spans."""
+    """Return the part of the time from `begin` to `end` that the spans cover; overlaps count once."""
     covered, until = _NOTHING, begin
     for start, stop in sorted(spans):
         start, stop = max(start, until), min(stop, end)

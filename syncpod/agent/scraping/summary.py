@@ -1,7 +1,7 @@
 """The kubelet's Summary API (k8s.io/kubelet/pkg/apis/stats/v1alpha1, v1.36): the usage of the node and its pods.
 
-A value that is not known is absent, and never 0. These are always absent: `systemContainers`, `containerFs`, pressure,
-`io`, swap, health of volumes, and user-defined metrics.
+An unknown value is absent, and never 0. Always absent are `systemContainers`, `containerFs`, pressure, `io`, swap,
+health of volumes, and user-defined metrics.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _LOOPBACK: Final = "lo"
 
 @dataclass(frozen=True)
 class Running:
-    """A running container, and where its log is."""
+    """A running container, and the directory of its logs."""
 
     started_at: datetime
     logs: Path | None
-    """The directory with the logs of all its instances; None = there is none."""
+    """The directory with the logs of all its instances; None if its names are not valid in a path."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Measured:
     volumes: Mapping[str, Sequence[VolumeUsage]] = field(default_factory=dict)
     """Volumes by the UID of their pod. A pod is missing until its volumes have been measured."""
     claims: Mapping[str, Sequence[VolumeUsage]] = field(default_factory=dict)
-    """Those of claims, in the same way."""
+    """Volumes of PersistentVolumeClaims, likewise by the UID of their pod."""
 
 
 def summary(measured: Measured) -> Wire:
@@ -67,7 +67,7 @@ def summary(measured: Measured) -> Wire:
 
 
 def cpu_and_memory(whole: Wire) -> Wire:
-    """Return the part of a summary that `only_cpu_and_memory` asks for."""
+    """Return the part of a summary that the query `only_cpu_and_memory` selects."""
 
     def part(of: Wire, *names: str) -> Wire:
         return {name: of[name] for name in (*names, "startTime", "cpu", "memory") if name in of}
@@ -122,7 +122,7 @@ def _volume(volume: VolumeUsage, namespace: str) -> Wire:
 
 
 def _ephemeral(measured: Measured, containers: Sequence[Wire], volumes: Sequence[VolumeUsage]) -> Wire:
-    """Return how much a pod has written to the node's disks; {} if a part of that is not known.
+    """Return how much a pod has written to the node's disks; {} if a part of it is unknown.
 
     Mirrors server/stats/helper.go, v1.36, calcEphemeralStorage: writable layers, logs, and volumes on disk.
     """
@@ -174,13 +174,13 @@ def _network(interfaces: Sequence[InterfaceUsage], at: str) -> Wire:
     if not interfaces:
         return {}
     listed = [_interface(each) for each in interfaces]
-    # CRI-O reports the first interface as the default one, and that is the loopback.
+    # CRI-O reports the loopback as the default interface.
     default = next((each for each in listed if each["name"] != _LOOPBACK), listed[0])
     return {"network": {"time": at, **default, "interfaces": listed}}
 
 
 def _network_time(measured: Measured, pod: SandboxStats) -> str:
-    """Return when a pod's network was measured. CRI-O does not say, but measures when it is asked."""
+    """Return when a pod's network was measured. CRI-O does not report it, but measures at each call."""
     return _moment(pod.network_measured_at_ns) if pod.network_measured_at_ns else _time(measured.at)
 
 
@@ -195,7 +195,7 @@ def _interface(usage: InterfaceUsage) -> Wire:
 
 
 def _layer(usage: FilesystemUsage, disk: Disk | None, at: str) -> Wire:
-    """Return how much of a disk images or a container use."""
+    """Return the usage of a disk by images, or by a container's layer."""
     when = _time(usage.measured_at) if usage.measured_at is not None else at
     room = _of_disk(disk) if disk is not None else {}
     return {"time": when, **room, "usedBytes": usage.used_bytes, "inodesUsed": usage.inodes_used}
@@ -207,7 +207,7 @@ def _of_disk(disk: Disk) -> Wire:
 
 
 def _written(logs: Path) -> tuple[int, int] | None:
-    """Return the bytes on disk and the files of a directory of logs; None if it cannot be read."""
+    """Return bytes on disk and number of files of a log directory; None if it cannot be read."""
     try:
         with os.scandir(logs) as entries:
             sizes = [entry.stat(follow_symlinks=False).st_blocks * _BLOCK for entry in entries]

@@ -1,4 +1,4 @@
-"""Adds a node's readings to its agent, and the endpoint for metrics."""
+"""Sets up the answers for monitoring, and the endpoint for metrics, as background tasks of a node's agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from syncpod.translation.context import NodeContext
 
 
 def add_node_readings(agent: Agent, node: NodeContext, cri: CriRuntime) -> NodeReadings:
-    """Return the node's readings; its pods are counted for as long as the agent runs. Call it once."""
+    """Return the node's readings, and count its pods as long as the agent runs. Call it once."""
     probes = ProbeCounts()
     agent.prober.tell_probes(probes.count)
     startups = Startups(

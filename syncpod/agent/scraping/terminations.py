@@ -11,7 +11,7 @@ _KINDS: Final = {
     "ephemeralContainerStatuses": "ephemeral_container",
 }
 _KEPT: Final = 256
-"""How many ends of a pod are remembered that are not in its newest status: far more than a pod has containers."""
+"""The most ends of a pod that are kept although its newest status lacks them: far more than a pod has containers."""
 
 
 class Terminations:
@@ -23,8 +23,8 @@ class Terminations:
         self._known: dict[str, dict[str, None]] = {}
         """By pod UID: the ids of containers whose ends were in recent statuses, with those of the newest status last.
 
-        The newest status is not enough, since an end may leave a status and come back. During a back-off a status has
-        only the last end of a container; before and after that it also has the end before the last.
+        The newest status is not enough, since an end may leave the status and come back: during a back-off a status has
+        only the last end of a container; before and after, it also has the end before.
         """
 
     def take(self, pod: Mapping[str, Any]) -> None:
@@ -42,7 +42,7 @@ class Terminations:
         self._known[uid] = dict.fromkeys([*before[-_KEPT:], *ends])
 
     def forget_others(self, uids: Iterable[str]) -> None:
-        """Forget all pods but these."""
+        """Drop all other pods."""
         self._known = {uid: self._known[uid] for uid in uids if uid in self._known}
 
 

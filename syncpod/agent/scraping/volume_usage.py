@@ -1,10 +1,10 @@
-"""The usage of the volumes of the node's pods, measured at most once a minute, and only on request.
+"""Measures the usage of the volumes of the node's pods, at most once a minute, and only on request.
 
 Mirrors server/stats/volume_stat_calculator.go and volume/metrics_du.go, v1.36: emptyDir, configMap, secret, projected
 and downwardAPI are measured, hostPath and images are not. A claim's usage is that of its file system, as the driver or
 statfs reports it (csi_metrics.go, metrics_statfs.go). It is measured separately, because the file system may be remote
-and hang. Differences: nothing is measured without a request, a volume whose measurement takes too long is left out, and
-a claim is reported even if it leads to a hostPath, or if its driver reports no usage.
+and hang. Differences: nothing is measured without a request; a volume whose measurement takes too long is left out; a
+claim is reported even if its volume is a hostPath, or if its driver reports no usage.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, claim_link, volume_directory
 
 _FRESH_SECONDS: Final = 60.0
-"""The kubelet's volumeStatsAggPeriod."""
+"""Seconds for which a measurement is reused: the kubelet's volumeStatsAggPeriod."""
 _COUNT_SECONDS: Final = 5.0
-"""How long the measurement of one volume may take."""
+"""Seconds that the measurement of one volume may take."""
 _PATIENCE_SECONDS: Final = 1.0
-"""How long a reader waits for a measurement. After that it gets the previous one."""
+"""Seconds that a caller waits for a measurement. After that it gets the previous one."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class VolumeUsage:
     is_local: bool
     """Whether it counts as the pod's ephemeral storage: it is not in memory, and is not a Secret."""
     claim: str = ""
-    """The name of the PersistentVolumeClaim behind it; "" = it is no claim's."""
+    """The name of its PersistentVolumeClaim; "" = it has none."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class VolumesOfPods:
     """Measures volumes, in one thread at a time. Belongs to one event loop."""
 
     def __init__(self, node: NodeContext, *, of_claims: bool = False) -> None:
-        """Measure the volumes that are made for this node's pods, or those of their claims."""
+        """Measure the volumes that the node makes for its pods; with `of_claims`, the volumes of claims instead."""
         made = _claimed if of_claims else _made
         self._records = RecordCache(node, lambda record: made(node, record))
         self._known: Mapping[str, tuple[VolumeUsage, ...]] = {}
@@ -77,8 +77,8 @@ class VolumesOfPods:
     async def measure(self) -> Mapping[str, tuple[VolumeUsage, ...]]:
         """Return the usage of volumes by the UID of their pods, at most a minute old.
 
-        While a new measurement takes too long, the previous one is returned, which may lack new pods. A hanging disk
-        blocks only one thread.
+        If a new measurement takes longer than `_PATIENCE_SECONDS`, the previous one is returned, which may lack new
+        pods. A hanging disk blocks only one thread.
         """
         if self._counting is None and time.monotonic() >= self._stale_at:
             self._counting = in_daemon_thread(self._count, name="du of volumes")
@@ -101,9 +101,9 @@ class VolumesOfPods:
 def with_drivers(
     measured: Mapping[str, tuple[VolumeUsage, ...]], reported: Mapping[str, Mapping[str, VolumeUsage | None]]
 ) -> Mapping[str, tuple[VolumeUsage, ...]]:
-    """Return the usage of volumes by the UID of their pods, with what drivers tell in place of what was measured.
+    """Return the usage of volumes by the UID of their pods: the drivers' reports replace what was measured.
 
-    `reported` has their volumes by UID and name; None = the driver has not answered, and then nothing is told.
+    `reported` has volumes by UID and name; None = the driver has not answered, and then the volume is left out.
     """
     found = dict(measured)
     for uid, volumes in reported.items():

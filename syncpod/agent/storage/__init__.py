@@ -1,1 +1,1 @@
-"""Image garbage collection, log rotation, and the refresh of volumes."""
+"""Collects unused images, rotates logs, and refreshes volumes when their objects change."""

@@ -1,6 +1,7 @@
-"""Forgets earlier values of changed or deleted Secrets, once nothing is left of the pods that may have them.
+"""Deletes earlier values of changed or deleted Secrets, once all pods that may have received them are gone.
 
-Until then a container, its log or the runtime may repeat such a value, and the node hides it (`syncpod.redaction`).
+Until then such a value may appear in a log or in an error of the runtime, and the node redacts it
+(`syncpod.redaction`).
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ class FormerSecrets:
         self._redactor = redactor
         self._uses = RecordCache(node, _use)
         self._had: dict[Path, frozenset[str]] = {}
-        """By file: the UIDs of the pods that may have been given what is in it. A pod that came later was not."""
+        """By file of a former Secret: UIDs of the pods that may have received its values. Later pods did not."""
 
     async def run(self) -> None:
-        """Look until cancelled. Raises OSError."""
+        """Check periodically until cancelled. Raises OSError."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Forget those that no pod of the node was given. Raises OSError."""
+        """Delete the former Secrets that no pod of the node still has. Raises OSError."""
         kept = await asyncio.to_thread(self._store.former)
         if not kept:
             return
@@ -49,8 +50,7 @@ class FormerSecrets:
             await asyncio.to_thread(self._forget, over)
 
     def _forget(self, over: list[FormerSecret]) -> None:
-        # A value that is added after this line is not forgotten, though the store may be read before the value is in
-        # it.
+        # Read first: a value that is added later is not in `known`, so it stays, even if the store lacks it yet.
         known = self._redactor.known()
         for former in over:
             former.file.unlink(missing_ok=True)

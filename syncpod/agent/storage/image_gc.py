@@ -1,16 +1,16 @@
-"""Image garbage collection: removes unused images from a disk that fills up.
+"""Image garbage collection: removes unused images when their disk fills up.
 
 Every five minutes it notes which images are in use: by any container that the runtime lists, ours or not; by the specs
-of this node's pods, including image volumes; and by sandboxes. If the images' disk is too full, the longest unused
-images are removed until it is not (:mod:`syncpod.lifecycle.image_gc`).
+of this node's pods, including image volumes; and by sandboxes. If the images' disk is too full, images are removed, the
+longest unused first, until the disk is below the low threshold (:mod:`syncpod.lifecycle.image_gc`).
 
 Mirrors images/image_gc_manager.go, v1.36, and kubelet.go, StartGarbageCollection. Differences:
 
 - Only images that this node has pulled are removed, never those that were imported by hand or pulled by others.
 - An image that a pod names is in use even while none of its containers exists.
 - An image that was never seen in use counts as last used when it was pulled. That time is on disk, so the order
-  survives the worker.
-- There is no Node object: its events are warnings in the log.
+  survives a restart of the worker.
+- The kubelet's events about the Node are warnings in the log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 300.0
-"""ImageGCPeriod."""
+"""Seconds between two rounds: ImageGCPeriod."""
 
 
 IMAGE_GC_FAILED: Final = "ImageGCFailed"
@@ -64,7 +64,7 @@ class ImageGcFailed(Exception):
 
 
 class Prune(Protocol):
-    """Forgets the pull records of images that are not in `present`, unless pulled since `before`. Blocks."""
+    """Deletes the pull records of images that are not in `present` and were pulled before `before`. Blocks."""
 
     def __call__(self, present: Collection[str], *, before: datetime) -> None:
         """See :meth:`syncpod.node.pull_records.PullRecords.prune`."""
@@ -75,11 +75,11 @@ class _Seen:
     """The node's images at one moment."""
 
     began: datetime
-    """When reading them began."""
+    """When the reads from the runtime began."""
     at: datetime
-    """When it ended."""
+    """When the reads ended."""
     present: frozenset[str]
-    """Ids of the images, and all other names that the runtime has for them."""
+    """All ids, tags and digests of the runtime's images."""
     unused: tuple[UnusedImage, ...]
     """The images that may be removed."""
     not_ours: int
@@ -98,7 +98,7 @@ class ImageGc:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Collect by `policy`; after a removal, forget the pull records with `prune`."""
+        """Collect by `policy`; after each round, delete pull records of missing images with `prune`."""
         self._node = node
         self._cri = cri
         self._policy = policy
@@ -116,7 +116,7 @@ class ImageGc:
             await asyncio.sleep(PERIOD_SECONDS)
 
     async def round(self) -> None:
-        """Collect unused images; log each new obstacle one time."""
+        """Collect unused images; log an error only if it differs from the last round's."""
         try:
             await self.collect()
         except ImageGcFailed as failure:
@@ -224,7 +224,7 @@ class ImageGc:
         if not filesystems:
             raise ImageGcFailed(IMAGE_GC_FAILED, "the runtime reports no image filesystem")
         mountpoint = filesystems[0].mountpoint
-        # In a thread of its own: a disk that hangs must block nothing else.
+        # In a thread of its own, so that a hanging disk blocks nothing else.
         found = await in_daemon_thread(lambda: os.statvfs(Path(mountpoint)), name="statvfs")
         space = DiskSpace(capacity=found.f_blocks * found.f_frsize, available=found.f_bavail * found.f_frsize)
         if not space.capacity:
@@ -242,9 +242,10 @@ class _Removal:
         self.gone: set[str] = set()
         """The ids of the removed images."""
         self.failures: list[str] = []
+        """The runtime's errors."""
 
     async def remove(self, images: Iterable[UnusedImage], *, reason: str, enough: int | None = None) -> None:
-        """Remove images one after the other until `enough` bytes are freed; all of them if it is None."""
+        """Remove images one by one until `enough` bytes are freed; None = remove all of them."""
         for image in images:
             if enough is not None and self.freed >= enough:
                 return
@@ -272,7 +273,7 @@ def _images_of(record: PodRecord) -> frozenset[str]:
     spec = record.pod.spec
     containers = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
     volumes = (volume.image.reference for volume in spec.volumes if volume.image is not None)
-    # Interned: ten thousand pods may have the same image.
+    # Interned to save memory: ten thousand pods may have the same image.
     return frozenset(map(sys.intern, (*(container.image for container in containers), *volumes)))
 
 

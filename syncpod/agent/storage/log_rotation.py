@@ -1,19 +1,19 @@
-"""Log rotation: keeps the logs of running containers from growing without bound.
+"""Log rotation: limits the size of running containers' logs.
 
-A log that has reached its size limit is renamed, and the runtime is asked to open a new one. Renamed logs are
+A log that has reached its size limit is renamed, and the runtime is called to open a new one. Renamed logs are
 compressed, and the oldest ones are removed.
 
 Mirrors logs/container_log_manager.go, v1.36, with its sizes, names and numbers, so that tools that read a kubelet's
 logs can read these. Differences:
 
 - It checks each second, not every ten: a container that writes 50 MB/s leaves files of about 50 MB, not 500 MB. Names
-  contain a time in seconds, so a log is rotated at most once a second. With more than a thousand pods
-  it checks a thousand of them a second, so each of ten thousand every ten seconds. Logs that were rotated in the
-  last minute are checked every second.
-- Files are renamed first and compressed later. The kubelet's log grows while it compresses, and without bound once
-  compressing takes longer than writing. Files beyond the limit are removed uncompressed.
-- A file that somebody still writes to is not compressed, however long ago it was renamed.
-- A runtime that does not answer delays only its own logs.
+  contain a time in seconds, so a log is rotated at most once a second. On a node with more than a thousand pods, a
+  thousand are checked each second, so each of ten thousand every ten seconds. Logs that were rotated in the last
+  minute are checked every second.
+- Files are renamed first and compressed later. A kubelet's log grows while the kubelet compresses, and without bound if
+  compressing is slower than writing. Files beyond the limit are removed uncompressed.
+- A file that a process still writes to is not compressed, however long ago it was renamed.
+- If the runtime does not answer for a container, only that container's log waits.
 - Links are not followed, and only regular files are renamed, compressed and removed: a pod may write to the directory.
 """
 
@@ -47,24 +47,24 @@ from syncpod.settings.node import LogSettings
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS: Final = 1.0
-"""Between two checks of the logs' sizes; the kubelet's containerLogMonitorInterval is 10 s."""
+"""Seconds between two checks of the logs' sizes; the kubelet's containerLogMonitorInterval is 10 s."""
 PODS_PER_TURN: Final = 1000
-"""How many pods' logs are checked each second: that takes a hundredth of a core."""
+"""The most pods whose logs are checked each second: this many take a hundredth of a core."""
 _BUSY_SECONDS: Final = 60.0
-"""How long after a rotation a pod's logs are checked each second, however many pods there are."""
+"""Seconds after a rotation for which the pod's logs are checked each second, whatever the number of pods."""
 _AGAIN_SECONDS: Final = 10.0
-"""How soon a log that could not be rotated or reopened is tried again."""
+"""Seconds until the next try with a log that could not be rotated or reopened."""
 ANSWER_SECONDS: Final = 2.0
-"""How long a worker that ends waits for a runtime's answer to the request to reopen a log."""
+"""Seconds to wait, after an error or at the worker's end, for the runtime's answer to a call to reopen a log."""
 _COMPRESS_SECONDS: Final = 120.0
-"""How long compressing one log may hold up the others: its disk may hang."""
+"""Seconds that compressing one log may delay the others: its disk may hang."""
 _PATH_LIMIT: Final = 4096
-"""PATH_MAX: anything longer is no path."""
+"""PATH_MAX: longer text from a runtime is not a path."""
 _STAMP: Final = "%Y%m%d-%H%M%S"
 
 
 class Pods(Protocol):
-    """Where the pods of the node are listed: :class:`syncpod.agent.pleg.Pleg`."""
+    """Lists the node's pods. Implemented by :class:`syncpod.agent.pleg.Pleg`."""
 
     def listings(self) -> tuple[ObservedPod, ...]:
         """Return the newest listing of every pod."""
@@ -94,16 +94,16 @@ class LogRotation:
         self._limits = limits
         self._now = now
         self._uncompressed: dict[Path, tuple[str, str]] = {}
-        """Logs with files to compress: the pod's UID, and a description of their container."""
+        """Logs with rotated files to compress, by path: the pod's UID, and a description of the container."""
         self._compressing: asyncio.Task[None] | None = None
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        """By container id."""
+        """By container id: the rotation under way."""
         self._waiting: deque[str] = deque()
-        """The UIDs of those of very many pods that have not had their turn in this round."""
+        """UIDs of pods whose logs are not checked yet in this round; empty on a node with few pods."""
         self._busy_until: dict[str, float] = {}
         """By pod UID: monotonic time until which its logs are checked each second."""
         self._not_before: dict[str, float] = {}
-        """By container id: monotonic time until which its log is left alone, since it could not be rotated."""
+        """By container id: monotonic time until which a log that could not be rotated is not tried again."""
 
     async def run(self) -> None:
         """Check each second until cancelled."""
@@ -115,7 +115,7 @@ class LogRotation:
             await cancel_all([*self._under_way.values(), *filter(None, [self._compressing])])
 
     async def _look(self) -> None:
-        """Start rotating what is due, unless that is under way."""
+        """Start rotating the logs that are due and not already being rotated."""
         running = {
             container.id: (container, listing)
             for listing in self._listings_in_turn()
@@ -142,7 +142,7 @@ class LogRotation:
         now = time.monotonic()
         self._busy_until = {uid: until for uid, until in self._busy_until.items() if until > now}
         if not self._waiting:
-            # The newest pods come first: one that begins during a round is not checked later than the others for that.
+            # The newest pods come first: a pod that starts during a round so waits no longer than others.
             listings = self._pods.listings()[::-1]
             if len(listings) <= PODS_PER_TURN:
                 return listings
@@ -163,7 +163,7 @@ class LogRotation:
             self._compressing = asyncio.create_task(self._compress(), name="compress logs")
 
     async def _compress(self) -> None:
-        """Compress the waiting files one after the other, until none is left."""
+        """Compress the rotated files of one log after another, until none is left."""
         try:
             while self._uncompressed:
                 path, (uid, whose) = self._uncompressed.popitem()
@@ -180,8 +180,8 @@ class LogRotation:
     async def _rotate(self, container_id: str, uid: str, path: Path) -> bool:
         """Start a new log; False if that must wait for the next second. Raises OSError, CriError."""
         rotated = path.with_name(f"{path.name}.{self._now().strftime(_STAMP)}")
-        # If there is no log at its path, somebody has moved it, perhaps a worker that died before it reached its next
-        # line. The container still writes to that file, which nobody rotates, until the runtime reopens the path.
+        # A log that is not at its path was moved, perhaps by a worker that died before its call to the runtime. The
+        # container writes to the moved file, which is never rotated, until the runtime reopens the path.
         renaming = asyncio.create_task(self._threads.run(uid, DiskWork.LOGS, partial(_renamed, path, rotated)))
         reopening: asyncio.Task[None] | None = None
         try:
@@ -192,7 +192,7 @@ class LogRotation:
         except (CriError, asyncio.CancelledError):
             await renaming
             if reopening is None or not await _succeeds(reopening):
-                # The runtime still writes to the file that it has open, which must be found under its name.
+                # The runtime still writes to the renamed file, which must have the log's name.
                 await self._threads.run(uid, DiskWork.LOGS, partial(_rename_back, rotated, path))
             raise
         if not await self._threads.run(uid, DiskWork.LOGS, partial(_is_there, path)):
@@ -201,10 +201,10 @@ class LogRotation:
 
 
 async def _succeeds(reopening: asyncio.Task[None]) -> bool:
-    """Say whether the runtime answers within a moment that it has opened a new log.
+    """Say whether the runtime answers within `ANSWER_SECONDS` that it has opened a new log.
 
     Hazard: conmon, which writes CRI-O's logs, replaces any file that has the log's name by its new one. So a file that
-    is renamed back while the call is under way would be lost, with all that was written to it.
+    is renamed back while the call is under way would be lost with its content.
     """
     await asyncio.wait({reopening}, timeout=ANSWER_SECONDS)
     if not reopening.done():
@@ -225,12 +225,12 @@ def compress_rotated(path: Path) -> None:
     """Compress a log's rotated files except the newest, which others may still be reading. Blocks. Raises OSError.
 
     Safe to repeat, by one caller at a time: a file that was being compressed when its worker died is compressed again.
-    Anything but a regular file is left alone: somebody else has put it there.
+    Only regular files are touched: others were not put there by this node.
     """
     with log_directory(path) as directory:
         for name in directory.names(path.name):
             if name.endswith(UNFINISHED) or directory.is_there(f"{name}{COMPRESSED}"):
-                directory.remove(name)  # its worker died while compressing, or before removing the original
+                directory.remove(name)  # a worker died while it compressed this file, or before it removed the original
         for name in directory.rotated(path.name)[:-1]:
             if not name.endswith(COMPRESSED):
                 _compress(directory, name)
@@ -241,7 +241,7 @@ def _compress(directory: LogDirectory, name: str) -> None:
     try:
         opened = directory.open(name)
     except FileNotFoundError:
-        return  # it was removed meanwhile, being one too many
+        return  # it was removed meanwhile, as one of too many files
     with os.fdopen(opened, "rb") as whole:
         if is_being_written(opened):
             return
@@ -250,13 +250,13 @@ def _compress(directory: LogDirectory, name: str) -> None:
                 shutil.copyfileobj(whole, compressed, 1024 * 1024)
             os.fchmod(file.fileno(), os.fstat(opened).st_mode & 0o777)
     if not directory.is_there(name):
-        directory.remove(draft)  # removed a little later, for the same reason
+        directory.remove(draft)  # the original was removed during the compression, for the same reason
         return
     directory.rename(draft, f"{name}{COMPRESSED}")
     directory.remove(name)
 
 
-@lru_cache(maxsize=2_000)  # asked of each running container, every second; paths of gone ones stay, 0.4 KB each
+@lru_cache(maxsize=2_000)  # called for each running container every second; an entry takes 0.4 KB
 def _is_ours(log_path: str, log_dir: Path) -> bool:
     """Say whether this is a log of one of our pods; the runtime reports the path, so it is not trusted."""
     own = f"{log_dir}/"
@@ -267,11 +267,11 @@ def _is_ours(log_path: str, log_dir: Path) -> bool:
 def _due(paths: dict[str, str], max_bytes: int) -> list[str]:
     """Return the ids of containers whose log has reached its size limit, or is not at its path.
 
-    If a directory of a log is a link, the log is not ours to rotate, and the link's target is not touched.
+    A log whose directory is a link is left out: it is not the node's, and the link's target must not be touched.
     """
     due = []
     for container_id, path in paths.items():
-        directory = path[: path.rindex("/")]  # not by os.path, nor in a loop: this is done a thousand times a second
+        directory = path[: path.rindex("/")]  # without os.path, since this runs a thousand times a second
         pod = directory[: directory.rindex("/")]
         try:
             if not (stat.S_ISDIR(os.lstat(pod).st_mode) and stat.S_ISDIR(os.lstat(directory).st_mode)):
@@ -280,7 +280,7 @@ def _due(paths: dict[str, str], max_bytes: int) -> list[str]:
         except FileNotFoundError:
             large = True
         except OSError:
-            large = False  # the directory cannot be read, so its logs are not ours to rotate
+            large = False  # the directory cannot be read, so its logs cannot be rotated
         if large:
             due.append(container_id)
     return due
@@ -291,7 +291,10 @@ def _is_there(path: Path) -> bool:
 
 
 def _renamed(path: Path, to: Path) -> bool:
-    """Rename a log; return False if the new name is taken. Raises OSError, also if the log is not a regular file."""
+    """Rename a log, if it exists; return False if the new name is taken.
+
+    Raises OSError, also if the log is not a regular file.
+    """
     with log_directory(path) as directory:
         if not directory.is_there(path.name):
             return True
@@ -304,8 +307,8 @@ def _renamed(path: Path, to: Path) -> bool:
 
 
 def _rename_back(rotated: Path, path: Path) -> None:
-    """Restore a log's name, unless the runtime has created a new file there after all. Raises OSError."""
+    """Restore a log's name, except if the runtime has created a new file of that name. Raises OSError."""
     with contextlib.suppress(FileExistsError, FileNotFoundError), log_directory(path) as directory:
-        # A rename would replace the new file, and lose what was written to it.
+        # A rename would replace the new file, and lose its content.
         directory.link(rotated.name, path.name)
         directory.remove(rotated.name)

@@ -1,11 +1,11 @@
-"""Passes on changes of ConfigMaps and Secrets to the pods that show them or wait for them.
+"""Updates pods' volumes when ConfigMaps and Secrets change, and wakes pods that wait for a missing object.
 
-Once a second it reads the version of each object in the store: one stat per object. The pods whose volumes show a
-changed object get new files, in place, and keep running. Containers and steps that wait for an object are made to
-retry. A container that mounts a subPath keeps the old files, as in Kubernetes.
+Once a second it reads the version of each object in the store: one stat per object. If an object has changed, the files
+of volumes with it are replaced in place, and the pods keep running. Containers and steps that wait for an object are
+signalled to retry. A container that mounts a subPath keeps the old files, as in Kubernetes.
 
-To pods this looks like volumemanager/reconciler and configmap/watch_based_manager.go, v1.36. Differences: a change is
-visible after a second, where the kubelet takes up to a minute; a container that waits for an object starts at once.
+For pods this mirrors volumemanager/reconciler and configmap/watch_based_manager.go, v1.36. Differences: a change is
+visible after a second, while the kubelet takes up to a minute; a container that waits for an object starts at once.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 PATIENCE_SECONDS: Final = 1.0
-"""How long a look waits for the disk of one pod."""
+"""Seconds that a check waits for the refresh of one pod's volumes."""
 
 WaitingFor = MutableMapping[ObjectRef, set[tuple[str, str]]]
-"""Who waits for a missing object: workflow id, and container or step. They add themselves and then look for the object
-once more. So either they find the object, or this module finds them here after the object was written."""
+"""By missing object: workflow id and container or step of each waiter. A step adds its entry, and then looks for the
+object once more. So either the step finds the object, or this module finds the entry after the object was written."""
 
 Tell = Callable[[str, str, str], Awaitable[bool]]
-"""Signals a workflow that a container or step may retry, and which object is available; returns whether there was a
-workflow. Raises RPCError."""
+"""Signals a workflow that a container or step may retry, and which object is available; returns whether the workflow is
+open. Raises RPCError."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,12 @@ class _Use:
 
     pod: Pod
     shown: frozenset[ObjectRef]
-    """The objects that its volumes show."""
+    """The objects in its volumes."""
     needed: tuple[tuple[ObjectRef, str], ...]
     """The objects that are not optional, each with the container or step that fails without it."""
     to_know: tuple[tuple[ObjectRef, str], ...]
-    """The cluster's objects, each with the container or step that fails until it is known whether they exist."""
+    """The Kubernetes cluster's objects, each with the container or step that fails until the node has received the
+    object, or that it does not exist."""
 
 
 class VolumeRefresh:
@@ -74,7 +75,7 @@ class VolumeRefresh:
         *,
         threads: PodThreads,
     ) -> None:
-        """Watch `store`; signal those in `waiting_for` with `tell`, and remove them from it."""
+        """Watch `store`; signal the waiters in `waiting_for` with `tell`, and remove their entries."""
         self._node = node
         self._store = store
         self._waiting_for = waiting_for
@@ -83,14 +84,15 @@ class VolumeRefresh:
         self._uses = RecordCache(node, _use)
         self._versions: dict[ObjectRef, str] | None = None
         self._behind: dict[str, set[ObjectRef]] = {}
-        """By pod UID: changed objects that its volumes do not show yet."""
+        """By pod UID: changed objects that are not in the pod's volumes yet."""
         self._to_tell: set[ObjectRef] = set()
+        """Objects that have appeared or changed, and whose waiters were not signalled yet."""
         self._refreshing: dict[str, tuple[frozenset[ObjectRef], asyncio.Task[bool]]] = {}
-        """By pod UID: the objects that its volumes are being made to show."""
+        """By pod UID: the refresh under way, and the objects that it puts into the pod's volumes."""
         self._complaints: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check each second until cancelled."""
         complaint = ""
         try:
             while True:
@@ -107,22 +109,23 @@ class VolumeRefresh:
             self._refreshing.clear()
 
     async def look(self) -> None:
-        """Find what has changed since the last call, and pass it on.
+        """Find the objects that have changed since the last call, refresh volumes with them, and signal waiters.
 
         The first call treats every object as changed, and every pod that lacks an object as waiting: steps of an
-        earlier worker may have failed because of it. The next call retries what failed. Raises OSError.
+        earlier worker may have failed because of it. The next call retries failed refreshes and signals. Raises
+        OSError.
         """
         versions = await asyncio.to_thread(self._store.versions)
         if self._versions is None:
             await self._note_who_lacks(versions)
         changed = _changed(self._versions, versions)
         if secrets := [ref for ref in changed if ref.kind == "Secret"]:
-            # Before any pod shows them.
+            # Before they are in any pod's files: from now on their values are redacted.
             of_process.add(await asyncio.to_thread(secret_values, self._store, secrets))
         if changed or self._behind:
             await self._refresh(changed)
         news = changed - _deleted(self._versions, versions)
-        # Only now, so that no change is forgotten if something above fails.
+        # Stored last, so that no change is lost if something above fails.
         self._versions = versions
         self._to_tell = {ref for ref in self._to_tell | news if ref in versions}
         await self._tell_waiting()
@@ -146,9 +149,9 @@ class VolumeRefresh:
         self._complaints = {uid: said for uid, said in self._complaints.items() if uid in pods}
 
     async def _caught_up(self, pod: Pod, objects: set[ObjectRef]) -> bool:
-        """Refresh one pod's volumes, and say whether they show all of `objects` now; remove from it what they show.
+        """Refresh one pod's volumes; say whether all of `objects` are in them now. Removes the refreshed ones from it.
 
-        A disk that hangs delays the other pods only once: after that, each look only checks whether it has answered.
+        A hanging disk delays the other pods only once; later calls only check whether the refresh has ended.
         """
         uid, patience = pod.metadata.uid, 0.0
         if uid not in self._refreshing:
@@ -166,7 +169,7 @@ class VolumeRefresh:
         return not objects
 
     async def _is_behind(self, pod: Pod, objects: frozenset[ObjectRef]) -> bool:
-        """Refresh one pod's volumes; say whether that must be retried."""
+        """Refresh one pod's volumes; say whether the refresh must be retried."""
         meta = pod.metadata
         refreshing = partial(refresh_volumes, pod, self._node, self._store, objects)
         try:
@@ -187,14 +190,14 @@ class VolumeRefresh:
         return False
 
     def _complain(self, pod: Pod, why: str) -> None:
-        """Log once what keeps a pod's volumes from being refreshed."""
+        """Log why a pod's volumes cannot be refreshed, if the reason has changed."""
         meta = pod.metadata
         if self._complaints.get(meta.uid) != why:
             self._complaints[meta.uid] = why
             log.warning("pod %s/%s: volumes stay as they are: %s", meta.namespace, meta.name, why)
 
     async def _tell_waiting(self) -> None:
-        """Signal everybody who waits for an object that appeared or changed, once for all of them."""
+        """Signal each waiter for objects that appeared or changed, once for all its objects."""
         waiters = {waiter for ref in self._to_tell for waiter in self._waiting_for.get(ref, ())}
         for waiter in sorted(waiters):
             wanted = (ref for ref in sorted(self._to_tell) if waiter in self._waiting_for.get(ref, ()))
@@ -215,13 +218,13 @@ class VolumeRefresh:
 
 
 def _changed(before: dict[ObjectRef, str] | None, now: dict[ObjectRef, str]) -> frozenset[ObjectRef]:
-    """Return the objects that have appeared, changed or gone."""
+    """Return the objects that have appeared, changed or disappeared."""
     known = before or {}
     return frozenset(ref for ref in known.keys() | now.keys() if known.get(ref) != now.get(ref))
 
 
 def _deleted(before: dict[ObjectRef, str] | None, now: dict[ObjectRef, str]) -> frozenset[ObjectRef]:
-    """Return the cluster's objects that existed until now; an unknown object does not count."""
+    """Return the Kubernetes cluster's objects that were known before, and do not exist now."""
     return frozenset(ref for ref in before or () if now.get(ref) == ABSENT)
 
 
@@ -230,14 +233,14 @@ def _use(record: PodRecord) -> _Use | None:
         return None
     found = references(record.pod)
     needed = {(each.ref, _subject(record.pod, each)) for each in found if not each.optional}
-    # A pull does not wait until a Secret is known: it goes on without.
+    # A pull does not wait for a Secret that is not received yet: it goes on without.
     to_know = {(each.ref, _subject(record.pod, each)) for each in found if each.ref.is_clusters and each.use != "pull"}
     shown = frozenset(each.ref for each in found if each.use == "volume")
     return _Use(record.pod, shown, tuple(sorted(needed)), tuple(sorted(to_know))) if found else None
 
 
 def _subject(pod: Pod, reference: Reference) -> str:
-    """Return the step that fails without an object: the sandbox's for a volume's, else the container's."""
+    """Return what fails without an object: the step `create_sandbox` for a volume's object, else the container."""
     if reference.use == "volume":
         return StepName.CREATE_SANDBOX.value
     kinds = (

@@ -1,1 +1,1 @@
-"""A worker's work before it serves a node: it takes the lock, looks for rivals, and takes over from the last worker."""
+"""A worker's tasks before it serves a node: take the lock, look for rivals, take over the previous worker's pods."""

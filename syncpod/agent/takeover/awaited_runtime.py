@@ -1,4 +1,4 @@
-"""Waiting for a runtime that does not answer yet: after a reboot the worker may start before its runtime."""
+"""Waits for a runtime that does not answer yet: after a reboot the worker may start before its runtime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 30.0
-"""How long a starting worker waits for its runtime."""
+"""Seconds that a starting worker waits for its runtime."""
 _ASK_EVERY: Final = 0.5
 
 _Answer = TypeVar("_Answer")
@@ -22,7 +22,7 @@ class RuntimeAway(Exception):
 
 
 class AwaitedRuntime:
-    """A starting worker's patience with its runtime, for all its requests together."""
+    """A starting worker's timeout for its runtime, shared by all its requests."""
 
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
         """Wait at most `patience` seconds from now on."""
@@ -31,9 +31,9 @@ class AwaitedRuntime:
         self._said = False
 
     async def answer(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
-        """Return what `ask` returns; ask again while it raises RuntimeAway, and log that once.
+        """Return what `ask` returns. While it raises RuntimeAway, retry, and log that once.
 
-        Raises the last RuntimeAway when the time is over, and all other errors of `ask`.
+        Raises the last RuntimeAway at the timeout, and all other errors of `ask` at once.
         """
         while True:
             try:

@@ -1,8 +1,8 @@
-"""Keeps a node with the Temporal cluster that has its pods' workflows.
+"""Ensures that a worker serves only the Temporal cluster that has the workflows of its node's pods.
 
-A server is reached by its address, and another server may listen there later: somebody else's dev server, or ours with
-a new database. A worker that served it would start its node's workflow and its manifests' pods a second time, and treat
-the pods of the first server as orphans.
+Later another server may listen at the same address: somebody else's dev server, or ours with a new database. A worker
+that served it would start the node's workflow and the manifests' pods a second time, and treat the pods of the first
+server as orphans.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from syncpod.temporal.own_server import cluster_identity
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 5.0
-"""Between two looks while serving."""
+"""Seconds between two checks while serving."""
 
 
 class ClusterGuard:
-    """Tells whether the client still reaches the cluster that the node belongs to."""
+    """Checks whether the client still reaches the cluster that the node belongs to."""
 
     def __init__(
         self, client: Client, identity: str, *, node: str, address: str, answered: Callable[[], None] = lambda: None
     ) -> None:
-        """Guard the node against other clusters than that of `identity` at its server's `address`.
+        """Accept only the cluster with this `identity` at the server's `address`.
 
-        `answered` is called with each answer of the server.
+        `answered` is called at each answer of the server.
         """
         self._client = client
         self._identity = identity
@@ -41,12 +41,12 @@ class ClusterGuard:
         self._answered = answered
 
     async def require(self) -> None:
-        """Raise RPCError if another cluster answers, or none: nothing may be sent to it."""
+        """Raise RPCError if another cluster answers, or none: then nothing may be sent."""
         if await cluster_identity(self._client) != self._identity:
             raise RPCError(f"another Temporal server answers at {self._address}", RPCStatusCode.UNAVAILABLE, b"")
 
     async def run(self) -> None:
-        """Look until cancelled. Raises NotThisNode when another cluster answers."""
+        """Check until cancelled. Raises NotThisNode when another cluster answers."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:

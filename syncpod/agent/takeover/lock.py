@@ -1,9 +1,9 @@
-"""One worker per node: the lock on the node's state directory, the machine it belongs to, and the boot counter.
+"""Ensures one worker per node: the lock on the node's state directory, the machine it belongs to, the boot counter.
 
-The lock is the kernel's, so it ends with its holder, however that ends. A holder that was killed while it waits for a
-disk that hangs ends only once that disk answers: its lock is left to it, and a new file takes its place. Beside it lies
-``node.json``: the node's name, its machine, and the boot counter, which makes every listing of this life newer than all
-earlier ones (:class:`syncpod.lifecycle.observed.Seq`).
+The lock is the kernel's, so it ends with its holder, however that ends. But a worker that is killed while it waits for
+a hanging disk ends only once that disk answers. Then the next worker puts a new lock file in place of the held one. In
+the same directory, ``node.json`` has the node's name, its machine, and the boot counter, which makes every listing of
+this worker newer than all earlier ones (:class:`syncpod.lifecycle.observed.Seq`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from syncpod.kernel.os_errors import where_and_why
 log = logging.getLogger("syncpod.worker")
 
 _ENDING_SECONDS: Final = 1.0
-"""How long the end of a killed worker takes at most, if no disk keeps it."""
+"""Seconds that a killed worker may take to end; after that it counts as waiting for a hanging disk."""
 
 _PAUSE_SECONDS: Final = 0.01
 
@@ -41,7 +41,7 @@ class NotThisNode(Exception):
 def machine_id(files: tuple[Path, ...] = _MACHINE_ID_FILES) -> str | None:
     """Return a hash that identifies this machine (the id itself is not meant to be shown); None if there is no id.
 
-    A container image often has none: then the state directory identifies the machine.
+    A container image often has no machine id; then the state directory alone identifies the machine.
     """
     for file in files:
         try:
@@ -59,8 +59,9 @@ class NodeLife:
 
     node: str
     machine: str
-    """The machine and the state directory on it, hashed."""
+    """A hash of the machine's id and the state directory's random id."""
     boot: int
+    """The number of this life, larger than those of all earlier lives."""
 
     @property
     def identity(self) -> str:
@@ -71,8 +72,8 @@ class NodeLife:
 class NodeLock:
     """An exclusive lock on a state directory, which is created (0700) if it is missing; held until `release` or death.
 
-    Raises NotThisNode if another live worker holds it, or if it belongs to another node or another machine. With
-    `may_rename` the directory may belong to another node, which then must have no pods.
+    Raises NotThisNode if another live worker holds it, or if the directory belongs to another node or machine. With
+    `may_rename` the directory may belong to another node; the caller ensures that that node has no pods.
     """
 
     def __init__(self, state_dir: Path, node: str, *, machine: str | None, may_rename: bool = False) -> None:
@@ -85,7 +86,7 @@ class NodeLock:
             raise NotThisNode(f"state directory {state_dir}: {error.strerror} (--state-dir names another)") from error
         try:
             self.life = self._begin(node, machine, may_rename=may_rename)
-        except OSError as error:  # a full disk; a life that is not counted would be mistaken for the one before
+        except OSError as error:  # a full disk: without a new number this life would be mistaken for the previous one
             self.release()
             raise NotThisNode(f"state directory {state_dir}: {error.strerror} (--state-dir names another)") from error
         except BaseException:
@@ -109,14 +110,14 @@ class NodeLock:
             os.close(directory)
 
     def _locked(self, path: Path) -> int | None:
-        """Open and lock a file; None if a worker that was killed does not let go of it. Raises NotThisNode, OSError."""
+        """Open and lock a file; None if a killed worker still holds the lock. Raises NotThisNode, OSError."""
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             hangs_at = time.monotonic() + _ENDING_SECONDS
             while not _is_locked(lock):
                 holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
                 was_killed = re.fullmatch("[0-9]{1,10}", holder) and is_killed_with(int(holder), lock)
-                if not was_killed and not _is_locked(lock):  # again, for one that ended meanwhile
+                if not was_killed and not _is_locked(lock):  # once more, in case the holder has just ended
                     whose = f"process {holder}" if holder else "another process"
                     raise NotThisNode(
                         f"state directory {self.state_dir} is in use by the worker in {whose}: one worker serves a node"
@@ -131,9 +132,9 @@ class NodeLock:
         return lock
 
     def _replaced(self) -> int:
-        """Put another lock file in the place of one whose holder was killed, and return it open and locked.
+        """Replace the lock file that a killed worker holds by a new one, and return the new one open and locked.
 
-        All that the killed worker may still do is the one call that hangs, on the files of a pod. Raises OSError.
+        This is safe: the killed worker can complete nothing but the one hanging call, on a pod's files. Raises OSError.
         """
         log.warning("a killed worker of this node waits for a disk that does not answer; this one serves in its place")
         fresh = self.state_dir / "lock.new"
@@ -148,7 +149,7 @@ class NodeLock:
         return lock
 
     def _begin(self, node: str, machine: str | None, *, may_rename: bool) -> NodeLife:
-        """Count this life; it is on disk before it is used."""
+        """Give this life its number, and write it to disk before it is used. Raises NotThisNode, OSError."""
         path = self.state_dir / "node.json"
         said = _read(path)
         if said and said["node"] != node and not may_rename:
@@ -162,9 +163,9 @@ class NodeLock:
                 f"if it was moved here for good, remove {path}"
             )
         place = said["place"] if said else uuid.uuid4().hex
-        # Listings of this life must be newer than all that the workflows have, even if the state directory was lost,
-        # restored from a copy, or not used by the last worker of the node. Seconds since 1970 are larger than the
-        # number of every earlier life, unless the clock was set back or lives lasted less than a second.
+        # Listings of this life must be newer than all that the workflows have, even if the state directory was lost or
+        # restored from a copy, or if the node's last worker used another one. Seconds since 1970 exceed the number of
+        # each earlier life, if the clock was not set back and lives lasted at least a second.
         boot = max(said["boot"] + 1 if said else 0, int(time.time()))
         replace_file(
             path, json.dumps({"node": node, "machine": machine, "place": place, "boot": boot}) + "\n", durable=True
@@ -184,13 +185,13 @@ class NodeLock:
 
 
 def node_of(state_dir: Path) -> str:
-    """Return the node that a state directory belongs to; "" = none yet. Raises NotThisNode if that cannot be read."""
+    """Return the node that a state directory belongs to; "" = none yet. Raises NotThisNode if it cannot be read."""
     said = _read(state_dir / "node.json")
     return said["node"] if said else ""
 
 
 def _is_locked(file: int) -> bool:
-    """Lock an open file, unless another process has; True as well where this descriptor has locked it before."""
+    """Try to lock an open file; False if another process holds the lock. Locking it again returns True."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -199,7 +200,7 @@ def _is_locked(file: int) -> bool:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return the note of an earlier life. Raises NotThisNode if it cannot be read."""
+    """Return ``node.json`` of an earlier worker; None if there is none. Raises NotThisNode if it is unreadable."""
     try:
         said = json.loads(path.read_text())
         return {

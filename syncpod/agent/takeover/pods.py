@@ -1,10 +1,10 @@
-"""Takes over the pods of the worker's last life, so that they continue at once.
+"""Takes over the pods of the node's previous worker, so that they continue at once.
 
-A worker that died has left behind, for each pod, a sticky queue that nobody polls and perhaps a started step that
-nobody runs. The server would notice that only by timeouts. This worker knows it at once, since it is the node's only
-worker. For every open pod of its task queue it resets the sticky queue, hands back the tasks in it, and fails each step
-that another identity started, retryably, so that Temporal schedules it again at once. So no timeout has to be short to
-notice a dead worker, and a busy worker can keep them all. Afterwards the agent signals what the runtime has now.
+A worker that died leaves behind, for each pod, a sticky queue that nobody polls, and perhaps a started step that nobody
+runs. The server would notice this only by timeouts. The new worker need not wait, since it is the node's only worker.
+For every open pod of its task queue it resets the sticky queue, hands back the tasks in it, and fails each step that
+another identity started, with a retryable error, so that Temporal schedules the step again at once. So timeouts can be
+long enough for a busy worker. Afterwards the agent signals each pod's workflow the runtime's current listing.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class OpenPod:
 
     workflow_id: str
     ref: PodRef | None
-    """Which pod it is, if its search attributes and the runtime agree; None = the workflow must be asked."""
+    """The workflow's pod, if its search attributes and the runtime agree; None = the workflow must be queried."""
 
 
 class Takeover:
-    """Takes over the pods of this node from its last life."""
+    """Takes over the pods of this node from its previous worker."""
 
     def __init__(self, client: Client, task_queue: str, identity: str) -> None:
         self._client = client
@@ -66,14 +66,15 @@ class Takeover:
         self._sticky_queues = StickyQueues(client, task_queue, identity)
 
     async def close(self) -> None:
-        """Leave what is under way to the server's timeouts."""
+        """Stop emptying sticky queues; the server's timeouts return the tasks that remain in them."""
         await self._sticky_queues.close()
 
     async def open_pods(self, in_runtime: Iterable[ObservedPod]) -> tuple[OpenPod, ...]:
         """List the pods that may have an open workflow on this node's queue. Raises RPCError.
 
-        Read from visibility, which may lag, so pods in the runtime count too. A run that follows a deleted pod may
-        still carry that pod's search attributes; if the runtime has another pod of its name, neither counts.
+        They are read from visibility, which may lag, so pods in the runtime are included. A run that continues as a new
+        pod may still have the deleted pod's search attributes. If the runtime has another pod of that name, `ref` is
+        None.
         """
         said: dict[str, PodRef | None] = {}
         query = f"TaskQueue = '{self._task_queue}' AND WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"
@@ -108,7 +109,7 @@ class Takeover:
             return True
 
     async def take_until_taken(self, workflow_id: str) -> bool:
-        """Take over one workflow, retrying while the server does not answer; return the same."""
+        """Take over one workflow, and retry while the server does not answer. Returns as `take` does."""
         while True:
             try:
                 return await self.take(workflow_id)
@@ -117,12 +118,11 @@ class Takeover:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def ask_which(self, workflow_id: str) -> PodRef | None:
-        """Ask the workflow itself which pod it is; it answers once this worker polls. None = it is gone.
+        """Query a workflow for its pod. It answers once this worker polls. None = the workflow is gone.
 
-        A workflow that cannot answer is asked again until it does, and that is logged once. Reasons are: its workflow
-        tasks fail, the server is busy, or the workflow is paused, a status that the SDK does not know (ValueError). A
-        run whose start was refused answers, and names none: it has ended by then. An answer that somebody else gives in
-        our place may name none either.
+        A failed query is retried until it succeeds, and logged once. It fails if the workflow's tasks fail, the server
+        is busy, or the workflow is paused, a status that the SDK does not support (ValueError). An answer may lack a
+        pod: a run whose start was refused has none, and ends; or another client's worker has answered.
         """
         silent = False
         while True:
@@ -142,13 +142,13 @@ class Takeover:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _unstick(self, described: DescribeWorkflowExecutionResponse) -> None:
-        """Have the workflow's next task, or the one that is waiting, go to any worker of the node."""
+        """Free the workflow's next or pending task from the sticky queue, so that any worker of the node gets it."""
         execution = described.workflow_execution_info.execution
         waiting = (
             described.pending_workflow_task.state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
         )
         if waiting:
-            # After a reset the server would give the task to nobody, and wait for its timeout.
+            # After a reset, the pending task would stay in the sticky queue until its timeout.
             await self._sticky_queues.empty_that_of(execution)
             return
         await self._client.workflow_service.reset_sticky_task_queue(
@@ -174,9 +174,10 @@ class Takeover:
         )
 
     async def _cancel(self, described: DescribeWorkflowExecutionResponse, step: PendingActivityInfo) -> None:
-        """Have a step of a dead worker count as cancelled: its workflow had asked for that, and decides again at once.
+        """Report a dead worker's step as cancelled, as its workflow requested; the workflow then decides again at once.
 
-        If it failed, its workflow would wait before it takes the step again. How far it came shows in the next listing.
+        If the step failed instead, the workflow would back off before it takes the step again. The next listing shows
+        the step's effects.
         """
         execution = described.workflow_execution_info.execution
         try:
@@ -222,13 +223,13 @@ class Takeover:
 
 
 def _unless_ended(error: RPCError) -> None:
-    """Raise the error, unless it says that the step has timed out or ended since it was described: that is as good."""
+    """Raise the error, except if it means that the step has timed out or ended: then nothing is left to do."""
     if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
         raise error
 
 
 def _ref(listed: ListedWorkflow) -> PodRef | None:
-    """Return which pod a listed workflow is, according to its search attributes."""
+    """Return the pod in a listed workflow's search attributes; None if they have no UID."""
     said = {pair.key.name: str(pair.value) for pair in listed.typed_search_attributes}
     if not said.get("PodUID"):
         return None
@@ -236,7 +237,7 @@ def _ref(listed: ListedWorkflow) -> PodRef | None:
 
 
 def _named(answer: object) -> PodRef | None:
-    """Return the reference to a Pod; None if it names no pod."""
+    """Return a reference to the Pod that a query returned; None if `answer` is not a Pod with all its names."""
     meta = answer.get("metadata") if isinstance(answer, dict) else None
     named = [meta.get(field) for field in ("namespace", "name", "uid")] if isinstance(meta, dict) else []
     if not named or not all(isinstance(each, str) and each for each in named):
@@ -246,9 +247,9 @@ def _named(answer: object) -> PodRef | None:
 
 
 def _agreed(said: PodRef | None, here: list[PodRef]) -> PodRef | None:
-    """Return which pod a workflow is if its search attributes and the runtime's pods of its name agree, else None.
+    """Return a workflow's pod if its search attributes and the runtime's pods of its name agree, else None.
 
-    A side that says nothing contradicts nothing.
+    If one side has no pod, the other decides.
     """
     if said is None:
         return here[0] if len(here) == 1 else None

@@ -1,4 +1,4 @@
-"""Conditions before a worker serves its node: the runtime, the name and the Temporal cluster are the node's own."""
+"""Checks before a worker serves its node: that runtime, name and Temporal cluster are still those of the node."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from syncpod.temporal.own_server import cluster_identity
 from syncpod.translation import names
 
 _DIRECTORY_SECONDS: Final = 2.0
-"""How long the directory of manifests may take to answer."""
+"""Seconds that a call on the directory of manifests may take."""
 
 
 class CannotServe(Exception):
@@ -49,11 +49,11 @@ class CannotServe(Exception):
 async def require_directory(manifests: Path | None) -> None:
     """Raise CannotServe if the path of the manifests exists and is not a directory, or another account may write to it.
 
-    It may be created later. If its file system hangs, the node serves without it.
+    The directory may be created later. If its file system hangs, the node serves without the manifests.
     """
     if manifests is None:
         return
-    with contextlib.suppress(OSError):  # a TimeoutError too: its reader logs that, and tries again
+    with contextlib.suppress(OSError):  # also TimeoutError; the reader of the directory logs both, and retries
         async with asyncio.timeout(_DIRECTORY_SECONDS):
             found = await in_daemon_thread(manifests.stat, name="manifests")
         if not stat.S_ISDIR(found.st_mode):
@@ -76,7 +76,7 @@ async def awaited_socket(settings: NodeSettings, kept: KeptSettings, awaited: Aw
 async def find_runtime(settings: NodeSettings, kept: KeptSettings, environ: Mapping[str, str]) -> str:
     """Return the socket of the runtime: the named one, the running embedded one of the state directory, or a usual one.
 
-    Raises CannotServe, or RuntimeAway if there is, or was, a runtime.
+    Raises RuntimeAway if a runtime is or was there but does not answer, otherwise CannotServe.
     """
     named = {VARIABLE: settings.runtime_endpoint} if settings.runtime_endpoint else {}
     own = None if named or environ.get(VARIABLE) else running_runtime(settings.state_dir)
@@ -98,7 +98,7 @@ async def find_runtime(settings: NodeSettings, kept: KeptSettings, environ: Mapp
 
 
 async def require_same_node(settings: NodeSettings, kept: KeptSettings, endpoint: str) -> None:
-    """Raise CannotServe if the node has pods, and the settings give it another runtime or name, or other commands."""
+    """Raise CannotServe if the node has pods, and the settings change its runtime, its name or whether it signs."""
     try:
         before = kept.node or node_of(settings.state_dir)
     except NotThisNode as refusal:
@@ -118,7 +118,7 @@ async def require_same_node(settings: NodeSettings, kept: KeptSettings, endpoint
 def take_lock(settings: NodeSettings) -> NodeLock:
     """Return the node's lock, held. Raises CannotServe."""
     try:
-        # A node of another name has been found to have no pods.
+        # `require_same_node` has checked that a node of another name has no pods.
         return NodeLock(settings.state_dir, settings.node, machine=machine_id(), may_rename=True)
     except NotThisNode as refusal:
         raise CannotServe(str(refusal)) from refusal
@@ -127,7 +127,7 @@ def take_lock(settings: NodeSettings) -> NodeLock:
 async def meet_runtime(
     settings: NodeSettings, kept: KeptSettings, endpoint: str, cri: CriClient, awaited: AwaitedRuntime
 ) -> RuntimeVersion:
-    """Return which runtime answers, once it does. Raises CannotServe if it fails or is not this node's."""
+    """Return the runtime's version, once it answers. Raises CannotServe if it fails or is not this node's runtime."""
     try:
         version, kubelets = await awaited.answer(partial(_asked, endpoint, cri))
     except RuntimeAway as away:
@@ -174,7 +174,7 @@ def foreign_refusal(pods: tuple[str, ...], endpoint: str) -> str:
 
 
 async def require_cluster(settings: NodeSettings, kept: KeptSettings, client: Client, address: str) -> str:
-    """Return which Temporal cluster and namespace answer. Raises NotThisNode if others have the node's pods."""
+    """Return the identity of the Temporal cluster and namespace. Raises NotThisNode if another has the node's pods."""
     cluster = await cluster_identity(client)
     if kept.cluster not in ("", cluster) and not settings.adopt_cluster:
         raise another_cluster(settings.node, address)

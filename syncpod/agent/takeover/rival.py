@@ -1,9 +1,9 @@
-"""Makes sure that two workers never serve one node name: a lock works on one machine only, but the server sees all.
+"""Makes sure that two workers never serve one node name. A lock works on one machine only; the server has all pollers.
 
-A worker on another machine (or with another state directory) polls the same task queue with another identity. On a copy
-of the whole machine only the number of its life is another one, and perhaps the host name. Clocks of two machines are
-not compared. A rival is alive if its signs of life advance: its heartbeats, or its polls if the server keeps no
-heartbeats (server 1.30 introduced them).
+A worker on another machine, or with another state directory, polls the same task queue with another identity. On a copy
+of the whole machine, the identity differs only in the number of the life, and perhaps the host name differs. Clocks of
+two machines are not compared. A rival is alive if its signs of life advance: its heartbeats, or its polls if the server
+keeps no heartbeats (server 1.30 introduced them).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from syncpod.temporal.sdk_runtimes import HEARTBEAT
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 30.0
-"""Between two looks for rivals while serving."""
+"""Seconds between two checks for rivals while serving."""
 _BEAT_PATIENCE = 1.5 * HEARTBEAT
 _POLL_PATIENCE = timedelta(seconds=65)
 """A long poll is answered and renewed within a minute."""
 _LONG_DEAD = timedelta(minutes=10)
-"""A sign of life that is older than this by the local clock is not waited for: clocks hardly differ by that much, and
-if they do, `outranked` finds the rival later."""
+"""A worker whose last sign of life is older than this, by the local clock, counts as dead. If the clocks differ by
+more, `outranked` finds the rival later."""
 _LOOK = timedelta(milliseconds=500)
 _RPC = timedelta(seconds=5)
 
@@ -50,25 +50,27 @@ class RivalSign:
 
     identity: str
     started: float
-    """Seconds since 1970 by its own clock; 0 = unknown."""
+    """When the worker started: seconds since 1970 by its own clock; 0 = unknown."""
     heard: float
-    """Its last heartbeat or poll, seconds since 1970."""
+    """When its last heartbeat or poll was: seconds since 1970."""
     patience: timedelta
     """How long the next sign may take if the worker lives."""
     host: str = ""
     """The host name of its machine; "" = unknown."""
     process: str = ""
+    """The worker's process id; "" = unknown."""
 
     @property
     def where(self) -> str:
-        """Where it runs, in a few words; "" = that is unknown."""
+        """The worker's process and host for a message; "" = unknown."""
         return f"process {self.process} on {self.host}" if self.host and self.process else self.host
 
 
 async def refuse_rivals(client: Client, task_queue: str, life: NodeLife) -> None:
     """Raise NotThisNode if another worker serves the node; called before this worker polls.
 
-    Returns at once if there is no trace of another worker. Otherwise waits as long as its next sign of life may take.
+    Returns at once if there is no trace of another worker. Otherwise it waits until that worker's next sign of life is
+    overdue.
     """
     clock = asyncio.get_running_loop().time
     begun = clock()
@@ -89,7 +91,7 @@ async def refuse_rivals(client: Client, task_queue: str, life: NodeLife) -> None
 
 
 async def stop_if_outranked(client: Client, task_queue: str, life: NodeLife) -> None:
-    """Look for rivals for as long as this worker serves. Raises NotThisNode when this worker must stop."""
+    """Check for rivals until cancelled. Raises NotThisNode when this worker must stop."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         try:
@@ -102,17 +104,17 @@ async def stop_if_outranked(client: Client, task_queue: str, life: NodeLife) -> 
 
 
 async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisNode | None:
-    """Return why this worker must stop, if it must: another worker serves the node too, and started earlier.
+    """Return why this worker must stop, or None: another worker serves the node too, and started earlier.
 
-    This handles two workers that start at the same moment, when neither sees the other, and a copy of this machine.
-    Both read the same two records from the server, so exactly one gives way. An earlier life on this machine gives no
-    more signs: the lock was free. Called regularly while serving; slow only if there is a trace of another worker.
+    This finds two workers that started at the same moment, and a copy of this machine. Both workers read the same two
+    records from the server, so exactly one of them stops. An earlier worker of this machine gives no more signs, since
+    its lock was free. Called regularly while serving; slow only if there is a trace of another worker.
     """
     found = {sign.identity: sign for sign in await signs(client, task_queue)}
     own = found.get(life.identity)
     for sign in found.values():
         if own is None or not own.started or not sign.started:
-            continue  # the server has no heartbeat of it, or not yet
+            continue  # the server has no heartbeats, or not yet
         if (sign.started, sign.identity) < (own.started, own.identity):
             await asyncio.sleep(sign.patience.total_seconds())
             later = {sign.identity: sign for sign in await signs(client, task_queue)}.get(sign.identity)
@@ -122,9 +124,10 @@ async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisN
 
 
 def is_other(sign: RivalSign, life: NodeLife) -> bool:
-    """Say whether the sign is another worker's: on another machine, or with another state directory.
+    """Say whether the sign is of a worker on another machine, or with another state directory.
 
-    A copy of this machine counts as another one only if its host name differs: else the sign may be of an earlier life.
+    A copy of this machine counts as another machine only if its host name differs: otherwise the sign may be that of
+    this machine's previous worker.
     """
     return not _is_of_same_directory(sign, life) or sign.host not in ("", socket.gethostname())
 
@@ -135,7 +138,7 @@ def _is_of_same_directory(sign: RivalSign, life: NodeLife) -> bool:
 
 
 async def signs(client: Client, task_queue: str) -> tuple[RivalSign, ...]:
-    """Return the last signs of the queue's workers, without those that have shut down. Raises RPCError."""
+    """Return the last sign of each worker of the queue that has not shut down. Raises RPCError."""
     service, namespace = client.workflow_service, client.namespace
     queue = DescribeTaskQueueRequest(
         namespace=namespace,

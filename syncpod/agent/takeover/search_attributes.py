@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 _RPC = timedelta(seconds=5)
 _SEEN_SECONDS = 15.0
-"""How long a server may take to accept new search attributes: its caches are refreshed every few seconds."""
+"""Seconds that a server may take to accept new search attributes: it refreshes its caches every few seconds."""
 _TYPES = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,

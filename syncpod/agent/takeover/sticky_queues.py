@@ -1,8 +1,8 @@
 """Hands the workflow tasks in a dead worker's sticky queue back to the server.
 
-The server puts a task of a cached workflow into the queue of the worker that has it in its cache, and takes it back
-after the sticky schedule-to-start timeout. Resetting the workflow's stickiness changes where its next task goes, but
-the present task then stays in that queue until the timeout. So the new worker polls the dead worker's queue and fails
+The server puts a task of a cached workflow into the queue of the worker that caches the workflow, and takes the task
+back after the sticky schedule-to-start timeout. Resetting the workflow's stickiness changes where its next task goes,
+but the pending task stays in the old queue until the timeout. So the new worker polls the dead worker's queue and fails
 each task in it. The server then schedules the task again at once, for any worker of the node.
 """
 
@@ -30,15 +30,15 @@ log = logging.getLogger(__name__)
 
 _RPC = timedelta(seconds=5)
 _POLL = timedelta(seconds=5)
-"""How long a poll may take; the server requires more than two seconds. A task in the queue is returned at once. The
-last poll, which finds nothing, is answered a second before its time is up."""
+"""The timeout of a poll; the server requires more than two seconds. A task in the queue is returned at once. If there
+is none, the server answers a second before the timeout."""
 _LATE_POLLS = 24
-"""How many polls may get no answer in time, which says nothing of the queue: two minutes, twice what a task may lie
-there."""
+"""How many polls may time out without an answer: for two minutes, twice the time that a task stays in the queue. Such a
+timeout does not show that the queue is empty."""
 _LATE = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
-"""The SDK's texts for a poll that timed out: the second one is that of its own clock."""
+"""The status of a poll that timed out. CANCELLED comes from the SDK's own clock."""
 _RECENT = 500
-"""The number of a run's last events that are read: as many may have come in since its last task."""
+"""How many of a run's last events are read: many may have been added since its last task."""
 _POLLERS = 4
 
 
@@ -55,21 +55,21 @@ class StickyQueues:
     async def empty_that_of(self, execution: WorkflowExecution) -> None:
         """Begin to empty the dead worker's queue in which a workflow's pending task may lie.
 
-        Does not wait until the queue is empty, which is only known after seconds. Raises RPCError.
+        Does not wait until the queue is empty, since that takes seconds. Raises RPCError.
         """
         name = await self._queue_of(execution)
         if name and name not in self._emptying:
             self._emptying[name] = asyncio.create_task(self._empty(name), name=f"empty {name}")
 
     async def close(self) -> None:
-        """Stop; the remaining tasks come back by the server's timeout."""
+        """Stop; the server returns the remaining tasks after their timeout."""
         await cancel_all(self._emptying.values())
 
     async def _queue_of(self, execution: WorkflowExecution) -> str:
         """Return the sticky queue of the dead worker that completed the workflow's last task; "" if it is not known.
 
-        An update's task is not in the history before it ends, but all tasks of one worker lie in the same queue. If
-        this very worker completed the last task, the queue is its own, from which it serves others by now.
+        An update's task is not in the history until it has ended, but all tasks for one worker are in the same queue.
+        If this worker itself completed the last task, the queue is its own, and must not be emptied: then "" too.
         """
         history = await self._client.workflow_service.get_workflow_execution_history_reverse(
             GetWorkflowExecutionHistoryReverseRequest(
@@ -96,7 +96,7 @@ class StickyQueues:
             log.info("handed back %d workflow tasks of the last worker", sum(counts))
 
     async def _hand_back_all(self, name: str) -> int:
-        """Hand back one task after the other until there is none; return how many there were. Raises RPCError."""
+        """Hand back the queue's tasks one by one until it is empty; return how many there were. Raises RPCError."""
         count = 0
         while token := await self._polled(name):
             await self._hand_back(token)
@@ -106,8 +106,8 @@ class StickyQueues:
     async def _polled(self, name: str) -> bytes:
         """Return the token of a task in the queue; b"" if the queue is empty. Raises RPCError.
 
-        A server that finds no task says so before the poll's time is up. One that says nothing in time is busy, and the
-        queue may hold tasks.
+        A server that finds no task answers so before the poll times out. If a poll times out, the server is busy, and
+        the queue may have tasks: the poll is repeated.
         """
         queue = TaskQueue(name=name, kind=TaskQueueKind.TASK_QUEUE_KIND_STICKY, normal_name=self._task_queue)
         request = PollWorkflowTaskQueueRequest(
