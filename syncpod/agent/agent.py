@@ -277,7 +277,7 @@ class Agent:
                 log.warning("not all observed exits are on disk: they cannot be written in time")
 
     def obstacles(self) -> tuple[str, ...]:
-        """Return what keeps the node from running pods, one sentence each."""
+        """Return the reasons why the node cannot run pods, one sentence each; empty if it can."""
         pleg = self.pleg.unhealthy()
         return (
             *self.readiness.obstacles.values(),

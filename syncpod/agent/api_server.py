@@ -126,7 +126,7 @@ def _listener(state_dir: Path) -> socket.socket:
     """Return the bound socket, in place of one that an earlier worker has left: there is one worker per node."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        os.fchmod(listener.fileno(), 0o600)  # before it has a name, so that it never has another mode
+        os.fchmod(listener.fileno(), 0o600)  # before `bind`, so that the socket never has another mode
         (state_dir / SOCKET_NAME).unlink(missing_ok=True)
         with socket_address(state_dir) as address:
             listener.bind(address)

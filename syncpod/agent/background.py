@@ -12,7 +12,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 RESTART_SECONDS = 30.0
-"""How long after a failure a background task is started again."""
+"""Seconds between a background task's failure and its restart."""
 
 
 async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:

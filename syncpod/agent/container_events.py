@@ -8,8 +8,8 @@ or comes twice or late, only the time of that read changes. A step that waits fo
 too, and then queries the runtime (`syncpod.node.announcements`). The relist rests only while no end can be missed:
 
 - the stream has been open for some seconds, and every pod could be read;
-- each running process is also watched by its pidfd, or the runtime is our own. Its stream ends rather than leave out an
-  event (`syncpod.runtime.events`); others may drop events of a reader that is too slow.
+- each running process is also watched by its pidfd, or the runtime is the embedded one, whose stream ends rather than
+  skip an event (`syncpod.runtime.events`). Other runtimes may drop events for a slow reader.
 
 containerd 2.3 and 2.4 block on a slow reader, and so does each of their calls that emits an event: then no sandbox or
 container is created or removed. So nothing here waits between two events.

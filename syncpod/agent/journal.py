@@ -81,7 +81,7 @@ class Journal:
     ) -> None:
         """Write to the node's state directory.
 
-        `ask_server` returns the messages that a workflow was sent, with their senders.
+        `ask_server` returns a run's signals and updates with their senders.
         """
         self._writer = _Writer(node, limits or Limits())
         self._senders = Senders(ask_server, node=node.name, keep=self._keep_senders)
@@ -206,7 +206,7 @@ class _Known:
     log_ends: frozenset[tuple[str, int]] = frozenset()
     """The instances whose end of the log is in the file, or could not be read."""
     commands: frozenset[tuple[datetime, str]] = frozenset()
-    """The commands, with their times, whose senders were asked for: those in the workflow's last state."""
+    """Times and subjects of the commands in the workflow's last state, whose senders were already looked up."""
 
 
 class _Writer:
@@ -445,7 +445,7 @@ class _Writer:
 
 
 def _sign(directory: Path) -> None:
-    """Give a sign of life in a directory. Without it the journal knows less exactly when the worker ended."""
+    """Give a sign of life in a directory. If that fails, the time of the worker's end will be less exact."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.suppress(OSError):
         sign = os.open(directory / SIGN_NAME, flags, 0o600)

@@ -33,7 +33,7 @@ _CALL_SECONDS: Final = 10.0
 """Seconds that an answer may take."""
 _LOOKS: Final = 5
 _FIRST_LOOK_SECONDS: Final = 0.1
-"""The pause before the first of `_LOOKS` checks whether logind has read its configuration; then it doubles."""
+"""Seconds before the first of `_LOOKS` checks whether logind has read its configuration. Each next pause doubles."""
 
 
 class NoLogind(Exception):

@@ -39,7 +39,7 @@ class RunStart:
 
 
 class Kind(Protocol):
-    """What differs between a pod's workflow and a node's."""
+    """The differences between pods' workflows and a node's, for such a start."""
 
     workflow_type: str
     repeated: frozenset[str]
@@ -72,7 +72,7 @@ class PodStarts(Kind):
         return self._start(pod, snapshot.next_input, _named(snapshot))
 
     async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> RunStart | None:
-        """Return the start from the pod's record, as ``syncpod adopt --force``; None if there is none."""
+        """Return the start from the pod's record, as ``syncpod adopt --force`` makes it; None if there is no record."""
         record = _record_of(workflow_id, await asyncio.to_thread(read_pod_records, self._node))
         if record is None:
             return None

@@ -1,4 +1,4 @@
-"""Delays a shutdown of the machine until the node's pods have ended, which it ends in the order of their priorities.
+"""Delays a shutdown of the machine, and meanwhile ends the node's pods in the order of their priorities.
 
 Mirrors pkg/kubelet/nodeshutdown/nodeshutdown_manager.go and its part for Linux, v1.36. The order and the times are
 decided in :mod:`syncpod.lifecycle.shutdown_order`. Differences: if the system bus is missing or does not answer, the

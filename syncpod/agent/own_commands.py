@@ -34,7 +34,7 @@ async def start_command(
     )
     try:
         return await asyncio.shield(starting)
-    except asyncio.CancelledError:  # asyncio (3.11) would hang when cancelled in there, and leave children running
+    except asyncio.CancelledError:  # cancelled inside, asyncio (3.11) would hang, and leave child processes
         with contextlib.suppress(OSError):
             process = await starting
             os.killpg(process.pid, signal.SIGKILL)

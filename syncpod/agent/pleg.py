@@ -69,7 +69,7 @@ _EVENTS_MAX = 50
 
 
 class Reader(Protocol):
-    """Where listings come from: :class:`syncpod.node.reader.PodReader`."""
+    """Reads pods from the runtime. Implemented by :class:`syncpod.node.reader.PodReader`."""
 
     async def read(self, uid: str) -> ObservedPod:
         """Read one pod now. Raises CriError."""
@@ -308,7 +308,7 @@ class Pleg:
         await cancel_all([*self._apart.values(), *flights])
 
     def _settle(self, uid: str, pod: _Pod) -> None:
-        """Send the pod's signal if one is due and none is in flight; forget the pod if nothing is left of it."""
+        """Send the pod's signal if one is due and none is in flight; drop the pod if its listing is empty."""
         if pod.flight is not None or time.monotonic() < pod.no_workflow_until:
             return
         if not pod.owed and self.busy(uid):

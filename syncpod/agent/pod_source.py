@@ -82,9 +82,10 @@ class NodePods:
         nodes: Collection[str] = (),
         recorded: bool = False,
     ) -> Sequence[SourcePod]:
-        """Return the open pods of a namespace, as :class:`syncpod.api.source.PodSource` has it. Raises CannotSay.
+        """Return the open pods of a namespace, as :class:`syncpod.api.source.PodSource` describes.
 
-        It is also raised if the server does not list the pods, or if this worker has no state of one of their runs.
+        Raises CannotSay, also if the server does not list the pods, or if this worker has no state of one of their
+        runs.
         """
         if set(nodes) - {self.node}:
             raise CannotSay
@@ -169,7 +170,7 @@ class NodePods:
         if self._refresh_report is not None:
             await self._refresh_report()
 
-    # --- which are open -----------------------------------------------------------------------------------------------
+    # --- open workflows -----------------------------------------------------------------------------------------------
 
     async def _open(
         self, namespace: str | None, names: Collection[str], *, recorded: bool

@@ -21,7 +21,7 @@ from syncpod.temporal.workflow_watch import Published
 log = logging.getLogger(__name__)
 
 SOCKET: Final = Path("pods-api", "pods-api.sock")
-"""Below the node's state directory, as below a kubelet's root directory."""
+"""The socket's path below the node's state directory; a kubelet has it below its root directory."""
 _BURST: Final = 10
 _REFILL_SECONDS: Final = 1 / 100
 """The kubelet's DefaultBurstTokens, and its DefaultQPS as the time between two requests."""

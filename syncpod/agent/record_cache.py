@@ -16,7 +16,7 @@ from syncpod.translation.paths import UnsafeName, pods_directory
 _T = TypeVar("_T")
 
 LOOK_SECONDS: Final = 300.0
-"""Seconds until the records are checked even without a sign of a change: somebody may have edited one by hand."""
+"""Seconds until the records are checked even without a sign of a change: one may have been edited by hand."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RecordCache(Generic[_T]):
         self._version: int | None = None
         """The version of all records together at the last check."""
         self._look_at = 0.0
-        """Monotonic time at which they are read even if their version is unchanged."""
+        """Monotonic time at which the records are checked even if their version is unchanged."""
 
     def read(self) -> dict[str, _T]:
         """Return the derived values by pod UID. Blocks; any thread may call it. Raises OSError."""

@@ -45,7 +45,7 @@ _PASSING: Final = frozenset(
         RPCStatusCode.UNKNOWN,
     )
 )
-"""Errors of calls that are retried. After any other error the sender stays unknown: the run is gone, for instance."""
+"""Errors of calls that are retried. After any other error the sender stays unknown, as if the run is gone."""
 
 AskServer = Callable[[str, str], Awaitable[list[Sent]]]
 """Returns the latest signals and updates of a run, newest first, by workflow id and run id. Raises RPCError."""

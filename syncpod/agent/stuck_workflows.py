@@ -181,7 +181,7 @@ class StuckWorkflows:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _heal(self, workflow_id: str, known: _Failing) -> None:
-        """Restart a workflow if the server's record shows that it is stuck: tasks that only timed out do not count."""
+        """Restart a workflow if the server's description shows that it is stuck. Retries while the server is away."""
         is_logged = False
         while known.failures:
             try:
@@ -378,7 +378,8 @@ def _is_idle(known: _Failing) -> bool:
 def _is_stuck(described: DescribeWorkflowExecutionResponse, failures: int) -> bool:
     """Say whether a run's task has failed too often, by this worker's count or by the server's.
 
-    The server's count includes tasks that timed out, for instance on a busy machine.
+    The server's count includes tasks that timed out, for instance on a busy machine. But this is called only after a
+    failure, so timeouts alone do not make a run stuck.
     """
     if not described.HasField("pending_workflow_task"):
         return False

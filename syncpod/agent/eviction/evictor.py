@@ -11,7 +11,7 @@ Mirrors eviction/eviction_manager.go, v1.36. Differences:
 
 - Storage limits of single pods are watched separately (:mod:`syncpod.agent.eviction.storage_limits`).
 - Memory is measured once per period; there is no kernel memory notifier.
-- After :data:`RECLAIM_SECONDS`, the removal of dead containers or images is no longer waited for.
+- It waits at most :data:`RECLAIM_SECONDS` for the removal of dead containers or images, which continues after that.
 - Whether reclaiming was enough is decided by the thresholds that were met. The kubelet checks all configured
   thresholds, and so evicts a pod for a disk that has recovered while memory is below a soft threshold whose grace
   period is not over.

@@ -58,7 +58,7 @@ class PodUsages:
     """Measures the pods of one node. All methods belong to one event loop."""
 
     def __init__(self, node: NodeContext, cri: CriRuntime, newest: Newest) -> None:
-        """Measure through `cri` and on disk, the pods whose `newest` listing has a ready sandbox."""
+        """Measure the pods whose `newest` listing has a ready sandbox, through `cri` and on disk."""
         self._node = node
         self._cri = cri
         self._newest = newest

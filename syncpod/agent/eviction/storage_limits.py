@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0
 """Seconds between two rounds: evictionMonitoringPeriod."""
 COUNT_SECONDS = 10.0
-"""Seconds for which one pod's files are counted. A hung disk delays the next pod for twice as long."""
+"""Seconds for which one pod's files are counted. A hung disk occupies one of the `_AT_ONCE` slots for twice as long."""
 REST = 20.0
 """The pause between two counts of a pod's files, as a multiple of the time that the last count took."""
 STATS_SECONDS = 2.0

@@ -92,7 +92,7 @@ class Endpoint:
             self._listener.close()
 
     def _known(self, name: str) -> str:
-        """Return a class of clients by the TLS server name. The hello name is known only to the fleet and the node."""
+        """Return "of the fleet" if the TLS server name is the hello name, which only fleet and node know; else ""."""
         return "of the fleet" if name == self._hello else ""
 
     async def _serve(self, taken: socket.socket, client: Client) -> None:

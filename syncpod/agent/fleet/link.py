@@ -41,7 +41,7 @@ log_of_fleet = logging.getLogger(ANOTHER_SERVER)
 
 WORKER_STOPPED: Final = "the node's worker was stopped in order: `syncpod up` on the node starts it"
 LEFT: Final = "the node has left the fleet"
-"""Why the node leaves: one of these texts is sent to the fleet when a worker is stopped or a node leaves the fleet."""
+"""This text or the one above is sent to the fleet, as the reason why it loses contact with the node."""
 LOOK_SECONDS: Final = 2.0
 """Seconds between two checks whether the node has joined or left a fleet."""
 SLOTS: Final = 8 + 2 * MOST
@@ -62,7 +62,7 @@ _OTHER_NAME: Final = "NotValidForName"
 _USED_ELSEWHERE: Final = used_elsewhere("").partition(":")[0]
 """The start of the gate's refusal of an invitation that another machine uses."""
 _DISMISSED_SECONDS: Final = 60.0
-"""Seconds until a removed node tries again whether it is still removed. A new invitation is noticed at once."""
+"""Seconds until a removed node checks again whether it is still removed. A new invitation is noticed at once."""
 
 ToFleet = Callable[[Invitation, FleetKey], Awaitable[Client]]
 """Connects to the fleet's server with an invitation and the fleet's key. Raises NoServer."""

@@ -95,7 +95,7 @@ class FleetMembership:
         self._turn = asyncio.Lock()
         """Held while a list is stored and passed on, so that a newer list cannot overtake it."""
 
-    # --- what the fleet asks ------------------------------------------------------------------------------------------
+    # --- the fleet's requests -----------------------------------------------------------------------------------------
 
     async def recall(self, asked: WhoAsks) -> Intent:
         """Return the newest list that this fleet has given the node; generation 0 if there is none."""

@@ -7,7 +7,7 @@ as long as the worker lives. `FreeMemory` trims libc's memory and collects cycle
 by much while the node works, and by less once the node is at rest, after many pods have ended.
 
 Worker and server read tens of megabytes of their programs' files when they start, and when pods start or end. At rest
-they need about half of these pages, and the others would stay in memory as long as no other process needs it.
+they need about half of these pages, and the others would stay in memory as long as no other process needs the memory.
 `ProgramPages` frees them; a page that is needed again is read again, some dozens of disk reads for each process. Four
 pairs of nodes with and without it are in docs/engineering/performance-log.md: it saves 56 of 272 MiB.
 """

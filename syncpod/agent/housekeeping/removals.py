@@ -117,7 +117,7 @@ class Removals:
         """How many pods' remains this worker has removed."""
 
     def take(self, life: EndedLife) -> None:
-        """Begin to remove the remains of a pod whose workflow has just ended. Pods that are to be stopped go first."""
+        """Begin to remove the remains of a pod whose workflow has just ended. Steps that stop pods go first."""
         self._begin(life, PAUSES_SECONDS)
 
     async def run(self) -> None:
@@ -159,7 +159,7 @@ class Removals:
         self._on_remains(tuple(self._stays.values()))
         return self.total - before
 
-    # --- which --------------------------------------------------------------------------------------------------------
+    # --- pods whose life is over --------------------------------------------------------------------------------------
 
     async def _gone(self, noted: dict[str, _Noted]) -> tuple[PodRef, ...]:
         """Return the pods whose life seems to be over. Raises RPCError."""

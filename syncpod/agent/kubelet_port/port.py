@@ -58,7 +58,7 @@ class PortPlace:
 
 
 _READABLE: Final = ("/healthz", "/healthz/ping", "/pods", "/stats/summary")
-"""Paths of the read-only port, which any client may read. ``/metrics`` and all paths below it are others."""
+"""Paths that any client may read at the read-only port. ``/metrics`` and all paths below it may be read too."""
 
 
 class KubeletPort:

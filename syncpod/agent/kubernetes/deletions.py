@@ -97,7 +97,7 @@ class Deletions:
                 await asyncio.gather(*waiting)
 
     def gone(self, uid: str) -> None:
-        """Take that no container of a pod runs any more."""
+        """Note that no container of a pod runs any more."""
         if (deletion := self._deletions.get(uid)) is not None:
             deletion.is_gone_here = True
             deletion.news.set()

@@ -50,7 +50,7 @@ class EventWriter:
         self._correlator = EventCorrelator()
         self._waiting: OrderedDict[_Name, Event] = OrderedDict()
         self._known: Recent[_Name, list[bool]] = Recent(KEPT, list)
-        """The Events that this worker has written, and that the API server so probably has."""
+        """The Events that this worker has written, and that the API server therefore probably has."""
         self._news = asyncio.Event()
         self._rate = TokenBucket(WRITES_AT_ONCE, WRITE_SECONDS)
         self.given_up = 0

@@ -65,7 +65,7 @@ class MirrorPods:
         """Each failing mirror has its own back-off, so that one does not lengthen another's."""
         self._troubles: dict[ObjectKey, str] = {}
 
-    # --- what is learned ----------------------------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------------------------------
 
     def published(self, state: StaticPod) -> None:
         """Take a pod's newest state."""
@@ -100,7 +100,7 @@ class MirrorPods:
         self._due[key] = None
         self._news.set()
 
-    # --- what is done -------------------------------------------------------------------------------------------------
+    # --- reconciliation -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Create and delete mirrors until cancelled."""

@@ -224,7 +224,7 @@ class PodEvents:
         known[_key(record)] = first, written
         return written
 
-    # --- what was written ---------------------------------------------------------------------------------------------
+    # --- the record of written events ---------------------------------------------------------------------------------
 
     async def _keep_saved(self) -> None:
         while True:

@@ -42,7 +42,7 @@ class ReadinessGates:
         self._news = asyncio.Event()
 
     def changed(self, key: ObjectKey) -> None:
-        """Take that the API server has a new version of a pod, or that its workflow has a new state."""
+        """Note that the API server has a new version of a pod, or that its workflow has a new state."""
         if has_gates(self._objects().get(key, {})):
             self._due[key] = None
             self._news.set()

@@ -103,7 +103,7 @@ class StatusWriter:
         self.trouble = ""
         """Why statuses cannot be written now; "" if they can."""
 
-    # --- what is learned ----------------------------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------------------------------
 
     def published(self, key: ObjectKey, state: PublishedStatus) -> None:
         """Take a pod's newest state."""
@@ -121,12 +121,12 @@ class StatusWriter:
             self._published.pop(state.uid, None)
 
     def refuse(self, key: ObjectKey, uid: str, why: PodRefusal) -> None:
-        """Take that the node cannot run a pod: its status becomes Failed."""
+        """Note that the node cannot run a pod: its status becomes Failed."""
         self._refused[uid] = why
         self._look(key)
 
     def changed(self, key: ObjectKey) -> None:
-        """Take that the API server has a new version of a pod: another client may have written its status."""
+        """Note that the API server has a new version of a pod: another client may have written its status."""
         self._look(key)
 
     def forget(self, key: ObjectKey, uid: str) -> None:
@@ -144,7 +144,7 @@ class StatusWriter:
         self._due[key] = None
         self._news.set()
 
-    # --- what is written ----------------------------------------------------------------------------------------------
+    # --- writes -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Write queued pods' statuses until cancelled."""

@@ -152,7 +152,7 @@ class DesiredPods:
         self.news = asyncio.Event()
         """Set whenever `report` may return something new."""
 
-    # --- what is learned ----------------------------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------------------------------
 
     async def take(self, listing: Listing) -> None:
         """Begin to make the pods match the listing. The first call may raise RPCError; then call it again.
@@ -218,7 +218,7 @@ class DesiredPods:
             self._look(pod)
 
     def gone(self, meta: ObjectMeta, *, is_followed: bool) -> None:
-        """Take that a pod's workflow has ended. `is_followed`: another pod of its name starts in the same workflow."""
+        """Note that a pod's workflow has ended. `is_followed`: another pod of its name starts in the same workflow."""
         pod = self._pods.get(PodKey(namespace=meta.namespace, name=meta.name))
         if pod is None:
             return
@@ -249,7 +249,7 @@ class DesiredPods:
             self._ended_by_others[pod.key] = None
         self.news.set()
 
-    # --- what is done about it ----------------------------------------------------------------------------------------
+    # --- orders -------------------------------------------------------------------------------------------------------
 
     def _order(self, pod: _Pod) -> ApplyPodWorkflow | DeletePodWorkflow | None:
         """Return the order for a pod's workflow, regardless of back-offs; None if the pod is as it should be."""
@@ -354,7 +354,7 @@ class DesiredPods:
             task.cancel()
         await asyncio.gather(*sending, return_exceptions=True)
 
-    # --- the list of it -----------------------------------------------------------------------------------------------
+    # --- the report ---------------------------------------------------------------------------------------------------
 
     def report(self) -> tuple[DesiredPod, ...]:
         """Return the pods that the source lists, and those whose workflows are still to be ended."""

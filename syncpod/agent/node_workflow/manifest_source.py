@@ -153,7 +153,7 @@ async def _changes(
         return
     with contextlib.closing(watch):
         # The watch is set up before the first read, so that every later change is noticed. Whether the path still
-        # leads to the watched directory is checked after each read, which so need not wait for the check.
+        # leads to the watched directory is checked after each read, so that the read need not wait.
         change, due = DirectoryChange.NONE, time.monotonic()
         while change is not DirectoryChange.OVER:
             is_due = change is DirectoryChange.NONE or time.monotonic() >= due

@@ -142,7 +142,7 @@ class LogRotation:
         now = time.monotonic()
         self._busy_until = {uid: until for uid, until in self._busy_until.items() if until > now}
         if not self._waiting:
-            # The newest pods come first: a pod that starts during a round so waits no longer than others.
+            # The newest pods come first, so that a pod that starts during a round waits no longer than others.
             listings = self._pods.listings()[::-1]
             if len(listings) <= PODS_PER_TURN:
                 return listings

@@ -30,7 +30,7 @@ async def register_search_attributes(client: Client) -> bool:
     """Register the search attributes if necessary; return whether workflows may write them.
 
     Called before the worker polls, since writing an unknown attribute fails a workflow task. If they cannot be
-    registered, the reason is logged once and pods do without.
+    registered, the reason is logged once, and pods do without them.
     """
     try:
         registered = await _registered(client)
