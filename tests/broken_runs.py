@@ -1,10 +1,10 @@
-"""A run that breaks still says why. `make test` loads it.
+"""Makes broken and interrupted test runs report the cause at their end. `make test` loads this plugin.
 
-When pytest itself breaks, in one of xdist's processes or in the one that leads them, it prints no summary, and the
-cause stands far above the end of the output, which may be all that is kept. A run that is ended from outside, because
-it took too long, prints none either: so each failure is told in one line as soon as it is known, and at SIGTERM which
-tests are under way. And text that is not UTF-8 in the report of one test (an odd path in a log line) breaks the whole
-run, because xdist cannot send it.
+If pytest itself breaks, in one of xdist's workers or in its controller, it prints no summary, and the cause is far
+above the end of the output, of which perhaps only the end is kept. Nor is there a summary if a run is ended because it
+took too long. So this plugin prints one line at each failure, and at SIGTERM the running tests. It also replaces text
+that is not UTF-8 in the report of a test (an odd path in a log line), since xdist cannot send it and the run would
+break.
 """
 
 from __future__ import annotations

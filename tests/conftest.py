@@ -1,4 +1,4 @@
-"""The real things that tests run against, each started when the first test asks for it and kept for the session."""
+"""Fixtures of servers and runtimes, each started when a test first needs it and kept for the session."""
 
 import gc
 import os

@@ -1,8 +1,8 @@
-"""Where the time of a run went, shown at its end: by folder, by process, and the slowest tests. `make test` loads it.
+"""Prints where the time of a run went: by directory, by process, and the slowest tests. `make test` loads this plugin.
 
-A run on two cores lasts as long as its CPU time does, however many tests wait at once. So that is counted too: of the
-process that runs the test, and of those that it has started and waited for. A server that a test leaves to another
-process to end is not in it.
+On two cores, CPU time determines how long a run takes, however many tests wait at the same time. So CPU time is counted
+too: that of the process that runs the test, and of child processes for which it waited. It excludes servers that
+another process ends.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Programs of ours as forks of one process that has imported everything: most of a short run is importing.
+"""Runs our programs as forks of a process that has imported everything, since imports take most of a short run.
 
-What is forked has done nothing yet: no thread, no connection, no event loop. It is a process of its own with its own
-arguments, environment and files, and runs to its end what `python worker.py` or `syncpod` would.
+The process that forks has no threads, connections or event loop. A fork is a process of its own with its own arguments,
+environment and files, and runs the program of `python worker.py` or `syncpod` to its end.
 
-Its command line is that of the program too, as `ps` shows it: a worker is known by that.
+A fork also has the program's command line in `ps`, by which a worker is identified.
 
-All forks of one server share its hash seed, and so the order of sets, which real processes do not. That no decision
-depends on that order is for `tests/replay`, where each run replays recorded histories under another seed.
+Unlike real processes, all forks of one server share its hash seed, and so the order of sets. `tests/replay` checks that
+no decision depends on that order: there, each run replays recorded histories under another seed.
 
-Run as a module it is that process. It reads a request in a line of JSON, forks, and answers with the process id of what
-it has started. When that has ended it says so, with the exit code as `subprocess` has it.
+As a module, this is the process that forks. It reads a request as a line of JSON, forks, and answers with the fork's
+process id. At the fork's end it sends the exit code, in the form of `subprocess`.
 """
 
 from __future__ import annotations

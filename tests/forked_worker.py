@@ -1,8 +1,8 @@
-"""The worker that `up` starts, where `up` is a fork: a fork as well, as far as it is. Most of its start is importing.
+"""Runs the worker that a forked `up` starts as a fork, too, since imports take most of its start.
 
-A process that has threads is not to be forked. So the fork is made before the command begins, and waits until the
-command wants a worker; if it wants none, it ends with the command. All that `syncpod.cli.machine.processes` does with a
-process is done with this one: it is a child, in a session of its own, with the log and the environment of a worker.
+A process with threads must not fork. So the worker's process is forked before the command begins, and waits until the
+command starts a worker; if the command starts none, the process ends with it. `syncpod.cli.machine.processes` can treat
+it like a started process: it is a child in a session of its own, with a worker's log and environment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which tests share a process, and in which order the processes take them up.
+"""Which tests share a process, and in which order processes run them.
 
-Tests of one file on one runtime share a process. So do those of all files on a runtime other than the preferred one,
-which is then started once. A test may name a group of its own with `@pytest.mark.xdist_group`.
+Tests of one file on one runtime share a process. All tests on a runtime other than the preferred one also share a
+process, so that the runtime is started only once. A test may name another group by `@pytest.mark.xdist_group`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A disk that hangs: a FUSE file system that is mounted and never answers, as one of a server that has stopped."""
+"""A disk that hangs: a mounted FUSE file system whose server never answers."""
 
 from __future__ import annotations
 

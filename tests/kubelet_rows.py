@@ -1,7 +1,7 @@
-"""docs/kubelet-rows.md: the kubelet's behaviour that is promised, row by row, and the tests of each row.
+"""docs/kubelet-rows.md: the promised behaviour of the kubelet, row by row, and the tests of each row.
 
 A test names its rows at the beginning of its docstring: `Row 78:`, `Row 53, row 54:`. `python -m tests.kubelet_rows`
-writes the last column anew.
+writes the last column.
 """
 
 from __future__ import annotations

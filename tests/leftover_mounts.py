@@ -1,7 +1,7 @@
-"""What a killed run has left below pytest's temporary directories: a run unmounts and removes it before it begins.
+"""At its start, a test run unmounts and removes what killed runs left below pytest's temporary directories.
 
 Pytest itself can remove neither mounts nor the directories without permissions that the kernel makes for an overlay.
-Each later run would try to, and warn of each directory above them.
+Each later run would try again, and warn about each parent directory.
 """
 
 from __future__ import annotations

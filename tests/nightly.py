@@ -1,4 +1,4 @@
-"""Whether this is `make nightly`, which runs more of what is drawn at random and simulated."""
+"""Whether this run is `make nightly`, which draws more random cases and simulates more."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""How long tests wait for what must come: long enough for a busy machine, and longer on one that is emulated."""
+"""How long tests wait for expected events: long enough for a busy machine, and longer on an emulated one."""
 
 from __future__ import annotations
 

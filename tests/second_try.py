@@ -1,11 +1,11 @@
-"""``python -m tests.second_try``: runs the few tests that failed in the last run once more, alone.
+"""``python -m tests.second_try`` runs the tests that failed in the last run once more, alone, if they are few.
 
-Six processes on two busy cores find races that a test alone does not. Such a failure is a defect, of the test or of
-what it tests, but seldom one of the change that is being checked. So `.ci/run` gives up to `MOST` failed tests a second
-try. A test that passes then is named, in a list that a reader cannot overlook: it belongs into docs/testing.md, with
-its rate, until its cause is mended. A test that fails twice fails the run, and so does a run that broke or was ended.
+Six processes on two busy cores find races that a single test does not. Such a failure is a defect of the test or of the
+product, but seldom of the change that is being checked. So `.ci/run` runs up to `MOST` failed tests a second time. A
+test that then passes is printed in a prominent list: it must be listed in docs/testing.md, with its failure rate, until
+its cause is fixed. A test that fails twice fails the run; a run that broke or was ended gets no second try and fails.
 
-`make test` loads this module as a plugin too, which notes how each run ended.
+`make test` also loads this module as a plugin, which records how each run ended.
 """
 
 from __future__ import annotations

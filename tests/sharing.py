@@ -1,7 +1,7 @@
-"""Who rewrites the assertions of which test file, where several processes collect the same tests.
+"""Divides the rewriting of test files' assertions among the processes that collect the same tests.
 
-Each process needs every file. In a fresh clone each would rewrite all of them at the same time, six seconds of CPU: so
-each begins with a share of its own, and finds the others' shares in the cache.
+Each process needs every file. In a fresh clone, each process would rewrite all files at the same time, which takes six
+seconds of CPU. So each process begins with its own share, and then finds the other shares in the cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counters begin at zero, so that their first increase can be seen."""
+"""Counters begin at zero, so that Prometheus sees their first increase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table at the end of a run adds up."""
+"""The sums in the table at the end of a run are right."""
 
 from tests.durations import Timed, by_folder, slowest
 

@@ -1,4 +1,4 @@
-"""Forked programs behave as processes that were started, and the end of the server ends them."""
+"""Forked programs behave like started processes, and end with the server."""
 
 from __future__ import annotations
 

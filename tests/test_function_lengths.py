@@ -1,4 +1,4 @@
-"""No function of the product is too long to be read at once."""
+"""No function of the product exceeds the length limit."""
 
 from __future__ import annotations
 

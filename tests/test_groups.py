@@ -1,4 +1,4 @@
-"""Which tests share a process: the longest groups come first, then those that wait for a runtime."""
+"""Which tests share a process: the longest groups first, then those that wait for a runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every invariant of docs/invariants.md has a test, and every invariant that a test names is on the page."""
+"""Every invariant of docs/invariants.md has a test, and every invariant that a test names is on that page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a killed run has left is unmounted and removed by the next, and what a living run has is not."""
+"""A run unmounts and removes the leftovers of killed runs, but not those of a live run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hiding the values of Secrets in a text: in every form, where a cut divides them, at no cost that grows with them."""
+"""Hiding values of Secrets in a text, in every encoding and across cuts, at a cost independent of their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A failed test has a second try if few failed and the run was whole; what it says cannot be overlooked."""
+"""Failed tests get a second try if they are few and the run was complete; the report of that is prominent."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Several processes deal the test files out among themselves."""
+"""Several processes divide the test files among themselves."""
 
 from tests.sharing import share
 

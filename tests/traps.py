@@ -1,4 +1,4 @@
-"""Whether a process has set its traps: a shell that was just started has none yet, and a signal then kills it."""
+"""Whether a process has set its traps: a newly started shell has none yet, and a signal kills it."""
 
 from __future__ import annotations
 

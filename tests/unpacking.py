@@ -1,4 +1,4 @@
-"""Records whether aiohttp unpacks a compressed body, which it does on the event loop: its sender chooses the cost."""
+"""Records whether aiohttp decompresses a body, which it does on the event loop, at a cost that the sender chooses."""
 
 from __future__ import annotations
 

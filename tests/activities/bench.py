@@ -1,4 +1,4 @@
-"""A node to run steps on: a real runtime, its own directories, and pods whose steps are called as Temporal does."""
+"""A node to run steps on: a real runtime, own directories, and pods whose steps are called as Temporal calls them."""
 
 from __future__ import annotations
 

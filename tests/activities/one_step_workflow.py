@@ -1,4 +1,4 @@
-"""A workflow that takes one step, as the pod's workflow takes its own, and cancels it when it is told to."""
+"""A workflow that runs one step, as a pod's workflow does, and cancels it on a signal."""
 
 from __future__ import annotations
 

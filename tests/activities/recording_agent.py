@@ -1,4 +1,4 @@
-"""The agent that steps have in tests."""
+"""An agent for tests of steps, which records the calls that it gets."""
 
 from __future__ import annotations
 

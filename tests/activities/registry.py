@@ -1,4 +1,4 @@
-"""An image registry on loopback that serves one image under any name, as slowly or as badly as a test wants."""
+"""An image registry on loopback that serves one image under any name; tests make it slow or make it fail."""
 
 from __future__ import annotations
 

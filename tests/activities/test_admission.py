@@ -1,4 +1,4 @@
-"""Admission of pods, and when their resources are free again.
+"""Admission of pods, and the release of their resources.
 
 Holds: An admitted pod is never rejected, and its resources stay reserved until it has ended.
 """

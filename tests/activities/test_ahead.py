@@ -1,4 +1,4 @@
-"""A container that is created before its turn: while the one before it starts, or before that one's end is reported.
+"""Containers that are created ahead: while the previous one starts, or before its end is reported.
 
 Holds: A container that was created before its turn is never started out of turn.
 """

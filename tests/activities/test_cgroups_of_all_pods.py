@@ -1,4 +1,4 @@
-"""All pods of a node are limited together before one of them runs, and each in its processes if the node says so."""
+"""The cgroup of all pods is limited before a pod runs; each pod has a limit of processes if the node sets one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Garbage collection between a pod's steps: what is dead and ours goes, with its logs; all else stays.
+"""Garbage collection between a pod's steps removes the node's own dead containers and their logs, and nothing else.
 
 Holds: The run of a deleted pod ends once nothing of the pod runs, and the node removes the rest.
 Holds: Garbage collection never races with a step.

@@ -1,4 +1,4 @@
-"""create_sandbox: one sandbox per attempt, however often and by whomever it is requested.
+"""create_sandbox makes one sandbox per attempt, however often and from wherever it is called.
 
 Holds: A node runs at most one pod per name.
 """

@@ -1,4 +1,4 @@
-"""A step that ends an earlier life of its pod's name is still the step of its own pod.
+"""A step that ends an earlier pod of the same name belongs to the current pod.
 
 Holds: The run of a deleted pod ends once nothing of the pod runs, and the node removes the rest.
 """

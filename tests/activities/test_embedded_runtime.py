@@ -1,4 +1,4 @@
-"""Steps on the embedded runtime, which pulls nothing: they say what it does instead."""
+"""Steps on the embedded runtime, which cannot pull images, and their messages about that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One step per pod at a time, and never an older one after a newer one.
+"""Only one step of a pod runs at a time, and an older step never runs after a newer one.
 
 Holds: An older step never acts after a newer one.
 Holds: Garbage collection never races with a step.

@@ -1,4 +1,4 @@
-"""A step of a fleet's worker that its server does not answer is told in one line, and fails as what is no defect."""
+"""If the server does not answer a step of a fleet's worker, one line is logged, and the failure is no defect."""
 
 from __future__ import annotations
 

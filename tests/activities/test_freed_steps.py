@@ -1,4 +1,4 @@
-"""A step that has ended is freed at once, without the garbage collector: a worker's comes minutes later."""
+"""The memory of a finished step is freed at once, without the garbage collector, which runs minutes apart."""
 
 from __future__ import annotations
 

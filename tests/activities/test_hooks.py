@@ -1,4 +1,4 @@
-"""Whatever a container's hook does, a kill goes on, and a start fails as one whose hook has failed."""
+"""Hooks: a failing preStop hook does not stop a kill, and a failing postStart hook fails the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods whose disks hang hold up themselves, and nobody else.
+"""A hung disk delays only the pods that use it.
 
 Holds: A hanging disk delays one pod.
 """

@@ -1,4 +1,4 @@
-"""Image names: which are valid, and what a name without a tag stands for."""
+"""Image names: valid ones, and the default tag."""
 
 from __future__ import annotations
 

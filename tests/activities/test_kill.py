@@ -1,4 +1,4 @@
-"""kill_container and kill_pod: each container has its grace and its turn, and only ours are killed.
+"""kill_container and kill_pod end only the node's own containers, each in its turn and with its grace period.
 
 Holds: A container that does not die is never forgotten.
 """

@@ -1,4 +1,4 @@
-"""Which images the node has, asked once for a crowd of pods."""
+"""One call lists the node's images for many pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod that waits for room on a node is told of it, and told again only if there still was none.
+"""Pods that wait for resources are notified when there is room, and again only if they ask and are refused again.
 
 Holds: A rejected pod of a node's list starts as soon as it fits.
 """

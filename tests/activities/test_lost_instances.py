@@ -1,4 +1,4 @@
-"""Processes that the runtime has lost track of are killed before their successors start.
+"""Processes that the runtime no longer tracks are killed before their successors start.
 
 Holds: No container that is listed as ended still runs.
 """

@@ -1,4 +1,4 @@
-"""An orphan is ended only if it is still one when the pod's turn comes."""
+"""A pod is ended as an orphan only if it is still an orphan when the step gets the pod's lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a node's workflow, when the pod's workflow does not answer."""
+"""Steps of a node's workflow if a pod's workflow does not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pull_image with credentials: which are tried, which pods may use the image, and what is reported."""
+"""pull_image with credentials: the order of attempts, the pods that may use the image, and the reports."""
 
 from __future__ import annotations
 

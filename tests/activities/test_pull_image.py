@@ -1,4 +1,4 @@
-"""pull_image: by policy, one at a time, ended at once by a cancellation, with the kubelet's words.
+"""pull_image: pull policies, one pull at a time, cancellation at once, and the kubelet's messages.
 
 Holds: Every back-off is visible.
 """

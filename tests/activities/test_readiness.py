@@ -1,4 +1,4 @@
-"""That a crowd of pods asks the runtime once whether it is ready."""
+"""One call asks the runtime for many pods whether it is ready."""
 
 from __future__ import annotations
 

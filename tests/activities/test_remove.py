@@ -1,4 +1,4 @@
-"""remove_container and the removal of a pod's remains remove only what is dead, with all its files."""
+"""Removal of dead containers and of a pod's remains, with all their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resizes: what a node allocates to pods, and how it applies that to running containers.
+"""Resizes: the resources that a node allocates to pods, and their application to running containers.
 
 Holds: Desired, allocated and applied resources are three things.
 """

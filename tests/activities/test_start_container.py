@@ -1,4 +1,4 @@
-"""start_container: one instance per restart, started once, however often and by whomever it is requested.
+"""start_container makes and starts one instance per restart, however often and from wherever it is called.
 
 Holds: No instance starts twice.
 """

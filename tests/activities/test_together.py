@@ -1,4 +1,4 @@
-"""A start that follows another step: it waits for that one in the worker, and does not begin if that one goes wrong.
+"""A start that is sent along with another step waits for that step in the worker, and is skipped if that step fails.
 
 Holds: A container that was created before its turn is never started out of turn.
 """

@@ -1,4 +1,4 @@
-"""Which workloads are told that a node takes pods: one memo that somebody has forged keeps no other from it."""
+"""Notification of workloads that a node takes pods again; a forged memo of one does not keep it from the others."""
 
 from __future__ import annotations
 

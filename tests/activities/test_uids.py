@@ -1,4 +1,4 @@
-"""A UID belongs to one pod of a node; another pod with it can neither read nor end anything of the first.
+"""A UID belongs to one pod of a node; another pod with that UID can neither read nor end anything of the first.
 
 Holds: On a node, a UID belongs to one pod.
 """

@@ -1,4 +1,4 @@
-"""A step may reuse the listing of the previous step if nothing can have changed since."""
+"""A step reuses the listing of the previous step only if nothing can have changed in between."""
 
 from __future__ import annotations
 

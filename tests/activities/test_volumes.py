@@ -1,4 +1,4 @@
-"""Volumes in steps: made before the sandbox, waited for where an object is missing, updated with the labels."""
+"""Volumes in steps: made before the sandbox, delayed while an object is missing, updated when labels change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A system bus for tests, by the real daemon, with a stand-in for systemd's logind: it gives locks, tells shutdowns.
+"""A D-Bus daemon for tests, with a stand-in for systemd's logind that grants inhibitor locks and announces shutdowns.
 
 `python -m tests.agent.machine_bus ADDRESS` serves the stand-in alone, until it is ended.
 """

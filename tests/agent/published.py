@@ -1,4 +1,4 @@
-"""What workflows publish, as far as a test does not care."""
+"""The output of pods' workflows with default values for the fields that a test does not use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stub workflows in place of a pod's: one records its signals, one is in the middle of a step."""
+"""Stubs in place of pods' workflows: one records its signals, one is busy with a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How full the volumes of claims are, as the kubelet's metrics tell it."""
+"""The kubelet's metrics of how full the volumes of claims are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runtime announces: pods are read at once, and the relist rests only while nothing can be missed.
+"""The runtime's events: pods are read at once, and the relist pauses only while no event can be missed.
 
 Holds: The runtime's events never delay the notice of an exit.
 """

@@ -1,4 +1,4 @@
-"""The pods of a directory of manifests: what their workflows are told, whatever is lost and whoever else acts.
+"""Pods of a manifest directory: the orders to their workflows, even after lost messages or actions of others.
 
 Holds: A node reaches the state that its lists ask for, even if messages are lost on the way.
 Holds: No pod of a list outlives its entry.

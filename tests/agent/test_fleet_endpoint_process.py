@@ -1,4 +1,4 @@
-"""A node's endpoint whose invitation was damaged on the disk: it says so once, and goes on with what it has."""
+"""A node's endpoint after its invitation file was damaged: one log line, and it continues with the loaded settings."""
 
 from __future__ import annotations
 

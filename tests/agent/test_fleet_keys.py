@@ -1,4 +1,4 @@
-"""The key of an earlier invitation stays on a node for as long as something on its disk is sealed for it."""
+"""The key of an earlier invitation is kept while something on the node's disk is sealed with it."""
 
 from __future__ import annotations
 

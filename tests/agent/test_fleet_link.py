@@ -1,4 +1,4 @@
-"""A node's log says when its fleet does not answer, or does not let the node in any more, and when that is over."""
+"""Log lines of a node whose fleet does not answer or refuses the node, and of the end of that state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of a node's own endpoint: it is there when it is wanted, and nothing of it stays.
+"""The process of a node's endpoint: started when it is needed, and ended completely.
 
 Holds: The endpoint of a node lets in only the fleet's machine.
 """

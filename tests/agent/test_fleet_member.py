@@ -1,4 +1,4 @@
-"""A node in its fleet: which lists it takes, what it tells its own workflow, and what it stops when it is cut off."""
+"""A node in its fleet: the lists that it accepts, its reports to its workflow, and pods that it stops when cut off."""
 
 from __future__ import annotations
 

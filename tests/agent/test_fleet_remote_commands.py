@@ -1,4 +1,4 @@
-"""Commands that a node runs for its fleet: each once, in pieces that may be asked for twice, and none left behind.
+"""Remote commands for a fleet: each runs once, output can be read in pieces and read again, and no process is left.
 
 Holds: A command that changes something never runs twice on a node.
 """

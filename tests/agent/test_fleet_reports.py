@@ -1,4 +1,4 @@
-"""Which pods a node reports to its fleet as the fleet's own."""
+"""The pods that a node reports to its fleet as placed by the fleet."""
 
 from __future__ import annotations
 

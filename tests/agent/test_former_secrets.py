@@ -1,4 +1,4 @@
-"""An earlier value of a Secret is forgotten when nothing is left of the pods that may have been given it."""
+"""An earlier value of a Secret is forgotten once no remains of pods that may have got it exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that has needed much memory for a moment gives it back, also while its node works on."""
+"""A worker returns memory to the kernel after a peak, even while its node continues to work."""
 
 from __future__ import annotations
 

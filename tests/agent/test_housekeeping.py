@@ -1,4 +1,4 @@
-"""Housekeeping removes only what no pod needs and nothing foreign, and one pod never delays another.
+"""Housekeeping removes only unneeded things of the node itself, and no pod delays another.
 
 Holds: The run of a deleted pod ends once nothing of the pod runs, and the node removes the rest.
 """

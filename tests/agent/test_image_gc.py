@@ -1,4 +1,4 @@
-"""Image garbage collection removes no more than needed, nothing in use, and nothing that others pulled.
+"""Image garbage collection removes no more than needed, no image in use, and no image that others pulled.
 
 Holds: Only images that this node pulled are removed.
 """

@@ -1,4 +1,4 @@
-"""What the pods' workflows publish is in the node's journal soon, once each, and costs no step anything.
+"""Published records of pods' workflows soon are in the node's journal, once each, and delay no step.
 
 Holds: The journal delays a step or a workflow by two seconds at most.
 Holds: The journal keeps who commanded a pod, and when a worker died.

@@ -1,4 +1,4 @@
-"""How many pods are at which point of their lives, as the kubelet's metrics tell it."""
+"""The kubelet's metrics of the number of pods in each stage of their lives."""
 
 from __future__ import annotations
 

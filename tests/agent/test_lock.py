@@ -1,4 +1,4 @@
-"""The lock of a node has one holder; a killed holder that cannot end gives way.
+"""A node's lock has one holder; if a holder is killed but cannot end, the lock can be taken over.
 
 Holds: A node has one agent on a machine.
 """

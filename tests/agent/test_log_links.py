@@ -1,4 +1,4 @@
-"""Links to logs that are gone are removed, and those of a log that comes back are not."""
+"""Links to removed logs are removed, and links to a log that comes back are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stalled event loop is named with its stack; a starved one is not.
+"""The watchdog reports a stalled event loop with its stack, but not a loop that merely gets no CPU.
 
 Holds: A stalled event loop is reported with its stack.
 """

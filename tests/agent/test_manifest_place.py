@@ -1,4 +1,4 @@
-"""A directory of manifests whose disk is gone: its pods run on.
+"""If the disk of a manifest directory disappears, its pods continue to run.
 
 Holds: What cannot be read ends no pod.
 """

@@ -1,4 +1,4 @@
-"""What the node's workflow is told of the pods of manifests, which run without it."""
+"""Reports to the node's workflow about pods of manifests; the pods run even if the workflow does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A manifest directory, as the node's agent reads and follows it: real files, a real watch.
+"""A manifest directory as a source of pods, with real files and a real watch.
 
 Holds: A node reaches the state that its lists ask for, even if messages are lost on the way.
 """

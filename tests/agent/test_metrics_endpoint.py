@@ -1,4 +1,4 @@
-"""The node's metrics over HTTP: what is served, to whom, and what is counted."""
+"""The node's metrics over HTTP: contents, access, and counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node tells its readers of its pods: the list, what they use, and to whom."""
+"""The socket for readers of a node: its list of pods, their resource usage, and who may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine's shutdown waits for pods: over a real bus, with a stand-in for logind; the workflows only note."""
+"""A machine's shutdown waits for pods: over a real bus, with a stand-in for logind and for the workflows."""
 
 from __future__ import annotations
 

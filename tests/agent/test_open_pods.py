@@ -1,4 +1,4 @@
-"""Which pods are open is asked of the real server, each time anew."""
+"""The pods whose workflows are open are listed by the real server, each time anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orphans on real runtimes: killed only on evidence, else reported, and never another node's.
+"""Orphans on real runtimes: killed only on evidence, otherwise reported; pods of other nodes are never touched.
 
 Holds: A pod without a workflow is killed only if the server's own records prove it an orphan.
 """

@@ -1,4 +1,4 @@
-"""Whose the server is, asked ahead: how often, and for how long an answer counts."""
+"""The check that a server belongs to the node: made ahead, reused for a while, then made again."""
 
 from __future__ import annotations
 

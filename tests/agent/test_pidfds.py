@@ -1,4 +1,4 @@
-"""Exits are noticed by pidfd, and their codes are the kernel's.
+"""Exits are noticed by pidfd, with the kernel's exit codes.
 
 Holds: An exit is known even if the runtime was down.
 """

@@ -1,4 +1,4 @@
-"""Orders to pods' workflows are sent to the node's own server alone."""
+"""Orders to pods' workflows are sent only to the node's own server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many series a node's pods have. Prometheus keeps each of them: their number must follow from the pods alone."""
+"""The number of metric series of a node depends only on its pods, since Prometheus keeps each series."""
 
 from __future__ import annotations
 

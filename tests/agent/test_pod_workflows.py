@@ -1,4 +1,4 @@
-"""What is evidence against a pod, on a real server: its workflow has ended, or is another pod's; nothing else.
+"""Evidence from a real server that a pod is an orphan: its workflow has ended or belongs to another pod.
 
 Holds: A pod without a workflow is killed only if the server's own records prove it an orphan.
 """

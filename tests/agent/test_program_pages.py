@@ -1,4 +1,4 @@
-"""Pages of programs are freed when the node has come to rest: after its start, and again only after work."""
+"""Memory pages of programs are freed when the node is idle: once after its start, and again after work."""
 
 from __future__ import annotations
 

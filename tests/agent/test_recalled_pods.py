@@ -1,4 +1,4 @@
-"""What a node tells a new workflow of its own: pods of lists that it cannot know of, whose own workflows are open.
+"""A node tells its new workflow about pods of lists that are missing in its history and have open workflows.
 
 Holds: No pod of a list outlives its entry.
 """

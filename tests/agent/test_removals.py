@@ -1,4 +1,4 @@
-"""The remains of pods whose workflows end: removed beside everything else, and told to nobody but the agent."""
+"""The remains of pods are removed when their workflows end, concurrently with everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker does not serve a node that a worker of another machine serves.
+"""A worker does not serve a node that a worker on another machine serves.
 
 Holds: A node has one agent on a machine.
 """

@@ -1,4 +1,4 @@
-"""A node reports to its fleet which images its embedded runtime has, which pulls none, and which limits it refuses."""
+"""A node reports to its fleet the images of its embedded runtime and the limits that it does not enforce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose commands the journal asks the server for."""
+"""The commands for which the journal asks the server who sent them."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""A runtime that does not answer an exec probe: the probe fails in the end, also over restarts of the worker.
+"""An exec probe that the runtime does not answer fails in the end, even if the worker restarts meanwhile.
 
 Holds: An exec probe that the runtime does not answer fails.
 """

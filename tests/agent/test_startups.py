@@ -1,4 +1,4 @@
-"""How long pods take to start, as the kubelet counts it."""
+"""The duration of pods' starts, measured like the kubelet's metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks in a dead worker's sticky queue are handed back, also by a server that is slow to answer."""
+"""Tasks in a dead worker's sticky queue are returned, even if the server is slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods over a storage limit are evicted; the others continue, whatever hangs.
+"""Pods that exceed a storage limit are evicted; the others continue, even if a disk hangs.
 
 Holds: A hanging disk delays one pod.
 """

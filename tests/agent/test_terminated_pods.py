@@ -1,4 +1,4 @@
-"""What the agent still knows of a pod whose workflow somebody has terminated, once nothing of the pod is left."""
+"""After a pod's workflow was terminated and its remains are gone, the agent keeps nothing of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each end of a container is counted once, however often a pod's statuses have it."""
+"""Each end of a container is counted once, even if it is in several statuses of the pod."""
 
 from __future__ import annotations
 

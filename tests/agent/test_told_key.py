@@ -1,4 +1,4 @@
-"""What a node believes of its fleet's key: only what is said under the key that it trusts, and nothing twice.
+"""A node accepts a new fleet key only in a message under the key that it trusts, and never an earlier key again.
 
 Holds: The fleet's sealing key can be changed at any time.
 """

@@ -1,4 +1,4 @@
-"""Waits for what happens elsewhere: in another task, another process, the server."""
+"""Waits for events in another task, another process or the server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -1,4 +1,4 @@
-"""How what was measured against a kubelet is shown, without measuring."""
+"""The tables of the comparison with a kubelet, without measurements."""
 
 from __future__ import annotations
 

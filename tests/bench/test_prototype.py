@@ -1,4 +1,4 @@
-"""The durable floor without a server: the order of its calls, and that it has the limits of the product."""
+"""The minimal durable loop without a server: the order of its calls, and the product's limits in it."""
 
 from __future__ import annotations
 

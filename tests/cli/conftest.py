@@ -1,4 +1,4 @@
-"""The command, run as a person runs it, or within the test where it shall find a scripted node."""
+"""The command as a user runs it, or inside the test's process if it shall use a scripted node."""
 
 from __future__ import annotations
 

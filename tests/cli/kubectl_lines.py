@@ -1,6 +1,6 @@
-"""Commands as a user of kubectl types them from memory: what works, and what is refused with the way on.
+"""Commands as users of kubectl type them from memory: those that work, and those that are refused with an alternative.
 
-`tests/cli/test_kubectl_commands.py` runs each, and `docs/kubectl.md` has them all.
+`tests/cli/test_kubectl_commands.py` runs each command, and `docs/kubectl.md` lists them all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A machine that `up` brings up: a real runtime, a Temporal server and worker of its own, and two pods."""
+"""A machine after `up`: a real runtime, its own Temporal server and worker, and two pods."""
 
 from __future__ import annotations
 

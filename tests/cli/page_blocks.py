@@ -1,4 +1,4 @@
-"""The blocks of commands in pages, and the lines that are shown below each command."""
+"""Blocks of commands in documentation pages, and the output lines that are shown below each command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person's shell, in which the commands of pages are typed."""
+"""A shell in which the commands of documentation pages are run."""
 
 from __future__ import annotations
 

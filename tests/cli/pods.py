@@ -1,4 +1,4 @@
-"""A pod with a status, written as short as a table of situations needs it."""
+"""A short notation for pods with a status, for tables of test cases."""
 
 from __future__ import annotations
 

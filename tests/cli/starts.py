@@ -1,4 +1,4 @@
-"""What one start of the command imports: most of the time of a short command goes there."""
+"""Measures the imports at the start of a command, which take most of the time of a short command."""
 
 from __future__ import annotations
 

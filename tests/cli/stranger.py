@@ -1,6 +1,6 @@
-"""All that a process without rights can try at the ports and files of a node, on the standard library alone.
+"""A process without privileges that tries to use the ports and files of a node, with the standard library only.
 
-Run as a program it takes one argument, the JSON of what to try, and prints as JSON how each try ended.
+As a program it takes one argument, the attempts to make as JSON, and prints the result of each as JSON.
 """
 
 from __future__ import annotations

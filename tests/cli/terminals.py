@@ -1,4 +1,4 @@
-"""Commands that are typed at, and commands that forward ports: processes of their own, as a person starts them."""
+"""Interactive and port-forwarding commands, started as processes of their own."""
 
 from __future__ import annotations
 

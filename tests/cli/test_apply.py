@@ -1,4 +1,4 @@
-"""`apply`, `get` and `delete`: pods made, seen, changed and ended, on a scripted node."""
+"""`apply`, `get` and `delete` on a scripted node: pods are made, listed, changed and ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `cp` makes of files and of archives: honest ones, and those that a container made to do harm.
+"""`cp` with files and archives, including archives that a container made to do harm.
 
 Holds: Nothing copied out of a container leaves its destination.
 """

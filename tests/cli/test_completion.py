@@ -1,4 +1,4 @@
-"""Completion: what may stand next on a command line, and the scripts that ask for it.
+"""Completion: the candidates at each place of a command line, and the shells' scripts.
 
 Holds: Short commands load little.
 """

@@ -1,4 +1,4 @@
-"""`condition`: what others say of a pod, and its readiness gates, on a scripted node."""
+"""`condition` on a scripted node: conditions of a pod that others set, and readiness gates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets from the command line: applied, seen, described and deleted, without any server."""
+"""ConfigMaps and Secrets on the command line without a server: applied, listed, described and deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`debug` on a scripted node: what is sent, what is said, and what of the pod is shown afterwards."""
+"""`debug` on a scripted node: the request, the messages, and the pod's output afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `debug` makes of its flags, before a pod is told."""
+"""The ephemeral container that `debug` makes from its flags, before anything is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`describe`, `history` and `plan`: what is said of a pod, on a scripted node."""
+"""`describe`, `history` and `plan` on a scripted node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`drain` on scripted nodes, which are cordoned already: what is ended, what is only said, and what comes back."""
+"""`drain` on scripted nodes that are cordoned: pods that it ends, pods that it only lists, and pods that return."""
 
 from __future__ import annotations
 

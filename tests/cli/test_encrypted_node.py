@@ -1,4 +1,4 @@
-"""`up --encrypt`: nothing of a pod can be read in Temporal or its database, and everything is commanded as before."""
+"""`up --encrypt`: pods are unreadable in Temporal and its database, and all commands work as without encryption."""
 
 from __future__ import annotations
 

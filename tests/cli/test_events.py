@@ -1,4 +1,4 @@
-"""`events`: what has happened to pods, on a scripted node."""
+"""`events` on a scripted node."""
 
 from __future__ import annotations
 

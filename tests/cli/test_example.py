@@ -1,4 +1,4 @@
-"""The example pod, as `make up` brings it up: its page is served at the pod's address."""
+"""The example pod after `make up`: its page is served at the pod's address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`syncpod explain` says what a pod is, why, and what happens next, from the node's journal alone.
+"""`syncpod explain` reads a pod's state, the causes and the next step from the node's journal only.
 
 Holds: Short commands load little.
 """

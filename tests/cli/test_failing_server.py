@@ -1,4 +1,4 @@
-"""A server that is reached, and fails each call: what a command then prints is its own."""
+"""A server that is reached but fails each call: the output of commands has their own messages, not the server's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags that are given a value, as kubectl takes them."""
+"""Flags that take a value, in kubectl's syntax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fleet's worker that answers late is waited for, and what is said of it in the end is what is known."""
+"""Commands wait for a fleet's worker that answers late, and in the end say only what is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet delete` deletes what is named, waits until it is gone, and says what that waits for."""
+"""`fleet delete` deletes the named pods, waits for their end, and says what it waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet drain` and `cordon`: several nodes at once, and what a drain says while it waits."""
+"""`fleet drain` and `cordon` of several nodes at once, and the messages while a drain waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags of `fleet logs` and `fleet explain` reach the node as given: the node says what is wrong with them."""
+"""Flags of `fleet logs` and `fleet explain` are sent to the node unchanged, and the node reports errors in them."""
 
 from __future__ import annotations
 

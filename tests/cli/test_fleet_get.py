@@ -1,4 +1,4 @@
-"""``syncpod fleet get`` of several kinds at once, as kubectl has it."""
+"""``syncpod fleet get`` of several kinds at once, as with kubectl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fleet apply`` warns of images that embedded nodes cannot have, since they pull none."""
+"""``fleet apply`` warns of images that embedded nodes do not have, since they cannot pull."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests for a fleet: what only a fleet reads is checked before anything is applied, and nothing false is said."""
+"""Manifests for a fleet: fields that only a fleet reads are checked before anything is applied; messages are true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of a fleet in which one workflow's memo cannot be read: whoever reaches the server's port can forge one."""
+"""Lists of a fleet that has a workflow with a forged, unreadable memo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods of one name on different nodes of a fleet: a command says which one it takes, and none deletes them all."""
+"""Pods of one name on several nodes of a fleet: commands say which pod they chose, and none deletes all."""
 
 from __future__ import annotations
 

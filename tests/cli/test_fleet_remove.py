@@ -1,4 +1,4 @@
-"""`fleet remove` judges a node as it is once nothing more can be placed there, and may be repeated at any point."""
+"""`fleet remove` first stops placement on the node, then judges it; the command can be repeated after any failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes would be cut off without a sealing key, and what is said of all that needs one."""
+"""The nodes that the loss of a sealing key would cut off, and the messages about things that need a key."""
 
 from __future__ import annotations
 

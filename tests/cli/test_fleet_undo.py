@@ -1,4 +1,4 @@
-"""`fleet rollout undo` goes back once, even if its request reaches the workload twice."""
+"""`fleet rollout undo` goes back one revision, even if the workload receives the request twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fleet explain`` and ``describe`` from what the fleet itself knows: pods on silent nodes, and those not well."""
+"""``fleet explain`` and ``describe`` of pods on silent nodes and of unhealthy pods, from the fleet's own knowledge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``syncpod fleet up`` and ``down``: a fleet's server, worker and gate as one."""
+"""``syncpod fleet up`` and ``down`` start and stop a fleet's server, worker and gate together."""
 
 from __future__ import annotations
 

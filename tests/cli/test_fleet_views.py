@@ -1,4 +1,4 @@
-"""What is listed of a fleet's nodes if one of their workflows does not answer."""
+"""Lists of a fleet's nodes if the workflow of one of them does not answer."""
 
 from __future__ import annotations
 

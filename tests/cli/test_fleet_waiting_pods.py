@@ -1,4 +1,4 @@
-"""Pods that a fleet has accepted, and that their nodes have not taken yet: they are listed, and it is said why."""
+"""Pods that a fleet has accepted but their nodes have not: they are listed, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state directory of another account is refused by every command.
+"""Every command refuses a state directory that belongs to another account.
 
 Holds: Nothing is read in a directory that another account could have written.
 """

@@ -1,4 +1,4 @@
-"""How the ports of `port-forward` are read, and how one connection of several is passed on.
+"""The port arguments of `port-forward`, and one of several forwarded connections.
 
 Holds: A forwarded connection delays no other.
 """

@@ -1,4 +1,4 @@
-"""Adoption of pods without a workflow where several pods share a name."""
+"""Adoption of pods without a workflow if several of them have the same name."""
 
 from __future__ import annotations
 

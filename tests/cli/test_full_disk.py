@@ -1,4 +1,4 @@
-"""A state directory on a full disk: each command says so in a sentence, and with room again `up` mends everything.
+"""A state directory on a full disk: each command reports that in a sentence, and `up` repairs all once there is space.
 
 Holds: What `up` starts has a record, or is ended.
 """

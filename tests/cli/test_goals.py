@@ -1,4 +1,4 @@
-"""What ``wait --for`` takes, and when it is met."""
+"""The arguments of ``wait --for``, and when each condition is met."""
 
 from __future__ import annotations
 

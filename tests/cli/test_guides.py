@@ -1,7 +1,7 @@
-"""Each command of a page is run, in order, and prints the lines that the page shows; or a table has the reason why not.
+"""The commands in documentation pages are run in order, and print the shown lines; exceptions are in a table.
 
-Pages share machines: one node of the embedded runtime, one fleet of two such nodes, and one machine for the processes
-that a person starts by hand.
+Pages share machines: one node on the embedded runtime, one fleet of two such nodes, and one machine for processes that
+a user starts by hand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Temporal's own history of a run shows of its steps."""
+"""The lines that `history` makes from Temporal's own history of a run."""
 
 from __future__ import annotations
 

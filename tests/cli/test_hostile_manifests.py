@@ -1,7 +1,7 @@
-"""Manifests that mean harm: one clear sentence each, exit code 2, no traceback, and no more work than a bound allows.
+"""Hostile manifests: one clear sentence each, exit code 2, no traceback, and a bounded amount of work.
 
-Each is handed to the real program, in a process that may use little memory and little of a processor: a manifest that
-costs more than it may ends as a failure, and not as a slow test. What each of the large ones took is printed.
+Each manifest is passed to the real program, in a process with small limits of memory and CPU time: a manifest that
+exceeds them fails the test, instead of making it slow. The usage of each large manifest is printed.
 
 Holds: A hostile manifest costs one sentence.
 """

@@ -1,4 +1,4 @@
-"""The systemd units of a node and of a fleet: what they say, whose they are, and that systemd can read them.
+"""The systemd units of a node and of a fleet: their contents and owners, and that systemd accepts them.
 
 Holds: Stopping or killing a systemd unit of `install` ends no pod.
 """

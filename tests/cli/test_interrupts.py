@@ -1,4 +1,4 @@
-"""Commands that go on until they are told to end, started as a shell starts what a script runs in its background."""
+"""Long-running commands end at a signal, even if a shell started them in the background."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node is asked about limits that are new to it, and not again about those of a pod that is there already."""
+"""The check of limits asks a node about new limits, but not about those of a pod that it runs already."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Commands as a user of kubectl types them from memory: each works, or is refused with the way on.
+"""Commands as users of kubectl type them from memory: each works, or is refused with an alternative.
 
-None of those here reaches a server: a command that would work fails for want of one. `python -m
+These tests have no server: a command that is accepted fails because it reaches none. `python -m
 tests.cli.test_kubectl_commands` writes docs/kubectl.md.
 """
 

@@ -1,4 +1,4 @@
-"""The order in which kubectl takes its words, and what it calls by another name."""
+"""The order of kubectl's arguments, and its other names for things."""
 
 from __future__ import annotations
 

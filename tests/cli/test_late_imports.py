@@ -1,4 +1,4 @@
-"""An import inside a function of the command saves something until that function runs; else it stands at the top."""
+"""Each import inside a function of the command saves time until the function is called; others are at module level."""
 
 from __future__ import annotations
 

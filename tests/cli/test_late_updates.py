@@ -1,4 +1,4 @@
-"""A server that answers an update late is asked again; a command that is ended is not held up by that."""
+"""An update that the server answers too late is sent again; an interrupted command does not wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table that a terminal draws again in place: within its height, what needs attention first."""
+"""A table that a terminal redraws in place: within its height, with rows that need attention first."""
 
 from __future__ import annotations
 

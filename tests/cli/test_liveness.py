@@ -1,4 +1,4 @@
-"""Whether a node's worker is alive, by its last sign of life.
+"""Whether a node's worker counts as alive, by its last heartbeat.
 
 Holds: A busy worker is not reported as away.
 """

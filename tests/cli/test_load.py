@@ -1,4 +1,4 @@
-"""`load`: images from files into the embedded runtime of a state directory, whether that runs or not."""
+"""`load`: images from files into the embedded runtime of a state directory, whether the runtime runs or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `logs` takes and refuses, and how it treats several containers at once, without a runtime."""
+"""The flags of `logs`, and logs of several containers at once, without a runtime."""
 
 from __future__ import annotations
 

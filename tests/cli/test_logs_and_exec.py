@@ -1,4 +1,4 @@
-"""`logs` and `exec`: what containers write, and commands run in them, on real runtimes."""
+"""`logs` and `exec` on real runtimes."""
 
 from __future__ import annotations
 

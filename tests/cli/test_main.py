@@ -1,4 +1,4 @@
-"""How the program starts, and how it reports errors.
+"""The start of the program, and its error messages.
 
 Holds: Short commands load little.
 """

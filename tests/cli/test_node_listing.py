@@ -1,4 +1,4 @@
-"""`get nodes`, of nodes whose workflows do not answer."""
+"""`get nodes` if workflows of nodes do not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`syncpod node` names what no workflow shows: what is left of deleted pods, and what the kernel does not spare."""
+"""`syncpod node` lists remains of deleted pods and processes that the kernel may kill, which no workflow shows."""
 
 from __future__ import annotations
 

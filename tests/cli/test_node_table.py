@@ -1,4 +1,4 @@
-"""Nodes as tables, documents and descriptions; pure."""
+"""Nodes as tables, documents and descriptions, as pure functions."""
 
 from __future__ import annotations
 

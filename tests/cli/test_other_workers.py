@@ -1,4 +1,4 @@
-"""`history`, `events` and `get` as a worker of another version answers; events of gone pods, which the journal has."""
+"""`history`, `events` and `get` with a worker of another version; events of deleted pods from the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When this machine's worker is asked for pods, and when the server."""
+"""When a command asks this machine's worker for pods, and when the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps that Temporal is trying: what their failures and heartbeats say, plain and encrypted."""
+"""The steps that Temporal is retrying, with their failures and heartbeats, plain and encrypted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of `get pods`, situation by situation, as kubectl shows them."""
+"""The columns of `get pods` in each situation, as in kubectl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`syncpod tree`: what each pod and container waits for, situation by situation."""
+"""`syncpod tree`: what each pod and container waits for in each situation."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

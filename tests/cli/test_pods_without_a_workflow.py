@@ -1,4 +1,4 @@
-"""Pods whose workflows somebody has ended while the worker of their signed node serves it: what commands do and say."""
+"""Commands for pods whose workflows were ended while the worker of their signed node serves it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule of `up --guard` lets the owner connect, and nobody else: tried in a network namespace of the test's own."""
+"""The firewall rule of `up --guard` lets only the owner connect; tried in a network namespace of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that outlive their starter are known by more than their id.
+"""Processes that outlive their starter are identified by more than their pid.
 
 Holds: A second `up` changes nothing, and `down` leaves no process.
 Holds: What `up` starts has a record, or is ended.

@@ -1,4 +1,4 @@
-"""What `up` and `apply --wait` draw while pods come up: within the terminal's height, what is waited for first."""
+"""The display of `up` and `apply --wait` while pods start: within the terminal's height, pending pods first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/cli.md says what the commands say of themselves. `python -m tests.cli.test_reference` writes it.
+"""docs/cli.md is up to date with the commands' help. `python -m tests.cli.test_reference` writes it.
 
 Holds: The manual is generated from the commands.
 """

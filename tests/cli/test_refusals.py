@@ -1,4 +1,4 @@
-"""Flags and paths that commands refuse before they contact anything."""
+"""Flags and paths that commands refuse before they contact a server."""
 
 from __future__ import annotations
 

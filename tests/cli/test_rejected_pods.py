@@ -1,4 +1,4 @@
-"""What an operator reads of a pod that its node has rejected: whether it is asked again, and how to go on."""
+"""Messages about a rejected pod: whether it is tried again, and what an operator can do."""
 
 from __future__ import annotations
 

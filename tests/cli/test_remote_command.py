@@ -1,4 +1,4 @@
-"""A command's streams as the command line passes them, through the embedded runtime's streaming server."""
+"""The streams of a remote command, through the embedded runtime's streaming server."""
 
 from __future__ import annotations
 

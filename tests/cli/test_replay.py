@@ -1,4 +1,4 @@
-"""`replay`: the decisions of a run, made again by the code at hand.
+"""`replay`: the decisions of a recorded run are made again by the current code.
 
 Holds: A recorded history replays, and a step that would now differ is named.
 """

@@ -1,4 +1,4 @@
-"""``syncpod resize``, and what plans say of a resize."""
+"""``syncpod resize``, and resizes in `plan`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a resize on the command line asks for, and what a pod says of one on its way."""
+"""The arguments of `resize`, and the description of a pending resize."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet rollout status` says in kubectl's words how a rollout stands."""
+"""`fleet rollout status` describes a rollout in kubectl's words."""
 
 from __future__ import annotations
 

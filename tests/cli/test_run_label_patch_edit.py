@@ -1,4 +1,4 @@
-"""`run`, `label`, `annotate`, `patch` and `edit`: pods made and changed without a manifest, on a scripted node."""
+"""`run`, `label`, `annotate`, `patch` and `edit` on a scripted node: pods are made and changed without a manifest."""
 
 from __future__ import annotations
 

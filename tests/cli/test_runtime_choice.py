@@ -1,4 +1,4 @@
-"""Which runtime is chosen, where its socket lies, and what may be purged.
+"""The choice of a runtime, the path of its socket, and what `--purge` may remove.
 
 Holds: A node with pods keeps its name, its runtime and its Temporal cluster.
 Holds: A second `up` changes nothing, and `down` leaves no process.

@@ -1,4 +1,4 @@
-"""Label selectors as `-l` takes them."""
+"""Label selectors in the syntax of `-l`."""
 
 from __future__ import annotations
 

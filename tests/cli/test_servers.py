@@ -1,4 +1,4 @@
-"""Whose Temporal server a command talks to: one that is named, else its state directory's own, and nobody else's."""
+"""The Temporal server of a command: a named one, else that of the state directory, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node that `up` has begun obeys its owner alone: tried by real processes of another user, and by a pod.
+"""Only the owner can command a node after `up`; real processes of another user and a pod try it.
 
 Holds: Only users who can read the key in the state directory can command a signed node.
 """

@@ -1,4 +1,4 @@
-"""Pods that do not answer: how many are queried, how they are marked, and what does not count as silence."""
+"""Pods that do not answer: the limit of queries, their marks, and answers that do not count as silence."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`down --purge` where a simulated pod does not end."""
+"""`down --purge` if a simulated pod does not end."""
 
 import json
 import os

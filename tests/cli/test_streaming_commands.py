@@ -1,4 +1,4 @@
-"""`exec`, `attach`, `port-forward` and `cp` with real pods: a person's streams, ports and files, on real runtimes."""
+"""`exec`, `attach`, `port-forward` and `cp` with real pods on real runtimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a fleet's workflow that cannot be replayed, since a sealing key is not there any more."""
+"""Messages about a fleet's workflow that cannot be replayed, because a sealing key is missing."""
 
 from __future__ import annotations
 

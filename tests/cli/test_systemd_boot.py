@@ -1,4 +1,4 @@
-"""The units of `syncpod install` on a machine that systemd has booted: kill -9, restarts, a reboot, and the way back.
+"""The units of `syncpod install` on a machine booted by systemd: kill -9, restarts, a reboot, and uninstallation.
 
 Nightly: it boots systemd seven times, in namespaces.
 

@@ -1,4 +1,4 @@
-"""`cp` through a `tar` of this machine, where a container's would be; and how its arguments are read."""
+"""`cp` with this machine's `tar` in place of a container's, and its arguments."""
 
 from __future__ import annotations
 

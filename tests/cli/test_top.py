@@ -1,4 +1,4 @@
-"""`top`: what lies between two looks at a runtime, and how it is shown."""
+"""`top`: the usage between two samples of a runtime, and the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`syncpod tree` on a server, where pods run on a scripted node; and who sent a pod its commands.
+"""`syncpod tree` with a real server and a scripted node, and the senders of a pod's commands.
 
 Holds: The journal keeps who commanded a pod, and when a worker died.
 """

@@ -1,4 +1,4 @@
-"""Limits of pods on a node of a user who is not root, where nothing enforces them: refused, and nothing is taken."""
+"""Pods with limits on a node that cannot enforce them (its user is not root): refused before anything is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reasons why a pod is not ready, as a timed-out wait reports them."""
+"""The reasons for a pod that is not ready, as `wait` prints them after its timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`up` and `down`: everything that pods need on a machine, begun and ended, on real runtimes.
+"""`up` and `down` start and end everything that pods need on a machine, with real runtimes.
 
 Holds: A second `up` changes nothing, and `down` leaves no process.
 """

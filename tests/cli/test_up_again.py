@@ -1,4 +1,4 @@
-"""`up` after an earlier one: what it says of manifests that are no longer followed, and of pods without a workflow.
+"""`up` after an earlier `up`: messages about manifests no longer followed and about pods without a workflow.
 
 Holds: A node with pods keeps its name, its runtime and its Temporal cluster.
 Holds: Short commands load little.

@@ -1,4 +1,4 @@
-"""`up --kubeconfig`: a machine becomes a node of a Kubernetes cluster, runs what is bound to it, and leaves."""
+"""`up --kubeconfig`: a machine joins a Kubernetes cluster as a node, runs its pods, and leaves."""
 
 from __future__ import annotations
 

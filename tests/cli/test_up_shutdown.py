@@ -1,4 +1,4 @@
-"""The machine of a node shuts down, as far as its bus says so: its pods end, and a static pod comes back."""
+"""Shutdown of a node's machine, announced on its bus: the pods end, and a static pod starts again."""
 
 from __future__ import annotations
 

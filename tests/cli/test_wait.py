@@ -1,4 +1,4 @@
-"""`wait`, `restart` and `retry`: what an operator does with pods, on a scripted node."""
+"""`wait`, `restart` and `retry` on a scripted node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods whose workflows somebody has ended while the node's worker was away, or before it knew them."""
+"""Pods whose workflows were ended while no worker served the node, or before the worker knew them."""
 
 from __future__ import annotations
 

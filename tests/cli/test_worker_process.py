@@ -1,4 +1,4 @@
-"""What `up` says of a worker that did not get ready: its own sentence, and never just the last line of its log."""
+"""The message of `up` if the worker does not get ready: a sentence of its own, not just the log's last line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that `up` has started, by their records in its state directory."""
+"""The processes that `up` started, found by their records in the state directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fleet on a cluster is told and asked while parts of the cluster are away, and what then runs on its nodes."""
+"""Commands to a fleet on a cluster while parts of the cluster are down, and checks of the containers on its nodes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A fleet on a real Temporal cluster, whose servers and database die while its nodes get and lose pods.
+"""A fleet on a real Temporal cluster, whose servers and database are killed while its nodes get and lose pods.
 
-What is asserted is that every change is answered in the end, and what then runs: by each node's own runtime, past
-everything of ours, and by what the fleet says.
+The assertions: every change is answered in the end; and then the running containers, in each node's runtime and in the
+fleet's lists, are the expected ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A fleet's databases move to a newer PostgreSQL as docs/fleet-cluster.md says, while its nodes run.
+"""A fleet's databases are moved to a newer PostgreSQL as in docs/fleet-cluster.md, while its nodes run.
 
-That is not in the environment: name the directory of its programs.
+The tests need the directory of the newer PostgreSQL's programs in a variable.
 """
 
 from __future__ import annotations

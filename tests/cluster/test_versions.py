@@ -1,6 +1,6 @@
-"""A fleet's cluster is given newer Temporal servers as docs/fleet-cluster.md says, and goes back, while its nodes run.
+"""A fleet's cluster is upgraded and downgraded as in docs/fleet-cluster.md, while its nodes run.
 
-Older servers are not in the environment: name the directory of their programs and schemas, built as in .ci/run.
+The tests need the directory of older servers' programs and schemas, built as in .ci/run, in a variable.
 """
 
 from __future__ import annotations

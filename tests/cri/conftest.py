@@ -1,4 +1,4 @@
-"""Tests of a runtime in this room run on containerd only."""
+"""Tests of this package that need a runtime run only on containerd."""
 
 from tests.runtimes.each_containerd import cri_endpoint, runtime
 

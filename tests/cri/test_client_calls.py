@@ -1,4 +1,4 @@
-"""What the client sends and records, seen by a scripted CRI server."""
+"""The calls that the client sends to a scripted CRI server, and its records of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding the runtime's socket, or a sentence that says why there is none."""
+"""The search for the runtime's socket, or a sentence with the reason why there is none."""
 
 import os
 import socket

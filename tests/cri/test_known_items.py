@@ -1,4 +1,4 @@
-"""Listed items are translated once, and again whenever anything of them has changed."""
+"""Items of a listing are translated once, and again only if they have changed."""
 
 from __future__ import annotations
 

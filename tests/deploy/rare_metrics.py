@@ -1,7 +1,7 @@
-"""Serves the metrics of a node at its worst: each counter that stays empty on a healthy one has grown here.
+"""Serves a node's metrics with a value in each counter, including those that stay empty on a healthy node.
 
-``python -m tests.deploy.rare_metrics PORT``. They are counted and served by the node's own code,
-so that their names and labels are those of a node.
+``python -m tests.deploy.rare_metrics PORT``. The node's own code counts and serves the metrics, so names and labels
+are those of a node.
 """
 
 from __future__ import annotations

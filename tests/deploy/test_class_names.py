@@ -1,4 +1,4 @@
-"""Two public classes of the product have different names, unless they are one thing or belong to two programs."""
+"""Public classes of the product have different names, except for listed pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboards: what their script writes, and whole by the rules of Grafana's dashboard model."""
+"""The dashboards are up to date with their script, and valid in Grafana's dashboard model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an installation needs is what it declares."""
+"""Installed modules import only packages of the declared dependencies."""
 
 from __future__ import annotations
 

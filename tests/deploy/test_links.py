@@ -1,4 +1,4 @@
-"""Each link of a page leads to a file and a heading that exist, and each path that a page names exists."""
+"""Each link in a page leads to an existing file and heading, and each path in a page exists."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A real OpenTelemetry collector takes what a worker exports, with the settings that docker-compose.yml mounts.
+"""A real OpenTelemetry collector accepts a worker's exports, with the settings that docker-compose.yml mounts.
 
-The collector is not in the environment: name its program, built as tests/deploy/collector-manifest.yaml says.
+The tests need the collector's program, built from tests/deploy/collector-manifest.yaml, in a variable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real node: every panel shows something, and the alerts fire for the right pods alone."""
+"""A real Prometheus scrapes a real node: every panel has data, and alerts fire only for the right pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The alert rules: valid, each tried with series that fire it, and each leads to a command of ours."""
+"""The alert rules are valid, fire on test series, and name a command of syncpod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bill of materials: what pip installs is on it, with its hashes, and nothing else."""
+"""The bill of materials has exactly the packages that pip installs, with their hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node for each runtime, served by one worker process for the whole session; and a node that tests break."""
+"""A node for each runtime, served by one worker process for the whole session, and a node that tests may break."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The whole engine as people run it: a worker process between a real Temporal server and a real runtime, and its pods.
+"""The whole engine: a worker process between a real Temporal server and a real runtime, and its pods.
 
-Pods are applied, watched and deleted through Temporal alone; what became of them is asked of the runtime itself, past
-everything of ours.
+Pods are applied, watched and deleted only through Temporal; their containers are checked in the runtime directly,
+without code of this project.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counts the live sandboxes and containers again and again, by raw CRI calls, to detect duplicates."""
+"""Counts live sandboxes and containers repeatedly, by raw CRI calls, to detect duplicates."""
 
 from __future__ import annotations
 

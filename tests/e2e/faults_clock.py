@@ -1,4 +1,4 @@
-"""A wall clock that a test moves ahead and back, for the programs that were started with it."""
+"""A wall clock that a test moves, for programs that were started with it."""
 
 from __future__ import annotations
 

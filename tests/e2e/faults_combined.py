@@ -1,4 +1,4 @@
-"""All faults of a node at once, while its pods change; each fault is counted."""
+"""Causes all faults of a node at once, while its pods change, and counts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small disk for a node's files, which a test fills to the last byte."""
+"""A small file system for a node's files, which a test fills completely."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A CRI socket between worker and runtime. Here a test can hold any call before it is made, or its answer.
+"""A CRI socket between worker and runtime, where a test can hold a call or its answer.
 
-What runc and CNI do is held by the runtime's own gates; here is held what lies between: a call that never left, and an
-answer that was lost. Calls pass as bytes; a caller that dies cancels its call, as it would without anything between.
+runc and CNI can be held by the runtime's gates; this proxy simulates calls that were never sent and lost answers. Calls
+are passed on as bytes; if a caller dies, its call is cancelled, as it is without a proxy.
 """
 
 from __future__ import annotations

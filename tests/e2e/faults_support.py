@@ -1,6 +1,6 @@
 """A whole node that a test breaks: a real worker process between a real Temporal server and a real runtime.
 
-What is asserted of a pod after a fault is asked of the runtime itself, past everything of ours.
+After a fault, a pod's containers are checked in the runtime directly, without code of this project.
 """
 
 from __future__ import annotations

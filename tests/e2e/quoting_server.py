@@ -1,4 +1,4 @@
-"""A server that repeats a text in all ways in which an answer to a probe or a hook can end up in a message."""
+"""A server whose answers repeat a text in every form that can end up in a message about a probe or a hook."""
 
 from __future__ import annotations
 

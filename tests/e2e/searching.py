@@ -1,4 +1,4 @@
-"""Searches files and command lines for a text, in every form in which it may have been written."""
+"""Searches files and command lines for a text, in every form in which it may be encoded."""
 
 from __future__ import annotations
 

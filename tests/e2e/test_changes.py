@@ -1,4 +1,4 @@
-"""A running pod changes: its image by an update, its sandbox by an accident."""
+"""Changes of a running pod: a new image by an update, a new sandbox after an accident."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container's view from inside, and the reasons why a container does not start."""
+"""A container seen from inside, and reasons why a container does not start."""
 
 from __future__ import annotations
 

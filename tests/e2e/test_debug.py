@@ -1,4 +1,4 @@
-"""Ephemeral containers as people make them, with `syncpod debug`, on real runtimes.
+"""Ephemeral containers by `syncpod debug` on real runtimes.
 
 Holds: An ephemeral container harms nobody.
 """

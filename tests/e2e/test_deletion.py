@@ -1,4 +1,4 @@
-"""A deletion keeps the pod's grace period, and then leaves nothing but the result of its workflow."""
+"""A deletion respects the pod's grace period, and then leaves only the result of the workflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The containers of a pod get variables from all sources, and parts of volumes, even if these appear late."""
+"""Containers get variables from all sources and parts of volumes, even if these appear late."""
 
 from __future__ import annotations
 

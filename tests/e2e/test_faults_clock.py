@@ -1,6 +1,7 @@
-"""A node's clock jumps a day ahead, and back behind the true time: no back-off becomes shorter or longer.
+"""A node's clock jumps a day ahead and then behind the true time: back-offs keep their length.
 
-The clock is the worker's, which judges by it how long ago a container has exited; runtime and server keep the true one.
+Only the worker's clock jumps, by which the worker computes the time since a container's exit; runtime and server keep
+the true time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The disk of a node's state, logs and memory is full: pods wait and say why, and continue once there is space.
+"""The disk of a node's state, logs and memory is full: pods wait with a reason, and continue once there is space.
 
 Holds: A full disk leaves nothing half-written.
 """

@@ -1,4 +1,4 @@
-"""A hanging call to the runtime holds up its own pod, and no other."""
+"""A hanging call to the runtime delays only its own pod."""
 
 from __future__ import annotations
 

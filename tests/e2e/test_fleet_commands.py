@@ -1,4 +1,4 @@
-"""Who commands a whole fleet, with its own server, worker and gate: whoever has its keys, and nobody else.
+"""Commands to a whole fleet, with its own server, worker and gate: only users with the fleet's keys can send them.
 
 Holds: Only users who can read the keys in a fleet's directory can command the fleet.
 """

@@ -1,4 +1,4 @@
-"""A fleet of two nodes, commanded as people do: pods are placed, moved and given up; a bad template is undone."""
+"""A fleet of two nodes: pods are placed, moved and given up, and a bad template is rolled back."""
 
 from __future__ import annotations
 

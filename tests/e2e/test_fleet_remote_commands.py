@@ -1,4 +1,4 @@
-"""Commands that nodes run for their fleet: a real node with real processes, behind its fleet's gate.
+"""Remote commands on a real node with real processes, behind its fleet's gate.
 
 Holds: A command that changes something never runs twice on a node.
 Holds: The endpoint of a node lets in only the fleet's machine.

@@ -1,4 +1,4 @@
-"""A fleet on a dev server, lost with its whole state directory and put back from a backup, as its page says."""
+"""A fleet on a dev server is lost with its state directory, and restored from a backup as in its documentation page."""
 
 from __future__ import annotations
 

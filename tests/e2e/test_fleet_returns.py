@@ -1,4 +1,4 @@
-"""A node that was away while its certificate or its fleet's key went comes back, or is let in by a new invitation."""
+"""A node returns after its certificate expired or its fleet's key was lost, or joins again by a new invitation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lifecycle hooks on real runtimes: after the start, before the end, and when they fail or take too long."""
+"""Lifecycle hooks on real runtimes: postStart, preStop, failures and timeouts."""
 
 from __future__ import annotations
 

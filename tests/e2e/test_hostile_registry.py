@@ -1,4 +1,4 @@
-"""Pods with images from a hostile registry: no other pod waits for them, and they can be deleted."""
+"""Pods with images from a hostile registry can be deleted and delay no other pod."""
 
 from __future__ import annotations
 

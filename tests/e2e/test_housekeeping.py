@@ -1,6 +1,6 @@
 """A node cleans up after its pods, finds orphans, and evicts a pod when its disk is short.
 
-Its state lies on a small disk in memory, so that nothing has to be filled that matters.
+The node's state is on a small file system in memory, so that no real disk must be filled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The users, capabilities and namespaces of a pod's containers, as seen from inside."""
+"""Users, capabilities and namespaces of a pod's containers, seen from inside."""
 
 from __future__ import annotations
 

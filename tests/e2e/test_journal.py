@@ -1,4 +1,4 @@
-"""The node's journal has a pod's whole life, even after kills of its worker, and after the pod is gone."""
+"""The node's journal has a pod's whole life, even after its worker was killed and the pod was deleted."""
 
 from __future__ import annotations
 

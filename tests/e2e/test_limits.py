@@ -1,4 +1,4 @@
-"""The limits of each container, each pod, each class of pods, and all pods together."""
+"""The limits of containers, pods, QoS classes and all pods together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod's own names, the names that it can look up, and the resources that it sees of itself."""
+"""A pod's own names, names that it can resolve, and resources that it sees of itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod's life on the newest containerd, on which the usual run has little else."""
+"""A pod's life on the newest containerd, on which a usual run has few other tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node with a manifest directory, as its owner sees it: files come, change and go; workers die; it is drained.
+"""A node with a manifest directory: files are added, changed and removed; workers die; the node is drained.
 
 Holds: A node reaches the state that its lists ask for, even if messages are lost on the way.
 Holds: No pod of a list outlives its entry.

@@ -1,4 +1,4 @@
-"""Pods that come and go leave nothing in the worker's memory: no object of ours, no entry of a container or a cache."""
+"""Pods that come and go leave no objects, container entries or cache entries in the worker's memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods whose workflows Temporal has lost: none is killed, and their owner can adopt or prune each.
+"""Pods whose workflows Temporal lost: none is killed, and their owner can adopt or prune each.
 
 Holds: A node runs at most one pod per name.
 Holds: An adopted pod is not restarted.

@@ -1,6 +1,6 @@
-"""A node that is short of memory, or of processes: it says so, lets few in, and puts out one pod after the other.
+"""A node that is short of memory or processes: it reports that, admits few pods, and evicts pods one by one.
 
-It is short of them because its thresholds say so: nothing is used up for it.
+The shortage is made by the thresholds; nothing is really used up.
 """
 
 from __future__ import annotations

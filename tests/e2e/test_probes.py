@@ -1,4 +1,4 @@
-"""Probes on real runtimes make a pod ready, restart a dead container, and wait for a start."""
+"""Probes on real runtimes: readiness, restarts of dead containers, and slow starts."""
 
 from __future__ import annotations
 

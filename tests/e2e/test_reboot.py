@@ -1,4 +1,4 @@
-"""The node's machine goes down and comes back: desired pods run again, finished ones do not.
+"""The node's machine goes down and up again: desired pods run again, finished ones do not.
 
 All processes end at once (runtime, shims, containers, worker and Temporal server), and their files stay. Even if the
 runtime comes back without its state, a finished job does not run again.

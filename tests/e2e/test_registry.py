@@ -1,4 +1,4 @@
-"""Pods whose images come from a registry that asks for a password: Debian's docker-registry, on loopback."""
+"""Pods whose images are in a registry with a password: Debian's docker-registry on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running pods get more or less CPU and memory, as the kernel shows.
+"""Running pods get more or less CPU and memory, checked in the kernel's cgroups.
 
 Holds: Desired, allocated and applied resources are three things.
 """

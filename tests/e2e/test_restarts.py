@@ -1,4 +1,4 @@
-"""What happens after an exit: restart policies, restart rules and crash-loop back-off, as in the kubelet."""
+"""Restart policies, restart rules and crash-loop back-off after an exit, as in the kubelet."""
 
 from __future__ import annotations
 

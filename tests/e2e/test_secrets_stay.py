@@ -1,4 +1,4 @@
-"""A Secret that a pod uses in every possible way stays on its node: the test searches all traces for it.
+"""A Secret that a pod uses in every possible way stays on its node: the test searches all other data for it.
 
 Holds: A Secret never leaves its own node.
 """

@@ -1,4 +1,4 @@
-"""Twenty simulated pods at once on a misbehaving runtime: each reaches the state that it must reach."""
+"""Twenty simulated pods at once on a failing runtime: each reaches its expected state."""
 
 from __future__ import annotations
 

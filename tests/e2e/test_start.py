@@ -1,4 +1,4 @@
-"""A pod of every kind of container comes up in order, and its status is the kubelet's at each point."""
+"""A pod with every kind of container starts in order, with the kubelet's status at each point."""
 
 from __future__ import annotations
 

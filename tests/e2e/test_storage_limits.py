@@ -1,4 +1,4 @@
-"""Pods that write more than they may are evicted, in the kubelet's words; other pods keep running."""
+"""Pods that exceed their storage limits are evicted with the kubelet's messages; other pods keep running."""
 
 from __future__ import annotations
 

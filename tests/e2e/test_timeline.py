@@ -1,4 +1,4 @@
-"""The Temporal UI tells a pod's story: each step with its reason, each back-off as a bar.
+"""A pod in the Temporal UI: each step with its reason, each back-off as a bar.
 
 `SYNCPOD_PICTURES=docs` makes this take the README's pictures.
 """

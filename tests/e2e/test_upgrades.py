@@ -1,4 +1,4 @@
-"""A worker is replaced by a newer version, and that by the older one again; the pods do not notice.
+"""A worker is replaced by a newer version, and that by the older one again, without effect on the pods.
 
 Holds: Neither an upgrade nor a downgrade touches a container.
 """

@@ -1,4 +1,4 @@
-"""Volumes as containers see them: of every kind, updated while they run, and waited for if something is missing."""
+"""Volumes of every kind seen from containers: updates while they run, and waits for missing objects."""
 
 from __future__ import annotations
 

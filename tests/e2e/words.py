@@ -1,4 +1,4 @@
-"""Containers that wait for a word of the test, in one read of a FIFO, which costs nothing."""
+"""Containers that wait for a word from the test by one blocking read of a FIFO, which uses no CPU."""
 
 from __future__ import annotations
 

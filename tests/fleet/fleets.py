@@ -1,4 +1,4 @@
-"""Pods and nodes for the tests of the fleet, written short, and strategies for them."""
+"""Short constructors of pods and nodes for the tests of the fleet, and Hypothesis strategies for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small fleet of nodes that die and return, with a workload on it that only the decisions under test drive."""
+"""A small fleet of nodes that die and return, with a workload controlled only by the decisions under test."""
 
 from __future__ import annotations
 

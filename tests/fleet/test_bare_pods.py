@@ -1,4 +1,4 @@
-"""A Pod that its fleet places: one copy, also when nodes are lost, come back or are drained.
+"""A Pod that a fleet places: one copy, even if nodes are lost, return or are drained.
 
 Holds: A Pod by itself is never made beside a copy that may still run.
 """

@@ -1,4 +1,4 @@
-"""DaemonSets: which nodes they are for, their rollout over nodes that come and go, and never two pods on one node.
+"""DaemonSets: their nodes, rollouts while nodes come and go, and never two pods on one node.
 
 Holds: A rollout keeps to `maxSurge` and `maxUnavailable`, and goes back to the last good template.
 """

@@ -1,4 +1,4 @@
-"""Where pods go: each filter in the scheduler's words, scores, and what holds for every fleet.
+"""Placement of pods: each filter with the scheduler's message, scores, and properties for every fleet.
 
 Holds: A pod is placed only on a node that passes every filter.
 """

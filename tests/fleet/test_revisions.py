@@ -1,4 +1,4 @@
-"""Revisions of a workload: numbered upwards, bounded, and each with what became of it."""
+"""Revisions of a workload: increasing numbers, a bounded list, and the result of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rollouts: their bounds, the way back from a bad template, scaling, and pods of lost nodes.
+"""Rollouts: their bounds, the rollback from a bad template, scaling, and pods of lost nodes.
 
 Holds: A rollout keeps to `maxSurge` and `maxUnavailable`, and goes back to the last good template.
 Holds: Once all lost nodes are back, no pod that was asked for once runs twice.

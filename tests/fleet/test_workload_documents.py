@@ -1,4 +1,4 @@
-"""Deployments and DaemonSets: what is taken, what is filled in, and the sentence for everything else."""
+"""Deployments and DaemonSets: accepted fields, defaults, and a sentence for each refusal."""
 
 from __future__ import annotations
 

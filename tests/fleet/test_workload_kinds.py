@@ -1,4 +1,4 @@
-"""Each kind of workload has a row of traits, a reader of its documents and an object that decides."""
+"""Each kind of workload has a row of traits, a reader of its documents and a class that decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods that are made of templates, and what documents ask for."""
+"""Pods made from templates, and the numbers of pods that documents ask for."""
 
 from __future__ import annotations
 

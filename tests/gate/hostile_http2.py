@@ -1,4 +1,4 @@
-"""A client that speaks HTTP/2 by hand, for what no library sends."""
+"""An HTTP/2 client that writes its frames by hand, for frames that no library sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stolen node tries, and a stranger: docs/engineering/attacks.md has a row for each of these tests.
+"""Attacks by a stolen node and by a stranger; docs/engineering/attacks.md has a row for each of these tests.
 
 Holds: A node's certificate is good for its own task queue and its own tasks only.
 Holds: Revoking, expiry and retiring take effect at once, also on open connections.

@@ -1,4 +1,4 @@
-"""The fleet's certificates: whose they are, how they end, and how their authority changes under a running gate.
+"""The fleet's certificates: owners, expiry and revocation, and a change of their authority under a running gate.
 
 Holds: Revoking, expiry and retiring take effect at once, also on open connections.
 """

@@ -1,4 +1,4 @@
-"""What one node may have of the gate, and what of it the log says."""
+"""The limits of one node's connections and calls at the gate, and of its log lines."""
 
 from __future__ import annotations
 

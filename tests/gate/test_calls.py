@@ -1,4 +1,4 @@
-"""Whatever bytes a node sends: what is passed on is of this node, or nothing is."""
+"""Whatever bytes a node sends, the gate passes on only calls of this node."""
 
 from __future__ import annotations
 

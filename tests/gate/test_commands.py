@@ -1,4 +1,4 @@
-"""`syncpod fleet`: from an invitation to a node that the gate serves, and to its end."""
+"""`syncpod fleet` from an invitation to a node that the gate serves, and to the node's removal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that are slow, silent, or fail without end, and share an address with honest nodes.
+"""Slow, silent or failing clients at the gate, at the same address as honest nodes.
 
 Holds: A client that fails or says nothing keeps no node out, not even at its own address.
 """

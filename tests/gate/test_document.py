@@ -1,4 +1,4 @@
-"""docs/engineering/attacks.md has a row for each attack of a fleet that is tried, and a test for each row."""
+"""docs/engineering/attacks.md and the attacks that are tested on a fleet match, row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's own endpoint: what streams over it, and who is let in.
+"""A node's endpoint: its streams, and who is let in.
 
 Holds: The endpoint of a node lets in only the fleet's machine.
 """

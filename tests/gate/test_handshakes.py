@@ -1,4 +1,4 @@
-"""Who may begin a handshake, where a gate or a node listens, and which address a node then reports."""
+"""Limits of TLS handshakes, the addresses that a gate or node listens at, and the address that a node reports."""
 
 from __future__ import annotations
 

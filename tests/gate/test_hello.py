@@ -1,4 +1,4 @@
-"""The name that a TLS client asks for, read from its first message before any work is done."""
+"""The server name in a TLS client's first message, read before anything else is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stolen node tries below gRPC: docs/engineering/attacks.md has a row for each of these tests."""
+"""Attacks by a stolen node below gRPC; docs/engineering/attacks.md has a row for each of these tests."""
 
 from __future__ import annotations
 

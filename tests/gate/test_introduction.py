@@ -1,4 +1,4 @@
-"""A gate introduces a node when it first polls with a certificate, and again after a while."""
+"""A gate introduces a node to its fleet at the node's first poll with a certificate, and again after a while."""
 
 from __future__ import annotations
 

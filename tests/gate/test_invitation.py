@@ -1,4 +1,4 @@
-"""The file with which a node joins: what is wrong in it is said in one sentence."""
+"""The invitation file of a node, with one sentence for each error in it."""
 
 from __future__ import annotations
 

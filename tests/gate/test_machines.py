@@ -1,4 +1,4 @@
-"""An invitation is for one machine: the first that uses it."""
+"""An invitation is bound to the first machine that uses it."""
 
 from __future__ import annotations
 

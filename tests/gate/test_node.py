@@ -1,4 +1,4 @@
-"""A node with the real SDK: what it needs passes the gate."""
+"""A node with the real SDK: all its calls pass the gate."""
 
 from __future__ import annotations
 

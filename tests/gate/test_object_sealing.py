@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets between a fleet and its nodes: who opens them, and what a node keeps.
+"""ConfigMaps and Secrets sent from a fleet to its nodes: who can decrypt them, and what a node stores.
 
 Holds: No history of a fleet has an object's content in the clear.
 """

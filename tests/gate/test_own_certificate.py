@@ -1,4 +1,4 @@
-"""The gate's own certificate is renewed long before its end, by the clock that nodes compare it with."""
+"""The gate's certificate is renewed long before its expiry, by the clock that nodes use to check it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gate serves no server that holds another fleet, whether it finds out at its start or later."""
+"""A gate refuses a server that has another fleet, at its start and later."""
 
 from __future__ import annotations
 

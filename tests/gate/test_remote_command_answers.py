@@ -1,4 +1,4 @@
-"""What a stolen node can answer when its fleet has it run a command: a hostile worker on the node's own queue."""
+"""Answers of a stolen node to its fleet's remote commands, by a hostile worker on the node's own queue."""
 
 from __future__ import annotations
 

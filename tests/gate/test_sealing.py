@@ -1,4 +1,4 @@
-"""What a fleet tells a node, and what the node answers: nobody else reads it, and nobody else makes it.
+"""Messages between a fleet and a node can be read and made by nobody else.
 
 Holds: Nobody else reads or forges a sealed message between a fleet and a node.
 """

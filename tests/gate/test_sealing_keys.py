@@ -1,4 +1,4 @@
-"""A fleet's own sealing keys on disk: which one is in use, and what another process of the fleet makes of a change."""
+"""A fleet's sealing keys on disk: the current key, and a change by another process of the fleet."""
 
 from __future__ import annotations
 

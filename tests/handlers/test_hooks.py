@@ -1,4 +1,4 @@
-"""Row 54: the kinds of hooks that need no container: httpGet, with or without TLS, and sleep; commands run in e2e."""
+"""Row 54: hooks that need no container: httpGet with and without TLS, and sleep. Hooks with commands are in e2e."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers and names of a pod that make plain HTTP as costly as they can.
+"""Pods' servers and host names that make plain HTTP as expensive as they can.
 
 Holds: A pod's server decides nothing of what its probe costs other pods.
 """

@@ -1,4 +1,4 @@
-"""Servers of a pod that make TLS as costly as they can: their probe fails, and nobody else's work waits.
+"""Pods' servers that make TLS as expensive as they can: the probe fails, and no other pod is delayed.
 
 Holds: A pod's server decides nothing of what its probe costs other pods.
 """

@@ -1,4 +1,4 @@
-"""Each pod has its share of the threads: whatever one of them does in its own, another goes on.
+"""Each pod has its own share of the threads, so a busy pod does not delay another.
 
 Holds: A pod's server decides nothing of what its probe costs other pods.
 """

@@ -1,4 +1,4 @@
-"""Each handler against a real server: what counts as success, and how a failure is worded."""
+"""Each probe handler against a real server: success, and the messages of failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command has written becomes a message: of many megabytes only the beginning is looked at."""
+"""The output of a command becomes a message; of a long output only the beginning is read."""
 
 from __future__ import annotations
 

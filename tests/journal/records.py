@@ -1,4 +1,4 @@
-"""Records for tests of the journal, in few words."""
+"""Short constructors of journal records for tests."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Why an instance ended, in words, and who decided.
+"""The cause of an instance's end in words, and who decided it.
 
 Holds: `explain` decides nothing by words.
 """

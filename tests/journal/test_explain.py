@@ -1,4 +1,4 @@
-"""What a pod was at a moment follows from the journal alone."""
+"""A pod's state at a given time, computed from the journal only."""
 
 from datetime import datetime, timedelta
 from typing import Any

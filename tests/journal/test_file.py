@@ -1,4 +1,4 @@
-"""The journal's file: each record once, whole after any crash, and never larger than it may be.
+"""The journal's file: each record once, intact after any crash, and within its size limit.
 
 Holds: A repeated record is one row, and a killed worker leaves the file intact.
 """

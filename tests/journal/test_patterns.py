@@ -1,4 +1,4 @@
-"""What the ends of a container have in common is named, and chance is not."""
+"""Patterns in a container's ends are named; coincidences are not."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Where the time of a start went, from the lines of a pod's history alone."""
+"""The time that each phase of a start took, from the lines of a pod's history only."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What a process logs that cannot accept connections."""
+"""The log lines of a process that cannot accept connections."""
 
 import asyncio
 import errno

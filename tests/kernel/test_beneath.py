@@ -1,4 +1,4 @@
-"""Paths in directories that others write to never lead out, with openat2 and without.
+"""Paths in directories that others can write to never lead out of them, with and without openat2.
 
 Holds: A reader of an object or a volume sees either the old set or the new one.
 """

@@ -1,4 +1,4 @@
-"""Who has room on a server: the owner, other users, and other machines, none of which takes another's."""
+"""Limits of a server's connections: the owner, other users and other machines each have their own."""
 
 from __future__ import annotations
 

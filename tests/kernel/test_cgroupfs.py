@@ -1,4 +1,4 @@
-"""Cgroup hierarchies are found, and errors name the file."""
+"""Finding cgroup hierarchies; errors name the file."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Sockets that listen before anybody can answer."""
+"""Sockets that listen before a server can answer."""
 
 from __future__ import annotations
 

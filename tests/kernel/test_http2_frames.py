@@ -1,4 +1,4 @@
-"""What is counted of a client's HTTP/2 frames, however its bytes are cut, and which headers end its connection."""
+"""Counts of a client's HTTP/2 frames, however its bytes are split, and headers that end its connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory that is watched through inotify: real directories, real notices."""
+"""Watching a real directory through inotify."""
 
 from __future__ import annotations
 

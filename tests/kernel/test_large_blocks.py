@@ -1,4 +1,4 @@
-"""Memory of large blocks goes back to the kernel when they are free."""
+"""Large blocks of memory are returned to the kernel when they are free."""
 
 from __future__ import annotations
 

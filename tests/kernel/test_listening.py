@@ -1,4 +1,4 @@
-"""The backlog of what listens."""
+"""The backlog of listening sockets."""
 
 from __future__ import annotations
 

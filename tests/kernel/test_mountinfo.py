@@ -1,4 +1,4 @@
-"""Mountinfo is read correctly whatever names it contains."""
+"""Mountinfo is parsed correctly with any names in it."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What serves pods is killed after them where memory runs out, if this user may ask for that."""
+"""The OOM killer ends node processes after pods, if this user may set that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person reads of an error of the system.
+"""Sentences for errors of the operating system.
 
 Holds: An error of the machine is a sentence with the file and what to do.
 """

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection over the loopback: its user, its socket, its command line."""
+"""The user, socket and command line at the other end of a loopback connection."""
 
 from __future__ import annotations
 

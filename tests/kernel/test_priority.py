@@ -1,4 +1,4 @@
-"""Where processor time runs short, the node's worker comes before others, if it may."""
+"""The node's worker gets a higher CPU priority than other processes, if that is permitted."""
 
 from __future__ import annotations
 

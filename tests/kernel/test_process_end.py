@@ -1,4 +1,4 @@
-"""The end of a process is heard whoever its parent is, and pids mean something only within one namespace."""
+"""Notice of the end of any process, and pids in different namespaces."""
 
 from __future__ import annotations
 

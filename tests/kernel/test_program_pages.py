@@ -1,4 +1,4 @@
-"""What only the start of a program has needed is freed, and the program goes on."""
+"""Memory pages that only a program's start needed are freed, and the program continues."""
 
 from __future__ import annotations
 

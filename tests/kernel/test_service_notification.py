@@ -1,4 +1,4 @@
-"""A process tells the service manager that it serves, once, and gets along without one."""
+"""A process notifies its service manager once that it is ready, and runs without one, too."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Threads take their memory from few of libc's arenas."""
+"""Threads share a few of libc's memory arenas."""
 
 from __future__ import annotations
 

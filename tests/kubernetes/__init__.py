@@ -1,1 +1,1 @@
-"""A node in a Kubernetes cluster: its client, its pods, their statuses and its Node."""
+"""Tests of a node in a Kubernetes cluster: its client, pods, statuses and Node."""

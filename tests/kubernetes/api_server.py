@@ -1,7 +1,7 @@
-"""An API server of few words: objects in memory with list, watch, patch and delete, over TLS; and faults on request.
+"""A minimal API server: objects in memory with list, watch, patch and delete, over TLS, and faults on request.
 
-It does what the node relies on: versions that grow, a watch from a version on, bookmarks, merge patches with a
-precondition on the version, deletions in two phases, and v1 Statuses.
+It has the features that the node relies on: growing resource versions, watches from a version, bookmarks, merge patches
+with a precondition on the version, deletions in two phases, and v1 Statuses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The authority of the scripted cluster, which issues what nodes ask for."""
+"""The certificate authority of the scripted cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's kubelet port at a free port of the loopback address, with an API server of few words, and its clients."""
+"""A node's kubelet port at a free loopback port, with a minimal API server and clients."""
 
 from __future__ import annotations
 

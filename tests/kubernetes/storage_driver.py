@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240 - a look at a directory is what these tests are about
-"""A storage driver (CSI v1) of directories, in this process, with its registrar; and what a node needs to call it."""
+"""A storage driver (CSI v1) of directories, in this process, with its registrar, and a node's parts to call it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240 - a look at a directory is what these tests are about
-"""Block volumes: local ones and those of storage drivers, which containers get as devices."""
+"""Local block volumes and those of storage drivers, which containers get as devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pods that an API server binds to the node are run, told of, ended and removed, whatever fails meanwhile.
+"""Pods that an API server binds to the node are run, reported, ended and removed, despite failures.
 
 Holds: Before the first whole list of a Kubernetes cluster, none of its pods ends.
 Holds: A pod of a Kubernetes cluster is removed there only once nothing of it runs here.

@@ -1,4 +1,4 @@
-"""A node asks its cluster for certificates, waits until they are approved, and replaces them before they end."""
+"""A node requests certificates from its cluster, waits for approval, and replaces them before they expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod's claims: the place behind each is asked for once, kept on the node, and shown to containers by a symlink.
+"""A pod's claims: each path is requested once, kept on the node, and given to containers by a symlink.
 
 Holds: A claim that is bound gives its pod the volume's own place, and while it is not, the pod waits with the reason.
 """

@@ -1,4 +1,4 @@
-"""What a cluster changes of a running pod reaches its workflow: resources, generation, and containers that join it."""
+"""A cluster's changes of a running pod reach its workflow: resources, generation and ephemeral containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deletion of a thousand pods of a cluster: their workflows are told a few at a time."""
+"""A cluster deletes a thousand pods at once: their workflows are notified a few at a time."""
 
 from __future__ import annotations
 

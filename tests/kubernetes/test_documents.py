@@ -1,4 +1,4 @@
-"""What a node writes of its pods and of itself: others' parts stay, and nothing is written that is already so."""
+"""Documents that a node writes for its pods and itself: parts of others are kept, and unchanged ones not written."""
 
 from __future__ import annotations
 

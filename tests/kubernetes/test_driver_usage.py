@@ -1,4 +1,4 @@
-"""A storage driver is asked how full its volumes are, and the node's readers are told what it says."""
+"""A storage driver's volume statistics reach the node's readers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240 - a look at a directory is what these tests are about
-"""Storage drivers that make a volume for one pod, want tokens, want to be asked again, and grow volumes.
+"""Storage drivers that make a volume for one pod, request tokens, ask for republishing, and expand volumes.
 
 Holds: A storage driver is given what its CSIDriver asks for, and a claim that has grown grows on the node too.
 """

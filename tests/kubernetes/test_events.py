@@ -1,4 +1,4 @@
-"""What happens to the node and its pods is told to the API server, in order, once, and never too often."""
+"""Events of the node and its pods are sent to the API server in order, once, and at a limited rate."""
 
 from __future__ import annotations
 

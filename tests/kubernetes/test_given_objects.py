@@ -1,4 +1,4 @@
-"""The cluster's ConfigMaps and Secrets reach the node's store one by one, and serve while the API server is away.
+"""The cluster's ConfigMaps and Secrets reach the node's store one by one, and are used if the API server is down.
 
 Holds: A pod of a Kubernetes cluster is given the cluster's ConfigMaps and Secrets alone.
 """

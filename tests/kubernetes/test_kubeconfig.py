@@ -1,4 +1,4 @@
-"""A kubeconfig is read, or refused with the field's path."""
+"""A kubeconfig is read, or refused with the path of the invalid field."""
 
 from __future__ import annotations
 

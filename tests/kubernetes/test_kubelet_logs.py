@@ -1,4 +1,4 @@
-"""`/containerLogs` at the kubelet's port: which log, how much of it, and the words where there is none."""
+"""`/containerLogs` at the kubelet's port: the chosen log, its range, and the messages if there is none."""
 
 from __future__ import annotations
 

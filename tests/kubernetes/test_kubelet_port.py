@@ -1,4 +1,4 @@
-"""The kubelet's port: who may ask, what is answered, and what a hostile peer can take of it.
+"""The kubelet's port: authorization, answers, and limits for hostile clients.
 
 Holds: At the kubelet's port nobody is told anything whom the API server has not let in.
 """

@@ -1,4 +1,4 @@
-"""The cluster sees the node's static pods by their mirrors, and nobody ends a static pod by its mirror.
+"""Mirror pods show the node's static pods to the cluster; deleting a mirror does not end its static pod.
 
 Holds: A static pod runs on, whatever becomes of its mirror in a Kubernetes cluster.
 """

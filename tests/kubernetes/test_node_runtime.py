@@ -1,4 +1,4 @@
-"""What a Node tells of its runtime, as a kubelet's."""
+"""A Node's status about its runtime, as in the kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kubectl syncpod`: what a node says of a pod at the kubelet's port, and the plugin that asks for it."""
+"""`kubectl syncpod`: the plugin, and a node's answers about a pod at the kubelet's port."""
 
 from __future__ import annotations
 

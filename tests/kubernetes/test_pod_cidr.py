@@ -1,4 +1,4 @@
-"""The addresses that the cluster gives a node for its pods reach the runtime, once each."""
+"""The pod addresses that the cluster assigns to a node are sent to the runtime, once each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kubelet's podresources API: which pods and containers a node has, for programs on its machine."""
+"""The kubelet's podresources API: a node's pods and containers, for programs on its machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kubelet's Pods API: a node's pods, whole, for programs on its machine."""
+"""The kubelet's Pods API: a node's complete pods, for programs on its machine."""
 
 from __future__ import annotations
 

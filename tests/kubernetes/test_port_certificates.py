@@ -1,4 +1,4 @@
-"""Which certificates the kubelet's port shows, and whose it takes."""
+"""The certificates that the kubelet's port presents and accepts."""
 
 from __future__ import annotations
 

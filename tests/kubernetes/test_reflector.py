@@ -1,4 +1,4 @@
-"""The list of a node's pods follows an API server, however badly that one answers.
+"""The list of a node's pods follows an API server, however badly the server answers.
 
 Holds: A list of a Kubernetes cluster that is cut off, or is none, ends no pod.
 """

@@ -1,4 +1,4 @@
-"""The variables of Services, as the kubelet gives them to containers, and how they reach the node's store."""
+"""Variables of Services as in the kubelet, and their way into the node's store."""
 
 from __future__ import annotations
 

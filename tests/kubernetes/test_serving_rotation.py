@@ -1,4 +1,4 @@
-"""The certificate of the kubelet's port comes from the cluster, and each new one is used as soon as it is there."""
+"""The certificate of the kubelet's port is issued by the cluster, and each new one is used at once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240 - a look at a directory is what these tests are about
-"""Storage drivers register, and their volumes are brought to the node for its pods, and let go of after them.
+"""Storage drivers register, and their volumes are published for pods and unpublished after them.
 
 Holds: What a storage driver was asked to do for a pod is undone after the pod, also by the next worker.
 """

@@ -1,4 +1,4 @@
-"""Tokens of service accounts: requested for one pod, rotated, shown in its volume, hidden, and gone with the pod.
+"""Service account tokens: requested for one pod, rotated, written to its volume, hidden, and removed with the pod.
 
 Holds: A token that a Kubernetes cluster issues for a pod lies in memory alone, and its value is hidden.
 """

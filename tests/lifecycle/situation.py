@@ -1,4 +1,4 @@
-"""A pod and what the runtime has of it, built up in words, to be decided on."""
+"""Builds a pod and its state in the runtime step by step, as input of a decision."""
 
 from __future__ import annotations
 

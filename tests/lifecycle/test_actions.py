@@ -1,4 +1,4 @@
-"""Properties of the decided actions for any pod in any state."""
+"""Properties of the decided actions, for any pod in any state."""
 
 from collections.abc import Sequence
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Crash-loop, image and step back-off: the kubelet's arithmetic, on values."""
+"""The kubelet's arithmetic of crash-loop, image and step back-off, on values."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

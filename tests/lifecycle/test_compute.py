@@ -1,4 +1,4 @@
-"""The decision of one sync, case by case, for pods that differ from a base in one point.
+"""The decision of one sync, case by case, for pods that differ from a base pod in one point.
 
 Holds: Decisions are pure.
 """

@@ -1,4 +1,4 @@
-"""The conditions of a pod: status, reason, message, and since when."""
+"""The conditions of a pod: status, reason, message and transition time."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

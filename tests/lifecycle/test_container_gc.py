@@ -1,4 +1,4 @@
-"""Which dead containers and sandboxes go: all but the newest, which the pod's next decision needs.
+"""Which dead containers and sandboxes are collected: all but the newest, which the pod's next decision needs.
 
 Holds: The newest instance of a container is not collected while its pod lives.
 """

@@ -1,4 +1,4 @@
-"""When a node is under pressure, which pod it evicts, and with which message, by the kubelet's rules."""
+"""When a node is under pressure, which pod it evicts, and the message, by the kubelet's rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of an exit is the same whatever it is read from."""
+"""The record of an exit is the same from each source."""
 
 from __future__ import annotations
 

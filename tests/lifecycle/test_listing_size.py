@@ -1,4 +1,4 @@
-"""What a pod decides the size of takes a limited size of a listing, however many containers it has.
+"""The parts of a listing whose size a pod decides are limited, however many containers the pod has.
 
 Holds: No limit of the server is exceeded.
 """

@@ -1,4 +1,4 @@
-"""Row 6: whether a node is one that a pod asks for, by its labels and its name."""
+"""Row 6: whether a node's labels and name match a pod's node selector and affinity."""
 
 from __future__ import annotations
 

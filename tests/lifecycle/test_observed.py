@@ -1,4 +1,4 @@
-"""The view of a pod never moves back, in whatever order its listings arrive.
+"""The state of a pod never goes back, in whatever order its listings arrive.
 
 Holds: Nothing observed is dropped, and no state goes back.
 """

@@ -1,4 +1,4 @@
-"""A pod is killed as an orphan only if the server's own records rule it out, whichever clock is wrong.
+"""A pod is killed as an orphan only if the server's own records prove it, even if a clock is wrong.
 
 Holds: A pod without a workflow is killed only if the server's own records prove it an orphan.
 """

@@ -1,4 +1,4 @@
-"""The order of one sync's steps, and what each of them names."""
+"""The order of one sync's steps, and the targets of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CPU and memory of a pod: read from it, written into it, and described."""
+"""The CPU and memory of a pod: read, changed and described."""
 
 from __future__ import annotations
 

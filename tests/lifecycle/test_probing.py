@@ -1,4 +1,4 @@
-"""The result of a probe: thresholds, holds, and results known from an earlier life of the agent."""
+"""The result of a probe: thresholds, held results, and results from an earlier run of the agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quality-of-service classes, named as a reader of the kubelet's own table would."""
+"""Quality-of-service classes, with test names like the kubelet's own."""
 
 from typing import Any
 

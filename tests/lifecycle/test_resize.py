@@ -1,4 +1,4 @@
-"""Resources that change under a running container."""
+"""Changes of the resources of a running container."""
 
 from collections.abc import Callable
 

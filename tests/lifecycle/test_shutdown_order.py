@@ -1,4 +1,4 @@
-"""Which pods end first when the machine shuts down, and how long each of them has."""
+"""The order in which pods end when the machine shuts down, and the time of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By a runtime's message, a failed start was refused, was cut off, or may have run.
+"""Whether a failed start was refused, was interrupted or may have run, by the runtime's message.
 
 Holds: No instance starts twice.
 """

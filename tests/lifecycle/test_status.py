@@ -1,4 +1,4 @@
-"""A pod's status over its life: each test is a story of what the runtime shows, told moment by moment."""
+"""A pod's status over its life: each test is a sequence of states in the runtime."""
 
 from __future__ import annotations
 

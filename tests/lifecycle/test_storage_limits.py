@@ -1,4 +1,4 @@
-"""Storage limits of a pod, and which one it exceeds first."""
+"""Storage limits of a pod, and the first one that it exceeds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The grace of a pod and its containers, and the order in which they end."""
+"""The grace periods of a pod and its containers, and the order in which they end."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

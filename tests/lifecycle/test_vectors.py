@@ -1,4 +1,4 @@
-"""The kubelet's own recorded decisions: every one of them, in this process and through the command line.
+"""All recorded decisions of the kubelet, compared with ours in this process and through the command line.
 
 Holds: Decisions are the kubelet's.
 """

@@ -1,4 +1,4 @@
-"""Any pod in any state, for properties; and a model of a runtime on which actions can be carried out."""
+"""Hypothesis strategies for any pod in any state, and a model of a runtime in which actions are carried out."""
 
 from __future__ import annotations
 

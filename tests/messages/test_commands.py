@@ -1,4 +1,4 @@
-"""A command is carried out once, in whatever order commands come, and none from before its workflow began.
+"""Each command is carried out once, in whatever order commands arrive, and none from before its workflow began.
 
 Holds: Only users who can read the key in the state directory can command a signed node.
 """

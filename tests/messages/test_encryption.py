@@ -1,4 +1,4 @@
-"""What is encrypted is read with its key and for its workflow alone."""
+"""Encrypted data can be decrypted only with its key and only for its workflow."""
 
 from __future__ import annotations
 

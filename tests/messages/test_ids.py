@@ -1,4 +1,4 @@
-"""The ids by which a server knows pods and nodes."""
+"""The workflow ids of pods and nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod's page in the Temporal UI says of its node, its images and its commands, and that a server takes it."""
+"""A pod's page in the Temporal UI has its node, images and commands, and a server accepts its size."""
 
 from __future__ import annotations
 

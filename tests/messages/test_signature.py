@@ -1,4 +1,4 @@
-"""Signatures hold for exactly one payload in one place, and for nothing else.
+"""A signature is valid for one payload in one place only.
 
 Holds: Only users who can read the key in the state directory can command a signed node.
 """

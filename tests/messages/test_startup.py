@@ -1,4 +1,4 @@
-"""When the start of a pod has come to a container: all before it is as a start leaves it, and nothing else is there.
+"""Whether a pod's start has reached a container: everything before it is as expected, and nothing else exists.
 
 Holds: A container that was created before its turn is never started out of turn.
 """

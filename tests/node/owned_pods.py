@@ -1,4 +1,4 @@
-"""Small pods made through the client, labelled as a node's own are."""
+"""Small pods made through the client, with the labels of a node's own pods."""
 
 import asyncio
 import contextlib

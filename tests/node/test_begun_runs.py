@@ -1,4 +1,4 @@
-"""A start begins one run; a copy of it, or of an earlier one, begins none.
+"""A signed start begins one run; a copy of it, or of an earlier start, begins none.
 
 Holds: Only users who can read the key in the state directory can command a signed node.
 """

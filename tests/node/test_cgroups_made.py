@@ -1,4 +1,4 @@
-"""A pod's cgroup made with its limits, on this machine's own hierarchies, and on copies of others."""
+"""A pod's cgroup is made with its limits, in this machine's hierarchies and in copies of others."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Making and removing a pod's directories and files."""
+"""A pod's directories and files are made and removed."""
 
 import os
 import socket

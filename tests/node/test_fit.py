@@ -1,4 +1,4 @@
-"""A node's capacity, and which pods fit."""
+"""A node's capacity, and the pods that fit."""
 
 from pathlib import Path
 from typing import Any

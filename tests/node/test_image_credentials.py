@@ -1,4 +1,4 @@
-"""The node's own credentials: read again when they change, ignored if unreadable."""
+"""The node's own credentials: read again after a change, ignored if unreadable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An invalid answer of the runtime affects only the pod it is about. Tested over a real socket.
+"""An invalid answer of the runtime affects only its own pod. Tested over a real socket.
 
 Holds: No answer of a runtime is believed unchecked.
 """

@@ -1,4 +1,4 @@
-"""The inventory of a node: its pods, and things that belong to none."""
+"""The inventory of a node: its pods, and objects that belong to no pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of a cluster's Secrets outlive a reboot where that is asked for, and tell nothing without their key."""
+"""Copies of a cluster's Secrets survive a reboot if they are configured, and are unreadable without their key."""
 
 from __future__ import annotations
 

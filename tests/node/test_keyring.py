@@ -1,4 +1,4 @@
-"""Credentials for registries: read from docker's configuration, matched with images as the kubelet matches them."""
+"""Registry credentials, read from docker's configuration and matched with images as in the kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The labels of a node: the kubelet's own, and those that its owner adds."""
+"""The labels of a node: those of the kubelet, and those that the owner adds."""
 
 from __future__ import annotations
 

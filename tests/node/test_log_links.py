@@ -1,4 +1,4 @@
-"""Links to containers' logs, as log agents look for them: made, replaced, and removed with what they lead to."""
+"""Links to containers' logs for log agents: made, replaced, and removed with the logs."""
 
 from pathlib import Path
 

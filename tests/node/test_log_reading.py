@@ -1,4 +1,4 @@
-"""Reading a log file: its end, since a time, as it grows, and across a rotation."""
+"""Reading a log file: its last lines, lines since a time, new lines, and across a rotation."""
 
 from __future__ import annotations
 

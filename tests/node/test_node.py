@@ -1,4 +1,4 @@
-"""Reading the machine's facts, and the order of a pod's addresses."""
+"""Facts about the machine, and the order of a pod's addresses."""
 
 import os
 from ipaddress import ip_address

@@ -1,4 +1,4 @@
-"""What a node knows of a pod's life, by which the next run of its workflow goes on with it."""
+"""The node's record of a pod's life, by which the next run of its workflow continues that life."""
 
 from __future__ import annotations
 

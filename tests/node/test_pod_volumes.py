@@ -1,4 +1,4 @@
-"""A pod's volumes on disk: made, updated in place, and removed with the pod.
+"""A pod's volumes on disk: made, updated in place, and removed.
 
 Holds: Only mounts that were made for a pod are unmounted with it.
 """

@@ -1,4 +1,4 @@
-"""Records of pulled images: who may use an image, the files, and what a dead worker leaves."""
+"""Records of pulled images: who may use an image, the files, and what a killed worker leaves."""
 
 from __future__ import annotations
 

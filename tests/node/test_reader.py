@@ -1,4 +1,4 @@
-"""Reading whole pods in few calls, without one delaying another. Against real runtimes."""
+"""Complete pods are read in few calls, and none delays another. On real runtimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a container may have been given a Secret's value that the node does not know any more."""
+"""Whether a container may have got a value of a Secret that the node no longer has."""
 
 from __future__ import annotations
 

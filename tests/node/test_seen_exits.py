@@ -1,4 +1,4 @@
-"""Exits observed by the node replace only exits that the runtime does not know.
+"""Exits that the node observed replace only those that the runtime does not know.
 
 Holds: An exit is known even if the runtime was down.
 """

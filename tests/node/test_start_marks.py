@@ -1,4 +1,4 @@
-"""Start marks: one for each container of a pod, atomic on a full disk and after any crash.
+"""Start marks: one for each container of a pod, written atomically even on a full disk or in a crash.
 
 Holds: No instance starts twice.
 """

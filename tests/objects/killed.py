@@ -1,7 +1,7 @@
-"""A program that changes a store again and again, and is killed before a line of it, each time a later one.
+"""A program that changes a store and is killed before a line of that, each time a later line.
 
-`python -m tests.objects.killed DIRECTORY put|delete` prints what was found after each death, a JSON list of [value or
-null, whether a put works again], until the change came through.
+`python -m tests.objects.killed DIRECTORY put|delete` kills the change at one line after another, until it completes. It
+prints a JSON list with an entry for each death: [the value found or null, whether a put works again].
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a Secret was is kept when it is changed or deleted, since containers may have been given it."""
+"""Earlier values of changed or deleted Secrets are kept, since containers may have got them."""
 
 from __future__ import annotations
 

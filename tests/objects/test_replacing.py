@@ -1,4 +1,4 @@
-"""Replacing an object by another of the same name."""
+"""An object is replaced by another of the same name."""
 
 from __future__ import annotations
 

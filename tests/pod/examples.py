@@ -1,4 +1,4 @@
-"""The base pod of the tests, and their manifests."""
+"""The base pod of the tests, and manifests of it."""
 
 import copy
 import re

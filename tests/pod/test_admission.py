@@ -1,4 +1,4 @@
-"""A pod is admitted, or refused with everything that is wrong with it."""
+"""A pod is admitted, or refused with all errors in it."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

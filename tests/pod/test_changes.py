@@ -1,4 +1,4 @@
-"""What an update changes is told in words, without the values of labels and annotations."""
+"""The changes of an update in words, without values of labels and annotations."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets that the API server would refuse are refused by path, without showing values."""
+"""ConfigMaps and Secrets that the API server would refuse are refused with the field's path, and without values."""
 
 import base64
 import json

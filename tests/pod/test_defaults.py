@@ -1,4 +1,4 @@
-"""Defaults are those of the API server."""
+"""The defaults are those of the API server."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Reading manifests as Kubernetes does, and refusing invalid ones in one sentence."""
+"""Manifests are read as by Kubernetes, and invalid ones are refused in one sentence."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

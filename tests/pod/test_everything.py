@@ -1,4 +1,4 @@
-"""A Pod with every field set is admitted, and survives a round trip."""
+"""A Pod with every field set is admitted, and unchanged by a round trip."""
 
 from collections.abc import Iterator
 

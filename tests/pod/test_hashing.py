@@ -1,4 +1,4 @@
-"""The hash is the kubelet's, and JSON is the same for the same pod."""
+"""The hash is the kubelet's, and the JSON of equal pods is equal."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""A hostile document is refused early, in few words.
+"""Hostile documents are refused early, in few words.
 
-The same documents reach a node as updates and signals, where there is no file and no YAML in between.
+The same documents can reach a node as updates and signals, without a file and without YAML.
 """
 
 # ruff: noqa: E501 - the tables have one case a line

@@ -1,4 +1,4 @@
-"""One place says in words what is wrong with a value that a model refuses, whoever gave it."""
+"""One module describes errors in values that a model refuses, whatever their source."""
 
 from __future__ import annotations
 

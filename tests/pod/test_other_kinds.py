@@ -1,4 +1,4 @@
-"""Manifests with unsupported kinds: each refusal says what to do, and the pods beside them can be applied."""
+"""Manifests with unsupported kinds: each refusal names an alternative, and pods in the same file can be applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small manifest that asks for a large program is refused, at the field that makes it too large.
+"""A small manifest that results in a large program is refused, with the path of the field that causes it.
 
 Holds: No reference makes a program larger than Linux takes.
 """

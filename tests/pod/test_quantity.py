@@ -1,4 +1,4 @@
-"""Quantities are the numbers that Kubernetes reads."""
+"""Quantities have the values that Kubernetes reads."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""A pod's restart annotations: parsed, and refused by path if invalid."""
+"""A pod's restart annotations: parsed, or refused with their path."""
 
 from datetime import timedelta
 from typing import Any

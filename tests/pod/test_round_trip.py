@@ -1,4 +1,4 @@
-"""Parsing and formatting any document loses nothing, and admission returns a pod or a sentence."""
+"""Parsing and formatting a document loses nothing, and admission of any document returns a pod or a sentence."""
 
 from datetime import datetime
 from types import UnionType

@@ -1,4 +1,4 @@
-"""Static pods: names and UIDs by a manifest's path and content.
+"""Static pods: names and UIDs from the path and content of a manifest.
 
 Holds: The UID of a static pod depends on its file's content and place, and on its node.
 """

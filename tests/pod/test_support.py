@@ -1,4 +1,4 @@
-"""Unsupported fields are refused by name, and fields without effect cause a warning."""
+"""Unsupported fields are refused by name, and ignored fields cause a warning."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

@@ -1,4 +1,4 @@
-"""docs/pod-support.md says what admission does with each field. `python -m tests.pod.test_support_table` writes it."""
+"""docs/pod-support.md is up to date with admission. `python -m tests.pod.test_support_table` writes it."""
 
 from __future__ import annotations
 

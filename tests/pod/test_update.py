@@ -1,4 +1,4 @@
-"""A pod update may change exactly the fields that the API server allows."""
+"""An update of a pod may change exactly the fields that the API server permits."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

@@ -1,4 +1,4 @@
-"""Pods that the API server would refuse are refused, by the invalid field's path."""
+"""Pods that the API server would refuse are refused with the invalid field's path."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

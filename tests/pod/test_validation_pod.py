@@ -1,4 +1,4 @@
-"""Whole-pod and scheduling rules of the API server: violations are refused by path."""
+"""The API server's rules for whole pods and scheduling: violations are refused with their path."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

@@ -1,4 +1,4 @@
-"""Volumes that the API server would refuse are refused, by the invalid field's path."""
+"""Volumes that the API server would refuse are refused with the invalid field's path."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

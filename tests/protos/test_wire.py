@@ -1,4 +1,4 @@
-"""The generated CRI is the one that runtimes speak, message by message and number by number.
+"""The generated CRI code matches that of runtimes, message by message and number by number.
 
 Holds: Every message, field, number, enum and method on the wire is CRI's.
 """

@@ -1,4 +1,4 @@
-"""The manifests on their way, on each runtime in turn."""
+"""The running cases of `qa.manifests`, on each runtime."""
 
 from __future__ import annotations
 

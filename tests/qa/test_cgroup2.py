@@ -1,4 +1,4 @@
-"""The guest with cgroups of version 2: its first archive, and the tests that it is for. It is booted by hand only."""
+"""The guest with cgroups of version 2: its first archive, and the tests for it. It is booted only by hand."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The trials of a cluster's node without its API server: their records, their page, and the points of a worker."""
+"""The trials of a cluster's node without its API server: their records, their page, and the worker's fault points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes' own tests of a node: their results are read rightly, and the fastest of each group pass."""
+"""Kubernetes' node conformance tests: their results are parsed correctly, and the fastest of each group pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of the tests' images serves what is in its layout under every registry's name, and nothing else."""
+"""The registry of the tests' images serves the images of its layout under every registry's name, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""critest, the conformance suite of CRI runtimes, on the embedded one: what passes is listed, and what does not.
+"""critest, the conformance suite of CRI runtimes, on the embedded runtime: passes and failures are as listed.
 
 Holds: The embedded runtime is a runtime like the others.
 """

@@ -1,4 +1,4 @@
-"""What the comparison makes of two observations; and a few scenarios on a real kubelet, where one is asked for."""
+"""Comparisons of two observations, and a few scenarios on a real kubelet if one is configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fault points: nothing without the variable; with it, a record of every boundary, and a kill at one of them.
+"""Fault points: without the variable they do nothing; with it they record every boundary, and kill at one of them.
 
 Holds: A worker may die between any two calls.
 """

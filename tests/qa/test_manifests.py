@@ -1,4 +1,4 @@
-"""Every manifest comes to what docs/manifests.md says. `python -m qa.manifests.table` writes that anew."""
+"""The result of every manifest is as in docs/manifests.md. `python -m qa.manifests.table` writes that page."""
 
 from __future__ import annotations
 

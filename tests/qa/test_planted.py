@@ -1,4 +1,4 @@
-"""Each planted bug can still be planted, and each room has one."""
+"""Each planted bug still fits its file, and each room has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stand-in for systemd starts, ends, restarts and lists a unit, and takes no verb that it does not know."""
+"""The stand-in for systemd starts, ends, restarts and lists a unit, and refuses unknown verbs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded decisions of the kubelet 1.37.2 are about the cases that `qa.vectors` draws, and show what is new."""
+"""The recorded decisions of kubelet 1.37.2 are for the cases that `qa.vectors` draws, and include new behaviour."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Replays a recorded history, and says which decision would now differ."""
+"""Replays a recorded history, and names the first decision that now differs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Records a history for each kind of pod that has none yet of today's decisions: `python -m tests.replay.record`.
+"""Records histories for kinds of pods that have none of the current decisions: `python -m tests.replay.record`.
 
-The histories that are checked in must go on replaying. Once a version of the decisions is released, its histories are
+The histories in the repository must continue to replay. Once a version of the decisions is released, its histories are
 never recorded again.
 """
 

@@ -1,7 +1,7 @@
-"""Records the histories of a node's workflow that are missing: `python -m tests.replay.record_node`.
+"""Records missing histories of a node's workflow: `python -m tests.replay.record_node`.
 
-As with pods, the histories that are checked in must go on replaying, and those of a released version are never recorded
-again. There is one of each story for each version of the decisions.
+As for pods, the histories in the repository must continue to replay, and those of a released version are never recorded
+again. There is one history of each story for each version of the decisions.
 """
 
 from __future__ import annotations

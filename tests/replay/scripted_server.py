@@ -1,4 +1,4 @@
-"""A Temporal server that hands out workflow tasks as a test has written them, to a worker of the real SDK."""
+"""A Temporal server that sends scripted workflow tasks to a worker of the real SDK."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,10 +1,10 @@
-"""What the SDK does with a query whose history goes on after the last completed workflow task.
+"""The SDK's handling of a query whose history has events after the last completed workflow task.
 
 See docs/engineering/internals.md.
 
-A server fetches the history for a query when it hands the query out. What has come in since the last completed task,
-which has no task of its own yet, may be in it. A scripted server hands out exactly that: a query, and then the workflow
-task that the same history leads to.
+A server reads the history for a query when it sends the query. That history may have events after the last completed
+task, for which there is no task yet. A scripted server sends exactly that: a query, and then the workflow task for the
+same history.
 
 Holds: No query spoils a run.
 """

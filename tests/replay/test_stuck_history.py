@@ -1,8 +1,8 @@
-"""A recorded history that cannot be replayed is left behind, and its pod goes on.
+"""A history that cannot be replayed is given up, and its pod continues in a new run.
 
-It is of a pod whose workflow took a signal at the time of the task before: docs/engineering/internals.md
-has the cause. The first run has that history, as if a worker of today had written it; the node's agent starts the
-second in its place.
+In the history, a pod's workflow handled a signal with the time of the previous task (docs/engineering/internals.md has
+the cause). The first run has that history, as if a current worker had written it; the node's agent replaces it by the
+second run.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Removing a cgroup whose processes have been killed: they end when the machine gives them a turn."""
+"""Removes a cgroup of killed processes, which may end only when the machine schedules them."""
 
 import time
 

@@ -1,7 +1,7 @@
-"""A mount at the top of the file system that nobody may look at, in a mount namespace of its own; then a command.
+"""Runs a command in a mount namespace with a mount that it cannot access.
 
-Run as root: `python closed_mount.py PLACE COMMAND...`. It is a FUSE file system without a server, as it is left by one
-that has died: another user's is refused with EACCES, root's with ENOTCONN.
+Run as root: `python closed_mount.py PLACE COMMAND...`. The mount is a FUSE file system without a server, as after the
+server's death: access to it fails with EACCES for other users, and with ENOTCONN for root.
 """
 
 import ctypes

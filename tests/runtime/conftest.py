@@ -1,4 +1,4 @@
-"""A real server for each module that calls one, its calls, and a pod on it; some have a server of another kind."""
+"""A real server for each module that calls one, its client, and a pod on it; some modules start other kinds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kills a server's state machine before each change that it makes on disk, one after the other, and looks what is left.
+"""Kills a server's state machine before each change that it makes on disk, and checks the files that it leaves.
 
-Run as a process of its own: it forks one child for each life and one for each look at what that left. Prints a JSON
-list, for each killed life: what it was about to do, and what is wrong with what it left.
+Run it as a process of its own: it forks one child for each killed server, and one for each check. It prints a JSON list
+with an entry for each kill: the change that was about to be made, and the errors found afterwards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Images in files as tests want them, right and wrong: layers of any entries, in layouts and archives of any kind."""
+"""Image files for tests, valid and invalid: any entries of layers, in layouts and archives of any kind."""
 
 from __future__ import annotations
 

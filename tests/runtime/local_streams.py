@@ -1,4 +1,4 @@
-"""Streams of commands of this machine, as a runtime's containers would give them."""
+"""Streams of commands on this machine, in place of those of a runtime's containers."""
 
 from __future__ import annotations
 

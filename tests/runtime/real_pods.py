@@ -1,4 +1,4 @@
-"""A pod of real processes on a real server, by bare CRI calls."""
+"""A pod of real processes on a real server, by raw CRI calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small SPDY/3.1 client: what the tests need to speak to a server, right and wrong."""
+"""A small SPDY/3.1 client that also can break the protocol."""
 
 from __future__ import annotations
 

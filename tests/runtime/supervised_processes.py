@@ -1,4 +1,4 @@
-"""What the tests of real processes share: levels, specifications, and a look at the machine's processes."""
+"""Shared parts of the tests of real processes: levels, specifications, and a list of the machine's processes."""
 
 import asyncio
 import os

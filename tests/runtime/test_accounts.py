@@ -1,4 +1,4 @@
-"""Users and groups of an image: read from its own files, wherever these lead in it, and never from the machine's."""
+"""Users and groups of an image are read from the image's own files, even through links, never from the machine's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is computed on the way from CRI's limits to the files of cgroups, and back."""
+"""The conversion between CRI's limits and the files of cgroups."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""An ordinary user's cgroups: the part of version 2 that was delegated to him, or none. Needs root, to become him."""
+"""The cgroups of an ordinary user: a delegated part of version 2, or none. Needs root, to become that user."""
 
 import json
 import os

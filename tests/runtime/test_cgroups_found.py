@@ -1,4 +1,4 @@
-"""Which cgroups a process has, by what the kernel tells it, and which limits can then be enforced."""
+"""A process's cgroups, by the kernel's files, and the limits that can be enforced with them."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The machine's own cgroups: limits that bite, figures that count, and nothing of another's touched. Needs root."""
+"""Limits and figures in the machine's own cgroups; foreign cgroups are not touched. Needs root."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""Clients of supervisors: what they do when they themselves are cancelled."""
+"""Clients of supervisors when they are cancelled."""
 
 import asyncio
 import os

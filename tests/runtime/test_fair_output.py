@@ -1,4 +1,4 @@
-"""The output of a container that never pauses keeps nobody else of the embedded runtime waiting."""
+"""A container that never pauses its output does not delay other clients of the embedded runtime."""
 
 from __future__ import annotations
 

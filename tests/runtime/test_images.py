@@ -1,4 +1,4 @@
-"""Names of images, and the store that remembers which were pulled."""
+"""Names of images, and the record of pulled images."""
 
 from __future__ import annotations
 

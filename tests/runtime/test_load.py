@@ -1,4 +1,4 @@
-"""Images from files: what becomes of their layers, and what is refused of damaged, foreign and hostile ones.
+"""Images from files: their layers, and the refusal of damaged, foreign and hostile files.
 
 Holds: The files of a loaded image are in one directory, which is complete and never changes.
 """

@@ -1,4 +1,4 @@
-"""No container is spared as its supervisor is where memory runs out."""
+"""No container inherits its supervisor's protection from the OOM killer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fork bombs: containers that fork faster than they can be killed one by one. Needs cgroups and root."""
+"""Fork bombs: containers that fork faster than processes can be killed singly. Needs cgroups and root."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""Processes whose root directory is an image's files, with root and in a user namespace.
+"""Processes whose root directory is an image's files, as root and in a user namespace.
 
 Holds: The files of a loaded image are in one directory, which is complete and never changes.
 """

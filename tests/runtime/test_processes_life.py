@@ -1,4 +1,4 @@
-"""Processes of the embedded runtime start, end, and are found again.
+"""Processes of the embedded runtime start, end, and are found again by a new server.
 
 Holds: A container outlives the server that started it, and is found again.
 """

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC240 - a look at a file is what these tests are about
-"""Processes of the embedded runtime where no mount namespace is permitted: a mount is a symbolic link.
+"""Processes of the embedded runtime if mount namespaces are not permitted: a mount is a symbolic link.
 
 Holds: The embedded runtime refuses with one sentence any request that it cannot fulfil.
 """

@@ -1,4 +1,4 @@
-"""With unwritable exits or stopped supervisors nothing hangs and nothing is left running."""
+"""If exits cannot be written or supervisors are stopped, nothing hangs and no process is left."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The same tests as another user, where this one is root: an interpreter that everybody may run is needed for it.
+"""Runs other test modules again as another user, if this user is root. Needs an interpreter that everybody may run.
 
 Holds: The embedded runtime refuses with one sentence any request that it cannot fulfil.
 """

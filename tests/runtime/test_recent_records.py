@@ -1,4 +1,4 @@
-"""Records that the embedded runtime's server has read lately, without reading their files again."""
+"""The server of the embedded runtime reads recent records without reading their files again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m syncpod.runtime`: its command line, its files, its beginning and its end."""
+"""`python -m syncpod.runtime`: its command line, its files, its start and its end."""
 
 from __future__ import annotations
 

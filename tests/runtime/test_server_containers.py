@@ -1,4 +1,4 @@
-"""Real containers through a real server: what is said of them, and what a server killed between calls takes over."""
+"""Real containers through a real server: their status, and their takeover after a server was killed between calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers of images that were loaded from files, on a real server: they have those files, programs and users.
+"""Containers of loaded images on a real server: they have the image's files, programs and users.
 
 Holds: The files of a loaded image are in one directory, which is complete and never changes.
 """

@@ -1,4 +1,4 @@
-"""Lists that are kept serialised, and the addresses, names and ids that things are found by."""
+"""Lists that are stored in serialized form, and the search by address, name and id."""
 
 from __future__ import annotations
 

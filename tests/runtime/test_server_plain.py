@@ -1,4 +1,4 @@
-"""A server where mount namespaces are closed to it: containers share the machine's files, and mounts are links."""
+"""A server without mount namespaces: containers share the machine's files, and mounts are links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a config to what is run, and what is refused since it cannot be had: with root, without, without namespaces."""
+"""Configurations that are run or refused: as root, as another user, and without namespaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits that are changed while a container runs, or before: seen in its cgroup, and told by its status ever after."""
+"""Limits that are changed before or while a container runs, checked in its cgroup and its status."""
 
 from __future__ import annotations
 

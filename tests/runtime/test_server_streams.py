@@ -1,4 +1,4 @@
-"""Attaching to real containers, reaching their ports, and stopping them, through a real server that is killed."""
+"""Attach, port-forward and stop of real containers, through a real server that is killed."""
 
 from __future__ import annotations
 

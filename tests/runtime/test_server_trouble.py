@@ -1,4 +1,4 @@
-"""Full disks, torn records, missing descriptors or threads: nothing hangs and no state moves back."""
+"""Full disks, damaged records, and a lack of descriptors or threads: nothing hangs, and no state goes back."""
 
 from __future__ import annotations
 

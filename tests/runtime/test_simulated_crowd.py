@@ -1,4 +1,4 @@
-"""Hundreds of simulated pods over real gRPC: started, crashed, restarted, outliving the server, stopped, removed."""
+"""Hundreds of simulated pods over real gRPC: started, crashed, restarted, kept over a new server, stopped, removed."""
 
 from __future__ import annotations
 

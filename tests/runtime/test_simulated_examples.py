@@ -1,4 +1,4 @@
-"""The examples of simulated pods, and the scripts in their documentation, are such as the runtime obeys."""
+"""The examples of simulated pods and the scripts in their documentation are accepted by the runtime."""
 
 from __future__ import annotations
 

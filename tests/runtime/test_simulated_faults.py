@@ -1,4 +1,4 @@
-"""Faults happen as scripted, in the same way in each run, and as often as scripted across restarts of the server."""
+"""Faults happen as scripted, the same in each run, and as often as scripted even if the server restarts."""
 
 from __future__ import annotations
 

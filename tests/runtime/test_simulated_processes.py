@@ -1,4 +1,4 @@
-"""Simulated processes keep the promises of real ones: to whoever waits, across a kill of the server, on disk."""
+"""Simulated processes behave like real ones: for waiting clients, after a kill of the server, and on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's relist of a crowd: a new pod is asked for among few others, and a known one costs no call of its own."""
+"""The agent's relist of many pods: a new pod needs few calls, and a known one none of its own."""
 
 from __future__ import annotations
 

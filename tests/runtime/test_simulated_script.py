@@ -1,4 +1,4 @@
-"""Scripts: what may be written, and in which sentence the rest is refused."""
+"""Scripts of simulated containers: the syntax, and the error messages."""
 
 from __future__ import annotations
 

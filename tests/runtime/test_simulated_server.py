@@ -1,4 +1,4 @@
-"""Simulated pods over CRI: what scripts do to a client's calls, and what becomes of pods while the server is dead."""
+"""Simulated pods over CRI: the effects of scripts on calls, and the pods' lives while the server is dead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One timer of the event loop for any number of moments."""
+"""One timer of the event loop serves any number of deadlines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What crictl says to a server, by both of the protocols that it speaks: the code of kubectl and the kubelet."""
+"""crictl's streams with the server, by both of its protocols, with the code of kubectl and the kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to a sandbox's ports, over SPDY, over SPDY within a WebSocket, and over a WebSocket's channels."""
+"""Connections to a sandbox's ports over SPDY, SPDY within a WebSocket, and a WebSocket's channels."""
 
 from __future__ import annotations
 

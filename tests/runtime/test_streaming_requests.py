@@ -1,4 +1,4 @@
-"""Requests for streams: what is refused, and with which words."""
+"""Requests for streams that are refused, and the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exec and attach over SPDY/3.1, which crictl and kubectl take by default."""
+"""Exec and attach over SPDY/3.1, the default of crictl and kubectl."""
 
 from __future__ import annotations
 

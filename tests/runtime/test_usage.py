@@ -1,4 +1,4 @@
-"""CPU and memory usage by /proc, and disk usage of directories."""
+"""CPU and memory usage from /proc, and disk usage of directories."""
 
 import os
 import signal

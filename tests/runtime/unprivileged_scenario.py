@@ -1,4 +1,4 @@
-"""A container's life as a user without root, run by a test as that user, on the standard library alone."""
+"""A container's life for a user without root: a program that tests run as that user, with the standard library only."""
 
 import asyncio
 import os

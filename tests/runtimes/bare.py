@@ -1,4 +1,4 @@
-"""The CRI calls of one pod with one container, made bare: nothing between the caller and the wire."""
+"""The CRI calls of a pod with one container, without the project's own client."""
 
 import uuid
 from collections.abc import Sequence

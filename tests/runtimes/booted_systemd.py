@@ -1,6 +1,6 @@
-"""A machine that systemd has booted: this one's files, in namespaces of its own, with systemd as process 1.
+"""A machine booted by systemd: this machine's files in namespaces of their own, with systemd as process 1.
 
-What is written goes to a layer of its own (overlayfs), which a reboot keeps. It needs root, and the package systemd.
+Writes go to a layer of its own (overlayfs), which a reboot keeps. It needs root and the package systemd.
 """
 
 from __future__ import annotations

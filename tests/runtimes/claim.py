@@ -1,10 +1,10 @@
-"""Directories that belong to one live process: whoever holds the lock owns what runs inside.
+"""Directories that belong to one live process: the process that holds the lock owns everything in them.
 
-The kernel drops the lock when its holder dies, however it dies, so a directory whose lock can be taken was left by an
-interrupted run, and the next run clears away what that one could not.
+The kernel releases the lock when its holder dies. So a directory whose lock is free was left by an interrupted run, and
+the next run removes its leftovers.
 
-Several runs, and several processes of one run, share the home. They list and remove directories one at a time: while a
-directory is being removed its lock is gone before it is, so it would look abandoned.
+Several runs, and several processes of one run, share the home. Only one at a time lists and removes directories: in a
+directory that is being removed, the lock file is removed early, so it would look abandoned.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The tests that run on a runtime: `python -m tests.runtimes.collected` prints them, each as JSON on a line."""
+"""Lists the tests that run on a runtime: `python -m tests.runtimes.collected` prints them, each as a line of JSON."""
 
 from __future__ import annotations
 

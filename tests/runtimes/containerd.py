@@ -1,6 +1,6 @@
-"""A private, real containerd: its own root, state, socket, network and images, started, killed and restarted at will.
+"""A private, real containerd with its own root, state, socket, network and images; tests start, kill and restart it.
 
-As a command it starts one and keeps it until it is interrupted, printing the endpoint first:
+As a command, this module starts one, prints its endpoint, and keeps it until the command is interrupted:
 
     python -m tests.runtimes.containerd start --version 1.6 --dir /tmp/c16
 """

@@ -1,6 +1,6 @@
-"""A private, real CRI-O: its own storage, state, socket, network and images, started, killed and restarted at will.
+"""A private, real CRI-O with its own storage, state, socket, network and images; tests start, kill and restart it.
 
-As a command it starts one and keeps it until it is interrupted, printing the endpoint first:
+As a command, this module starts one, prints its endpoint, and keeps it until the command is interrupted:
 
     python -m tests.runtimes.crio start --dir /tmp/crio
 """

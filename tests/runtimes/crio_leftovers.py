@@ -1,7 +1,7 @@
-"""Clearing away what one CRI-O left on the machine, alive or dead: from its directory alone, asking it nothing.
+"""Removes everything that one CRI-O left on the machine, alive or dead, found by its directory only.
 
-CRI-O's daemon, each conmon and each call of runc have the directory among their arguments; whatever a container started
-is below its conmon.
+CRI-O's daemon, each conmon and each call of runc have the directory in their arguments; a container's processes are
+descendants of its conmon.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""Runtimes that are daemons of their own: started until they answer, and asked in bytes.
+"""Runtimes that are daemons: started until they answer, and called with raw bytes.
 
-The harness stands on nothing that it is there to test, so calls are made without the project's own client.
+Calls are made without the project's own client, since a test harness must not depend on the code under test.
 """
 
 from __future__ import annotations

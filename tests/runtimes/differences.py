@@ -1,6 +1,6 @@
-"""Where a runtime differs from containerd: each difference in a sentence, with the tests that cannot hold.
+"""The differences between runtimes and containerd: a sentence for each, and the tests that cannot pass because of it.
 
-A test of the suite is left out on a runtime only by being named here; `docs/runtimes.md` shows the tables.
+A test is skipped on a runtime only if it is named here; `docs/runtimes.md` shows the tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Debian's docker-registry on loopback: with an account, images, and an end at any time; and a slow way to it."""
+"""Debian's docker-registry on loopback, with an account and images; it can be ended, and reached by a slow proxy."""
 
 from __future__ import annotations
 

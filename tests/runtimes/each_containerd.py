@@ -1,4 +1,4 @@
-"""The client is tried on each containerd: the embedded one words much of what it reads otherwise, or has it not."""
+"""Runs tests of the client on each containerd; the embedded runtime lacks or words much of it differently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A private embedded runtime: a server of its own as `syncpod up` starts one, killed and restarted at will."""
+"""A private embedded runtime, with a server started as by `syncpod up`; tests kill and restart it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The gate of the embedded runtime: what makes a container's process is stopped, as containerd's gates hold runc up.
+"""The gate of the embedded runtime: it stops the process that makes containers' processes.
 
-There is nothing in between that could be replaced: no CNI, no runc. But supervisors are forked by one process, the
-spawner, and while that is stopped a request to start something has been written down and sent, and is not yet obeyed.
+The embedded runtime calls no other program, such as CNI or runc, that a test could replace. But one process, the
+spawner, forks all supervisors. While it is stopped, a request to start a container is recorded and sent, but not yet
+carried out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Clearing away what one embedded runtime left on the machine, alive or dead: from its directory alone.
+"""Removes everything that one embedded runtime left on the machine, alive or dead, found by its directory only.
 
-Its server has the directory among its arguments, a supervisor holds a file in it open, and whatever a container started
-is below its supervisor. Where that was killed, it is found by what the directory tells of the main process, by the
-mounts that it sees, or by its cgroup.
+The server has the directory in its arguments, each supervisor has a file in it open, and a container's processes are
+descendants of its supervisor. If a supervisor was killed, they are found by the directory's record of the main process,
+by their mounts, or by their cgroup.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Gates between a runtime and the programs it calls: a test holds one shut, and so makes a slow or broken CNI or runc.
+"""Gates between a runtime and CNI or runc: a test closes a gate to make that program slow, or lets it fail.
 
-containerd, or CRI-O, is given wrappers in place of the `bridge` plugin and of `runc`. A wrapper looks for a file named
-after what it was called for (`cni-add`, `runc-create`): without one it becomes the real program at once; while there is
-one it waits, or, where the file says `refuse`, it fails.
+containerd and CRI-O use wrappers instead of the `bridge` plugin and `runc`. A wrapper looks for a file with the name of
+the operation (`cni-add`, `runc-create`). If there is none, it executes the real program at once; while there is one, it
+waits, or fails if the file contains `refuse`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A registry on loopback that means harm: a repository's name says what it does to whoever pulls from it."""
+"""A hostile registry on loopback: a repository's name selects what the registry does to the client that pulls it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The container images that tests run, made on the spot from this machine's static busybox: no registry is asked.
+"""The container images of the tests, made from this machine's static busybox, without a registry.
 
-`write_archive` makes one OCI image layout, as a tar that `ctr images import` reads.
+`write_archive` writes them as one OCI image layout in a tar file, which `ctr images import` reads.
 """
 
 import gzip

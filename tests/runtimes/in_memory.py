@@ -1,8 +1,8 @@
-"""Whether this machine has memory for the files of servers that tests start.
+"""Whether this machine has enough memory for the files of the servers that tests start.
 
-An embedded runtime and a Temporal server make and remove a great many files. ext4 without a journal looks past each
-inode that was freed in the last minutes whenever a file is made, which took a fifth to a third of a story's CPU.
-No test asks what a disk keeps when its machine dies, and a test that needs a disk of its own makes one.
+An embedded runtime and a Temporal server make and remove very many files. Whenever a file is made, ext4 without a
+journal skips each inode that was freed in the last minutes, which took 20 to 33 % of the CPU time of some tests. No
+test checks what a disk has after a crash of its machine, and a test that needs a disk makes its own.
 """
 
 from __future__ import annotations

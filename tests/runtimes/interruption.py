@@ -1,4 +1,4 @@
-"""How a command that keeps a runtime waits for its end."""
+"""Waits for the end of a command that keeps a runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits of cgroups as this machine's kernel has them, of whichever version its cgroups are."""
+"""Reads cgroup limits from this machine's kernel, in either version of cgroups."""
 
 from __future__ import annotations
 

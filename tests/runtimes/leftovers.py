@@ -1,7 +1,7 @@
-"""Clearing away what one containerd left on the machine, alive or dead: from its directory alone, asking it nothing.
+"""Removes everything that one containerd left on the machine, alive or dead, found by its directory only.
 
-Everything is found by the instance's own names (its directory, its bridge, its network, its cgroup parent), so that
-this also works for an instance whose owner was killed, and touches nobody else's.
+Everything is found by the instance's own names (its directory, bridge, network and cgroup parent). So this also works
+for an instance whose owner was killed, and touches no other instance.
 """
 
 import contextlib

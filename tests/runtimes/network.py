@@ -1,4 +1,4 @@
-"""The CNI network of one private runtime: a bridge of its own, with addresses that nobody else has."""
+"""The CNI network of one private runtime: its own bridge, with addresses that nothing else has."""
 
 import ipaddress
 import json

@@ -1,4 +1,4 @@
-"""A private PostgreSQL of Debian's programs, on a port of the loopback: never the system's service."""
+"""A private PostgreSQL from Debian's programs, on a loopback port; the system's service is not used."""
 
 from __future__ import annotations
 

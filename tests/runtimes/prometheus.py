@@ -1,4 +1,4 @@
-"""Debian's Prometheus on loopback, with a configuration of the test's; and promtool, which comes with it."""
+"""Debian's Prometheus on loopback with a test's configuration, and its promtool."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Parts of a machine that tests need: a skip where one is missing, a failure where it was promised.
+"""Parts of a machine that tests need: a test is skipped if one is missing, and fails if it was promised.
 
-`SYNCPOD_REQUIRE` names, with commas, what a machine promises to have (`containerd,containerd24,tctl,chromium`): there a
-missing part is a fault of the machine or of the harness, and a skipped test would hide it.
+`SYNCPOD_REQUIRE` lists the promised parts of a machine (`containerd,containerd24,tctl,chromium`). If one of these is
+missing, machine or harness is broken, and a skipped test would hide that.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What a test may ask of the runtime it runs on, whichever it is."""
+"""The interface that a test uses of its runtime, whichever runtime that is."""
 
 from __future__ import annotations
 

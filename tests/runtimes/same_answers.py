@@ -1,7 +1,7 @@
-"""Short scenes played by bare CRI calls, each with what a runtime answers: the same, whichever it is.
+"""Short scenes of raw CRI calls with the runtime's answers, which are the same on each runtime.
 
-A scene returns what its caller would decide by: codes, states, exit codes and reasons, and of messages the part that
-this project reads. Names and ids are left out, for they differ each time.
+A scene returns the data on which a caller's decisions depend: codes, states, exit codes, reasons, and the parts of
+messages that this project reads. Names and ids are left out, since they differ each time.
 """
 
 from __future__ import annotations

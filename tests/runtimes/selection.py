@@ -1,12 +1,12 @@
-"""Which tests run on which runtime.
+"""Chooses the runtimes on which each test runs.
 
-A test that could run on several runs on one of them: the first of `PREFERRED` that this machine has. A test that
-depends on the runtime carries `@pytest.mark.every_runtime("why")`, or its module does as `pytestmark`: it runs on all
-but the second of `ALIKE`. With `one_containerd=True` it runs on one containerd, where their versions do not differ, and
-with `each_containerd=True` on every one.
+A test that could run on several runtimes runs on one of them: the first of `PREFERRED` that this machine has. A test
+that depends on the runtime has the mark `@pytest.mark.every_runtime("why")`, itself or by its module's `pytestmark`. It
+runs on all runtimes except the second of `ALIKE`; with `one_containerd=True` on only one containerd, if the versions do
+not differ for it; with `each_containerd=True` on every containerd.
 
-`SYNCPOD_RUNTIMES` asks for something else: `all` is every test on every runtime that it can run on, `crio` (or several
-names with commas) is every test on these runtimes, and on no other.
+`SYNCPOD_RUNTIMES` changes that: with `all`, every test runs on every runtime that it supports; with `crio` (or several
+names, separated by commas), every test runs on these runtimes only.
 """
 
 from __future__ import annotations

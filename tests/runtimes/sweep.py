@@ -1,4 +1,4 @@
-"""Taking away what a failed test has left in a runtime that other tests share."""
+"""Removes what a failed test left in a runtime that other tests share."""
 
 from __future__ import annotations
 

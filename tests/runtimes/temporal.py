@@ -1,6 +1,6 @@
-"""A private, real Temporal dev server, from the wheel that the project depends on, set up as `syncpod up` does it.
+"""A private, real Temporal dev server from the wheel that the project depends on, configured as by `syncpod up`.
 
-Its database is a file, so that it can be killed and started again with everything in it.
+Its database is a file, so the server can be killed and started again without loss.
 """
 
 import contextlib

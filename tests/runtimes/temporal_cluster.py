@@ -1,7 +1,7 @@
 """A fleet's Temporal cluster as it is in production: PostgreSQL, and two servers that share four history shards.
 
-Both have all four roles, and find each other by the database; or each role is a process of its own. Clients reach
-whichever lives through one address, at which there is a load balancer elsewhere.
+Both servers have all four roles, and find each other through the database; alternatively, each role is a process of its
+own. Clients use one address, at which a load balancer forwards to a live server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Directories of live processes, while several test processes share their home."""
+"""Directories of live processes, with several test processes in one home."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

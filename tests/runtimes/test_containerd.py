@@ -1,4 +1,4 @@
-"""The private containerd: what it starts is a real runtime, and nothing of it is left when it goes."""
+"""The private containerd is a real runtime, and leaves nothing behind."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The document shows what differs between runtimes and what runs on each, and every test that it names is there.
+"""The document shows the differences between runtimes and the tests that run on each; all named tests exist.
 
 Holds: The embedded runtime is a runtime like the others.
 """

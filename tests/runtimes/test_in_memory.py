@@ -1,4 +1,4 @@
-"""Where the servers of tests keep their files."""
+"""The directories of tests' servers."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A command that keeps a runtime ends at a signal, whichever of its threads gets it."""
+"""A command that keeps a runtime ends at a signal, whichever thread receives it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an interrupted run leaves on the machine is cleared away by the next one."""
+"""A run removes what an earlier, interrupted run left on the machine."""
 
 from __future__ import annotations
 

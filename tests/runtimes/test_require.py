@@ -1,4 +1,4 @@
-"""A missing part of the machine skips a test, unless the machine promised to have it."""
+"""A missing part of the machine skips a test, or fails it if the machine promised the part."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The embedded runtime answers as containerd 2.3 and 2.4 do: the same scenes on all, and the same outcome.
+"""The embedded runtime gives the same answers as containerd 2.3 and 2.4 in all scenes.
 
 Holds: The embedded runtime is a runtime like the others.
 """

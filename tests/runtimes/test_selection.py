@@ -1,4 +1,4 @@
-"""Which tests run where: each on one runtime, on every one what depends on it, and what somebody asks for."""
+"""The runtimes of each test: mostly one, all if the test depends on the runtime, or those that are requested."""
 
 from __future__ import annotations
 

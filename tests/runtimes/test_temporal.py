@@ -1,4 +1,4 @@
-"""The private Temporal dev server: it is a real one, and its database outlives it."""
+"""The private Temporal dev server is a real one, and its database survives it."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""The embedded runtime, and the engine on it, as an ordinary user has them: these tests again, run as nobody."""
+"""Runs tests of the embedded runtime, and of the engine on it, again as the user nobody."""
 
 from __future__ import annotations
 

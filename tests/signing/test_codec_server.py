@@ -1,4 +1,4 @@
-"""The codec server signs for who has the token, for one workflow, and reads nothing from anybody else."""
+"""The codec server signs only for clients with the token, only for one workflow, and reads no other data."""
 
 from __future__ import annotations
 

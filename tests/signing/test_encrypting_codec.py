@@ -1,4 +1,4 @@
-"""The codec server of a node that encrypts: `temporal` sends and shows JSON, and what lies between is encrypted."""
+"""The codec server of a node that encrypts: `temporal` sends and shows JSON, and Temporal gets encrypted data."""
 
 from __future__ import annotations
 

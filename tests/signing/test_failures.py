@@ -1,4 +1,4 @@
-"""A failure that is written encoded has no stack trace inside either, unless it is a defect.
+"""A failure that is written encoded has no stack trace in its encoded part, either, except for a defect.
 
 Holds: A failure has a stack trace only if it is a defect.
 """

@@ -1,4 +1,4 @@
-"""The keys of a state directory: made once, readable by their owner only, and numbers that only grow."""
+"""The keys of a state directory: made once, readable only by their owner, with numbers that only grow."""
 
 from __future__ import annotations
 

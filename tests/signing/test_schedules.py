@@ -1,4 +1,4 @@
-"""A try of a step is told from a copy of it by when it was scheduled, whatever this process remembers."""
+"""An attempt of a step is distinguished from a replayed copy by its schedule time, also without records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole loop of a pod under a virtual clock: the real workflow and the real steps, over a scripted runtime.
+"""A pod's whole loop in virtual time: the real workflow and the real steps, over a scripted runtime.
 
 ::
 
@@ -9,11 +9,11 @@
                             ├─► runtime   sandboxes and containers, whose lives are scripted
                             └─► invariants, recorded    told of everything as it happens; raise Violation
 
-Nothing of the workflow or of a step is copied or replaced: `workflows`, `activities` and all that they import run as
-they are, with files in memory that outlive a worker. Modelled are a Temporal server, the node's agent and a CRI
-runtime. A defect of a step (an error that it does not foresee) fails the simulation too.
+No code of the workflow or the steps is copied or replaced: `workflows`, `activities` and all that they import run
+unchanged, with files in memory that outlive a worker. The Temporal server, the node's agent and the CRI runtime are
+models. An unforeseen error in a step also fails the simulation.
 
-What goes wrong is a list of events, so a seed that fails is reduced by leaving events out (`shrink`) and printed as a
-test (`report`). ``python -m tests.simulator 17`` explains a seed, ``--seeds 10000`` runs many, ``--month`` has a pod
-crash-loop for a month. The usual run of the tests takes 125 seeds, `make nightly` 20,000.
+The faults are a list of events, so a failing seed can be reduced by omitting events (`shrink`) and printed as a test
+(`report`). ``python -m tests.simulator 17`` explains a seed, ``--seeds 10000`` runs many, and ``--month`` simulates a
+crash-looping pod for a month. A usual test run takes 125 seeds, `make nightly` 20,000.
 """

@@ -1,4 +1,4 @@
-"""Running many seeds, and stopping at those that fail."""
+"""Runs many seeds, and stops at those that fail."""
 
 from __future__ import annotations
 

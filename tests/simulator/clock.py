@@ -1,4 +1,4 @@
-"""Virtual time: what is due is done in its order, and nobody waits."""
+"""Virtual time: due events run in order, and nothing waits."""
 
 from __future__ import annotations
 

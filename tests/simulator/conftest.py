@@ -1,4 +1,4 @@
-"""Simulations that a test does not run to their end are closed after it."""
+"""Closes simulations that a test did not run to their end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The port to a container runtime (`CriRuntime`) over a scripted one: calls that take their virtual time, and faults.
+"""The runtime port (`CriRuntime`) over a scripted runtime: calls take virtual time, and faults are injected.
 
-A call is sent when it is made, and takes effect at its end, whoever waits for it by then: a worker that dies meanwhile
-changes nothing in the runtime.
+A call is sent when it is made, and takes effect at its end, even if nobody waits for it any more: a worker's death does
+not cancel the call in the runtime.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happens to a simulated pod from outside, and when: a schedule of events, drawn from a seed or written down."""
+"""The external events of a simulated pod and their times: a schedule drawn from a seed or written down."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What must hold at every step of a simulation, and what must have come about at its end.
+"""The invariants at every step of a simulation, and at its end.
 
-Everything is judged by what truly happens in the runtime, with a memory of its own: nothing here asks the engine's own
-arithmetic whether the engine is right.
+They are checked against the events in the scripted runtime and records of their own, never by the engine's own
+functions.
 """
 
 from __future__ import annotations

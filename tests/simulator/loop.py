@@ -1,4 +1,4 @@
-"""An event loop under virtual time: what runs takes no time, and its timers are those of the simulation's clock."""
+"""An event loop in virtual time: callbacks take no time, and timers are those of the simulation's clock."""
 
 from __future__ import annotations
 

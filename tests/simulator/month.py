@@ -1,4 +1,4 @@
-"""A pod that crash-loops for a simulated month: what it has grown to after each day."""
+"""A pod that crash-loops for a simulated month, with the size of its state after each day."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One node: its worker, which runs the real steps (`activities`) over a scripted runtime, and a model of its agent.
+"""One node: a worker that runs the real steps (`activities`) over a scripted runtime, and a model of its agent.
 
-What can go wrong between a try and the server is scripted: a result that comes late or never, a try that stalls, a
-worker that is killed. A worker that is killed leaves everything as it is at that moment, its files too: they are in
-memory, and the next worker finds them. The agent's PLEG and back-off queue are modelled (`syncpod.agent.pleg`).
+Failures between an attempt and the server are scripted: a late or lost result, a stalled attempt, a killed worker. The
+files of a killed worker stay as they are at that moment, in memory, and the next worker finds them. The agent's PLEG
+and back-off queue are models (of `syncpod.agent.pleg`).
 """
 
 from __future__ import annotations

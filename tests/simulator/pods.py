@@ -1,4 +1,4 @@
-"""Pods to simulate, drawn from a seed: every policy, init containers, sidecars, restart rules; and their lives."""
+"""Draws pods and their containers' lives from a seed: all policies, init containers, sidecars, restart rules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What has ended for good stays so, and what was ended so that another follows is followed, whatever the runtime lists.
+"""Checks that final ends stay final, and that containers which were ended for a restart are restarted.
 
-A memory of the simulation's own: of how instances truly ended, and of what the workflow has had ended to run again.
+The simulation keeps its own records: how instances really ended, and which ones the workflow ended for a restart.
 """
 
 from __future__ import annotations

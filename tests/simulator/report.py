@@ -1,4 +1,4 @@
-"""What a person is shown: why a seed fails, a test to be pasted in, and how often each fault was injected."""
+"""Texts for people: why a seed fails, a test to paste, and how often each fault was injected."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""A container runtime under virtual time, as CRI shows one: sandboxes, containers, and calls that take their time.
+"""A container runtime in virtual time, as seen through CRI: sandboxes, containers, and calls that take time.
 
-A call takes effect at its end, whoever sent it and whatever has become of him; but a sandbox whose client has gone is
-undone at its end. Names are reserved as containerd does: `(pod uid, attempt)` for a sandbox, `(pod uid, container,
-restart)` for a container, from the call that makes it until its removal. Beyond that the runtime prevents nothing: if
-it is asked for two live containers of one name it has two, and two live sandboxes of one pod as well. What happens is
-told to a `Witness`.
+A call takes effect at its end, even if its client is dead by then; but a new sandbox whose client is dead is removed
+again at the call's end. Names are reserved as in containerd: `(pod uid, attempt)` for a sandbox and `(pod uid,
+container, restart)` for a container, from the call that makes it until its removal. The runtime prevents nothing else:
+two live containers of one name are possible, and two live sandboxes of one pod. All events are reported to a `Witness`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""A Temporal server of one workflow id, in this process: it drives the SDK's own instance of the real PodWorkflow.
+"""A Temporal server for one workflow id, in this process: it drives the SDK's own instance of the real PodWorkflow.
 
-Nothing of the workflow is copied: each run is an instance as a worker makes it, activated with what a worker would
-activate it with (start, signals, updates, timers, results of activities), and its commands are carried out here. A run
-can be thrown out of the worker's cache at any time; it is then replayed from its start into a new instance, and must
-give the same commands and come to the same state.
+No code of the workflow is copied: each run is an instance as in a worker, with the same activations (start, signals,
+updates, timers, results of activities), and its commands are carried out here. A run can be evicted from the worker's
+cache at any time; it is then replayed from its start in a new instance, and must produce the same commands and state.
 
-History is counted as a server counts it, in events: 3 for a workflow task (scheduled, started, completed), 3 for an
+History is counted in events, as in a server: 3 for a workflow task (scheduled, started, completed), 3 for an
 activity (scheduled, started, its end) and 1 for its cancellation, 2 for a timer (started, fired or cancelled), 1 for a
 signal, 2 for an accepted update (accepted, completed), none for a refused one, 2 for a patch (its marker, the search
 attribute that lists it), 1 each for the run's start and end and for search attributes. Retries are not in history.

@@ -1,4 +1,4 @@
-"""Reducing a case that fails to a short one that fails in the same way."""
+"""Reduces a failing case to a short one that fails in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One simulation: a pod's workflow, a node and a runtime under one virtual clock, and what befalls them."""
+"""One simulation: a pod's workflow, a node and a runtime under one virtual clock, with injected events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod that crash-loops for a month grows no more after its first days.
+"""The state of a pod that crash-loops for a month does not grow after the first days.
 
 Holds: No state of a crash-looping pod grows without limit.
 """

@@ -1,4 +1,4 @@
-"""Bugs planted on purpose in the real functions: each is found within a few hundred seeds, and reduced.
+"""Bugs planted in the real functions: each is found within a few hundred seeds, and its case is reduced.
 
 Holds: The loop holds under any schedule of faults.
 """

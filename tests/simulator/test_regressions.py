@@ -1,4 +1,4 @@
-"""Schedules that once broke an invariant, reduced.
+"""Reduced schedules that once broke an invariant.
 
 Holds: The loop holds under any schedule of faults.
 """

@@ -1,4 +1,4 @@
-"""A list of workflows shows what `get pods` shows, and that costs no event where another is written anyway.
+"""A list of workflows shows the same as `get pods`, mostly without additional history events.
 
 Holds: For a pod at rest, a list of workflows shows the same as `get pods`.
 """

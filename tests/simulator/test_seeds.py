@@ -1,4 +1,4 @@
-"""Whatever befalls a pod, every invariant holds: on some seeds in the usual run, on many more in `make nightly`.
+"""All invariants hold under random faults: some seeds in a usual run, many more in `make nightly`.
 
 Holds: The loop holds under any schedule of faults.
 """

@@ -1,4 +1,4 @@
-"""What the Temporal UI tells of a crash loop, a failed start and a deletion: one line each, and the page of details."""
+"""The Temporal UI's texts of a crash loop, a failed start and a deletion: summaries, and the page of details."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start costs in history: what begins ahead costs no further task, and the last two results come together.
+"""The history events of a start: steps sent together cost no further task, and the last two results come together.
 
 Holds: A container that was created before its turn is never started out of turn.
 """

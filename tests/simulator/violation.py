@@ -1,4 +1,4 @@
-"""What a simulation has found wrong."""
+"""The error of a simulation that broke an invariant."""
 
 from __future__ import annotations
 

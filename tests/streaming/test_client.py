@@ -1,4 +1,4 @@
-"""The client side of a session, with a server that follows a script."""
+"""The client side of a session, with a scripted server."""
 
 from __future__ import annotations
 

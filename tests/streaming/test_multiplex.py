@@ -1,4 +1,4 @@
-"""Several streams on one connection: what is sent arrives, whole and in order, however slowly it is read.
+"""Several streams on one connection: data arrives complete and in order, however slowly it is read.
 
 Holds: An unread stream holds up no other stream.
 """

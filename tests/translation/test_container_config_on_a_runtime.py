@@ -1,4 +1,4 @@
-"""A pod created by a real runtime matches its manifest, seen from inside and from the node."""
+"""A pod on a real runtime matches its manifest, seen from inside and from the node."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Files of variables, read as the kubelet reads them."""
+"""Files of variables, parsed as by the kubelet."""
 
 import pytest
 from hypothesis import given

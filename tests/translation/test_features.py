@@ -1,4 +1,4 @@
-"""Features that the runtime does not announce are refused by field."""
+"""Features that the runtime does not report as supported are refused by field."""
 
 import dataclasses
 from typing import Any

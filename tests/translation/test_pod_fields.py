@@ -1,4 +1,4 @@
-"""CRI fields in a runtime's messages are replaced by the fields of the Pod."""
+"""In a runtime's messages, CRI fields are replaced by the corresponding fields of the Pod."""
 
 from __future__ import annotations
 

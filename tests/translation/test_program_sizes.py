@@ -1,4 +1,4 @@
-"""What a node's ConfigMaps, Secrets and fields make of a small container is limited as a program is.
+"""The arguments and environment of a small container that references enlarge are limited as in Linux.
 
 Holds: No reference makes a program larger than Linux takes.
 """

@@ -1,4 +1,4 @@
-"""Limits of a pod, and those that a resize adds, where the runtime cannot enforce them."""
+"""Limits of pods and resizes that the runtime cannot enforce."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whole configs against reviewed golden files, and what changes a sandbox's config."""
+"""Complete configurations compared with reviewed golden files, and changes of a sandbox's configuration."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""DNS: the host's resolv.conf, the pod's settings, and the limits of resolvers."""
+"""DNS: the host's resolv.conf, the pod's settings, and the resolvers' limits."""
 
 import dataclasses
 from typing import Any

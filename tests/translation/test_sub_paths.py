@@ -1,4 +1,4 @@
-"""The sub-paths of volumes that must be prepared, and their places."""
+"""The sub-paths of volumes that must be prepared, and their host paths."""
 
 from pathlib import Path
 from typing import Any

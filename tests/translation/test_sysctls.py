@@ -1,4 +1,4 @@
-"""Which kernel parameters a pod may set."""
+"""The kernel parameters that a pod may set."""
 
 from typing import Any
 

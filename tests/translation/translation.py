@@ -1,4 +1,4 @@
-"""A pod and a node to translate, and the results as plain data."""
+"""A pod and a node to translate, with results as plain data."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A container that keeps exchanging two names in its volume atomically, as fast as it can."""
+"""A container that exchanges two names in its volume atomically, again and again, as fast as it can."""
 
 import contextlib
 import ctypes

@@ -1,4 +1,4 @@
-"""An emptyDir is created once and completely, and afterwards only its containers change it.
+"""An emptyDir is created once and completely; afterwards only its containers change it.
 
 Holds: Only mounts that were made for a pod are unmounted with it.
 """

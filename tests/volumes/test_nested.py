@@ -1,4 +1,4 @@
-"""A volume mounted inside a file volume gets a mount point there, and never one outside the volume."""
+"""A volume mounted inside a file volume gets a mount point there, never outside the volume."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Volumes are given to the pod's fsGroup with the right permissions."""
+"""Volumes get the pod's fsGroup with the right permissions."""
 
 import errno
 import os

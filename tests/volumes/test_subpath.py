@@ -1,4 +1,4 @@
-"""Parts of volumes: the runtime mounts exactly what was asked for, whatever a container does meanwhile.
+"""Parts of volumes: the runtime mounts exactly the requested part, even if a container swaps names meanwhile.
 
 Holds: A reader of an object or a volume sees either the old set or the new one.
 """

@@ -1,4 +1,4 @@
-"""Whether a runtime sees a node's mounts, beside it or outside its container."""
+"""Whether a runtime sees a node's mounts, on the same machine or outside the node's container."""
 
 import os
 import subprocess

@@ -1,6 +1,7 @@
-"""Counts what lives in a worker: instances of its own classes, and what their containers and its caches hold.
+"""Counts objects in a worker: instances of its own classes, and entries of its containers and caches.
 
-Run as a program it is `worker.py` with a thread beside it: each connection to the socket in `SOCKET` gets a census.
+As a program, it runs `worker.py` with an additional thread, which sends a census on each connection to the socket
+`SOCKET`.
 """
 
 from __future__ import annotations

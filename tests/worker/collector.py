@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector on loopback: accepts OTLP over HTTP and keeps it."""
+"""An OpenTelemetry collector on loopback, which accepts OTLP over HTTP and stores it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python worker.py` as a process of its own, as users run it."""
+"""`python worker.py` as a process of its own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A workflow with one step, one armed back-off and one sync to report: what a pod's workflow asks of the plugin.
+"""A workflow with the Temporal interactions of a pod's workflow: one step, one back-off timer and one reported sync.
 
-And what a node's asks of it: one step.
+A second workflow has those of a node's workflow: one step.
 """
 
 from __future__ import annotations

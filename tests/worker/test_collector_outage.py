@@ -1,4 +1,4 @@
-"""What a worker's log says of a collector that does not take its spans or metrics."""
+"""A worker's log lines about a collector that does not accept its spans or metrics."""
 
 from __future__ import annotations
 

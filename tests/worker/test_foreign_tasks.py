@@ -1,4 +1,4 @@
-"""The log of a worker while others have tasks of theirs on its task queue: a node's, and a fleet's."""
+"""The log of a worker whose task queue has tasks of foreign workflows: a node's worker, and a fleet's."""
 
 from __future__ import annotations
 

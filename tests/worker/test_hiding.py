@@ -1,4 +1,4 @@
-"""The values of Secrets are hidden in all that a process sends to Temporal and logs, and nowhere else in it."""
+"""The values of Secrets are hidden in everything that a process sends to Temporal and logs, and nowhere else in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker's log as JSON: each line is an object that says which pod, step and trace it is about."""
+"""The worker's log as JSON: each line is an object with its pod, step and trace."""
 
 import json
 import logging

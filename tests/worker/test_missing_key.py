@@ -1,4 +1,4 @@
-"""A fleet's worker that lacks a key says in one sentence a minute what to do."""
+"""A fleet's worker that lacks a key logs one sentence per minute with what to do."""
 
 from __future__ import annotations
 

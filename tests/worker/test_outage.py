@@ -1,4 +1,4 @@
-"""Until when a server counts as away, and as back."""
+"""When a server counts as unavailable, and when as available again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a node's page that names its pods."""
+"""The section of a node's page in the Temporal UI that lists its pods."""
 
 from __future__ import annotations
 

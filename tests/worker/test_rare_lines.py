@@ -1,4 +1,4 @@
-"""What fails each second is a line a minute in the log."""
+"""A failure that repeats each second is logged once per minute."""
 
 from __future__ import annotations
 

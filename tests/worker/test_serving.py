@@ -1,4 +1,4 @@
-"""A worker process as users run it: its output, its refusals and its end."""
+"""A worker process: its output, its refusals and its end."""
 
 from __future__ import annotations
 

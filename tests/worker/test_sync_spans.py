@@ -1,4 +1,4 @@
-"""The spans of syncs: what belongs to which trace, and that nothing a stranger sends breaks them."""
+"""The spans of syncs: their traces, and input of strangers that must not break them."""
 
 from __future__ import annotations
 

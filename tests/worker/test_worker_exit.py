@@ -1,4 +1,4 @@
-"""A worker ends cleanly when asked to, and reports an error when it ends otherwise."""
+"""A worker ends cleanly on request, and reports an error if it ends for another reason."""
 
 from __future__ import annotations
 

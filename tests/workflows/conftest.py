@@ -1,4 +1,4 @@
-"""One client for the workflow tests, and a fresh scripted node for each."""
+"""One client for the workflow tests, and a new scripted node for each test."""
 
 from collections.abc import AsyncIterator
 from typing import Any

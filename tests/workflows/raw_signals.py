@@ -1,4 +1,4 @@
-"""Signals as a stranger sends them: with any payload."""
+"""Signals with any payload, as a stranger can send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs that a test's worker has taken up. They are replayed from their start after the test."""
+"""The runs that a test's worker executed. They are replayed from their start after the test."""
 
 from __future__ import annotations
 

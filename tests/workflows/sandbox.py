@@ -1,4 +1,4 @@
-"""Temporal's sandbox for tests, without repeated work and without work outside of the workflow's code."""
+"""Temporal's sandbox for tests, without repeated imports and without work outside of the workflow's code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A node whose steps are the real ones over a scripted runtime, and whose outcomes a test may choose.
+"""A node whose steps are the real ones over a scripted runtime, with outcomes that a test may choose.
 
-The runtime is that of the simulator (`tests.simulator.cri`), in real time. A gate or a script stands in front of what a
-step does; its turn, its heartbeats and what it waits for are real. The test sends the `pleg` signals of the agent.
+The runtime is the simulator's (`tests.simulator.cri`), in real time. A test can hold a step or script its outcome; the
+step's lock, heartbeats and waits are real. The test sends the agent's `pleg` signals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The admission of a document that comes again within a task."""
+"""The admission of a document that arrives again within one task."""
 
 from __future__ import annotations
 

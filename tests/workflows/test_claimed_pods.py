@@ -1,4 +1,4 @@
-"""A stolen node claims pods that it was never given; neither its own workflow nor a workload's gets stuck on that."""
+"""A stolen node claims pods that it never got; its own workflow and the workloads' continue to work."""
 
 from __future__ import annotations
 

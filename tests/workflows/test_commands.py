@@ -1,4 +1,4 @@
-"""The tables of commands, the handlers of the workflows and the effects belong together."""
+"""The tables of commands, the workflows' handlers and the effects match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two machines that answer as one node are found by the lives of their workers; a restart and a late answer are not.
+"""Two machines with one node's name are found by their workers' lives; restarts and late answers are not mistaken.
 
 Holds: A restart and a late answer are no second machine.
 """

@@ -1,4 +1,4 @@
-"""A pod of a node that encrypts: its history reveals nothing of it, and it obeys as before."""
+"""A pod of a node that encrypts: its history reveals nothing about it, and commands work as without encryption."""
 
 from __future__ import annotations
 

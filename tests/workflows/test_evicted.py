@@ -1,4 +1,4 @@
-"""A workflow leaves the cache in any case, and is freed at once, without the garbage collector."""
+"""A workflow always can be evicted from the cache, and its memory is freed at once, without the garbage collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded exits decide: nothing runs again because the runtime no longer lists it.
+"""Recorded exits decide: a container that the runtime no longer lists is not run again because of that.
 
 Holds: A recorded end is never taken back.
 """

@@ -1,4 +1,4 @@
-"""What a node answers is folded into its fleet's state in one way only, however wrong the answer is."""
+"""A node's answers change its fleet's state consistently, however wrong they are."""
 
 from __future__ import annotations
 

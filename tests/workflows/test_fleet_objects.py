@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets of a fleet on a real server: nodes get those that their pods refer to, and no others.
+"""ConfigMaps and Secrets of a fleet on a real server: nodes get only those that their pods refer to.
 
 Holds: No history of a fleet has an object's content in the clear.
 """

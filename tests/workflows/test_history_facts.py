@@ -1,4 +1,4 @@
-"""What a pod's history says for programs, such as `explain`: they read facts, and never the words for people.
+"""Records for programs in a pod's history: `explain` reads these, never the texts for people.
 
 Holds: `explain` decides nothing by words.
 """

@@ -1,4 +1,4 @@
-"""Hostile documents that bypass the command line are refused in one sentence, and harm neither worker nor pod."""
+"""Hostile documents that bypass the command line are refused in one sentence, without harm to worker or pod."""
 
 from __future__ import annotations
 

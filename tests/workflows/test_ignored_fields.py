@@ -1,4 +1,4 @@
-"""What a pod's events say of fields that have no effect on its node."""
+"""A pod's events about fields that have no effect on its node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod's workflow tells its node's journal about ends of containers.
+"""A pod's records about ends of containers for its node's journal.
 
 Holds: `explain` decides nothing by words.
 """

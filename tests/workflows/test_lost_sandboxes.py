@@ -1,4 +1,4 @@
-"""A pod that has lost its sandbox and gets no other has failed: it does not wait for something that cannot come."""
+"""A pod that lost its sandbox and gets no new one has failed, instead of waiting for ever."""
 
 from __future__ import annotations
 

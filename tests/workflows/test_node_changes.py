@@ -1,4 +1,4 @@
-"""A node evaluates only changed pods without missing one, and its run continues as new in time.
+"""A node evaluates only changed pods without missing any, and its run continues as new in time.
 
 Holds: A run with a large snapshot still does its work.
 """

@@ -1,4 +1,4 @@
-"""The node's pure decisions: with any input in any order, it reaches the state in the lists, with each step once.
+"""The node's pure decisions: with any input in any order, the lists' state is reached, with each step once.
 
 Holds: A node reaches the state that its lists ask for, even if messages are lost on the way.
 Holds: No pod of a list outlives its entry.

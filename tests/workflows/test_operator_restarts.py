@@ -1,4 +1,4 @@
-"""The signal `restart`: an operator has containers ended and started again."""
+"""The signal `restart`: an operator restarts containers."""
 
 from __future__ import annotations
 

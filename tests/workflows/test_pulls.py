@@ -1,4 +1,4 @@
-"""A pull runs beside the pod's other steps: only its own container waits for it.
+"""A pull runs concurrently with the pod's other steps and delays only its own container.
 
 Holds: A pull delays only its own container.
 Holds: No limit of the server is exceeded.

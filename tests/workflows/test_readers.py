@@ -1,6 +1,6 @@
-"""Every field that a workflow remembers and every member that it publishes has a reader.
+"""Every field of a workflow's state and every member of its published state has a reader.
 
-A signal that is only remembered has no effect: nothing else would tell that the way to its reader was forgotten.
+State that nobody reads has no effect. No other test would notice that a signal's data is stored but never used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A pod of a list of its node that was rejected is asked again; one that was applied by itself has failed for good.
+"""A rejected pod from a list of its node is tried again; one that was applied directly has failed for good.
 
 Holds: A rejected pod of a node's list starts as soon as it fits.
 """

@@ -1,4 +1,4 @@
-"""What a stolen node reports is bounded, and what an honest one reports always has room.
+"""The reports of a stolen node are bounded, and those of an honest node always fit.
 
 Holds: A node's workflow keeps its state within one payload, even if the node lies.
 """

@@ -1,4 +1,4 @@
-"""If a pod's workflow is reset by hand, the pod stays the same pod."""
+"""If a pod's workflow is reset by hand, the pod keeps its identity."""
 
 from __future__ import annotations
 

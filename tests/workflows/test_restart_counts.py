@@ -1,4 +1,4 @@
-"""A restart counts once its process has run, whatever the runtime lists of its start before and after."""
+"""A restart is counted when its process has run, whatever the runtime lists before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod's own restart settings in the whole loop: back-off, exempt exits, a limit that holds or fails the pod."""
+"""A pod's restart settings in the whole loop: back-off, exempt exits, and a limit that stops or fails the pod."""
 
 from __future__ import annotations
 

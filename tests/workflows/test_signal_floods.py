@@ -1,4 +1,4 @@
-"""A flood of signals to one pod is cheap, loses nothing, and leads to continue-as-new in time.
+"""Many signals to one pod at once are cheap, none is lost, and the run continues as new in time.
 
 Holds: A flood of signals is absorbed in parts.
 """

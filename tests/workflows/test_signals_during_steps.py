@@ -1,4 +1,4 @@
-"""Signals during a step are processed at once, and a pod's end does not wait for a container kill.
+"""Signals during a step are processed at once, and a pod's end does not wait for the kill of one container.
 
 Holds: A signal that arrives during a step is shown at once.
 """

@@ -1,4 +1,4 @@
-"""A fleet whose worker takes only signed commands: what a stranger at its server's port sends does nothing.
+"""A fleet whose worker accepts only signed commands: what a stranger sends to its server has no effect.
 
 Holds: Only users who can read the keys in a fleet's directory can command the fleet.
 """

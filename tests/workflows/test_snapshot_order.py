@@ -1,4 +1,4 @@
-"""The input of a run that goes on from another one begins with what a reader of its page looks for."""
+"""The fields of a snapshot (the input of the next run) have the order in which a reader of its page needs them."""
 
 from __future__ import annotations
 

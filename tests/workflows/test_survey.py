@@ -1,4 +1,4 @@
-"""A workload's survey of nodes, of which some do not answer. The fleet's server is scripted."""
+"""A workload's query of several nodes, some of which do not answer. The fleet's server is scripted."""
 
 from __future__ import annotations
 

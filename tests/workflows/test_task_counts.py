@@ -1,4 +1,4 @@
-"""How many workflow tasks a pod costs: on a busy node each one waits in a queue behind those of all other pods."""
+"""The number of workflow tasks of a pod: on a busy node each one waits in a queue behind those of all other pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text from elsewhere takes a limited size of a workflow's state, whatever characters are in it.
+"""A text from outside uses a limited size of a workflow's state, whatever characters it has.
 
 A pod keeps a hundred events and two hundred lines of history, and its state is one payload of at most 2 MiB.
 

@@ -1,4 +1,4 @@
-"""A start begins together with the step that it is certain to follow, and counts only if it has begun to act.
+"""A start is sent together with the step that it certainly follows, and counts only once it has begun.
 
 Holds: A container that was created before its turn is never started out of turn.
 """

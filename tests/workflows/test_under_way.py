@@ -1,4 +1,4 @@
-"""What a fleet's workflow asks can be given up at any moment, and the workflow does not wait for it any more."""
+"""A pending question of a fleet's workflow can be given up at any time, and the workflow no longer waits for it."""
 
 from __future__ import annotations
 

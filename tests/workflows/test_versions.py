@@ -1,4 +1,4 @@
-"""A run that began with older decisions keeps them, and continues as new with newer ones when it is quiet.
+"""A run keeps the version of its decisions, and continues as new with a newer version when it is idle.
 
 Holds: Neither an upgrade nor a downgrade touches a container.
 """

@@ -1,4 +1,4 @@
-"""A pod that waits for a ConfigMap or Secret continues when its node reports that it exists."""
+"""A pod that waits for a ConfigMap or Secret continues when its node reports that the object exists."""
 
 from __future__ import annotations
 

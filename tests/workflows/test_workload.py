@@ -1,4 +1,4 @@
-"""Workloads on a real server, with the real workflows of nodes. The nodes' own answers are scripted.
+"""Workloads on a real server with the real workflows of nodes. The nodes' answers are scripted.
 
 Holds: A workload's workflow asks nodes only through steps of the fleet's worker.
 Holds: If a removed node comes back with a pod that was replaced, one of the two pods is ended.

@@ -1,4 +1,4 @@
-"""How a workload takes the reports of its nodes, as values: no server, no clock."""
+"""A workload's handling of its nodes' reports, on values, without server and clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a workload asks the nodes, as values: no server, and a clock that stands still."""
+"""When a workload queries its nodes, on values, without a server and with a fixed clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts with any number of payloads, as anybody who reaches the server can send them: none takes a name for good.
+"""Starts with any number of payloads, as anybody with access to the server can send: none blocks a name for good.
 
 Holds: No history wedges a pod or a node.
 """

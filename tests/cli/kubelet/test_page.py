@@ -1,4 +1,4 @@
-"""docs/kubelet-configuration.md says what the table says. `python -m tests.cli.kubelet.test_page` writes it."""
+"""docs/kubelet-configuration.md is up to date with the table. `python -m tests.cli.kubelet.test_page` writes it."""
 
 from __future__ import annotations
 

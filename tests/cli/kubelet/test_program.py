@@ -1,4 +1,4 @@
-"""`syncpod-kubelet` is started as a kubelet is, and its pods outlive it."""
+"""`syncpod-kubelet` is started like a kubelet, and its pods continue after its end."""
 
 from __future__ import annotations
 

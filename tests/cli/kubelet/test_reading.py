@@ -1,4 +1,4 @@
-"""A kubelet's flags and configuration are read whole: each field has its row, and each mistake its path."""
+"""A kubelet's flags and configuration file: each field is in the table, and each error has a path."""
 
 from __future__ import annotations
 
