@@ -18,35 +18,35 @@ from typing import Any
 import pytest
 
 LINES = 30
-"""How many lines of each error are repeated: its end, which names the exception."""
+"""The number of lines that are repeated from the end of each error, which names the exception."""
 
 _errors: list[str] = []
 _failed: list[str] = []
 
 
 class AtOnce:
-    """In the process that leads the others: tells each failure in one line, and which tests a run's end cuts off."""
+    """In xdist's controller: prints one line for each failure, and the tests that run when the run is ended."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal
         self._under_way: dict[str, None] = {}
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Note a test as under way."""
+        """Record that a test is running."""
         self._under_way[nodeid] = None
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Note its end."""
+        """Record a test's end."""
         self._under_way.pop(nodeid, None)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Tell a failure."""
+        """Print a failure."""
         if report.failed:
             self._terminal.ensure_newline()
             self._terminal.write_line(f"FAILED {told(report)}", flush=True)
 
     def ended(self, number: int, _frame: object) -> None:
-        """Tell what is under way, and end as the signal would have it."""
+        """Print the running tests, and end as by the signal's default action."""
         lines = (
             "",
             "the run was ended; under way were:",
@@ -60,7 +60,7 @@ class AtOnce:
 
 @pytest.hookimpl(trylast=True)  # after the terminal's own plugin
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell failures at once, where there is a terminal reporter: xdist's processes have none."""
+    """Print failures at once if there is a terminal reporter, which xdist's workers do not have."""
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None and not hasattr(config, "workerinput"):
         at_once = AtOnce(terminal)
@@ -70,46 +70,46 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
-    """Make every text of a report one that xdist can send."""
+    """Replace every text of a report by one that xdist can send."""
     return sendable((yield))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note a failure, with the line that says what it was."""
+    """Record a failure, with its summary line."""
     if report.failed:
         _failed.append(told(report))
 
 
 def pytest_internalerror(excrepr: object) -> None:
-    """Note what broke the run."""
+    """Record the error that broke the run."""
     _errors.append(str(excrepr))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Let no broken run pass: xdist goes by the reports that it has got, which may all be good."""
+    """Set a failing exit status for a broken run: xdist uses the received reports, which may all be good."""
     if _errors:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Say it at the very end, of a run that broke; xdist's processes leave this to the one that leads them."""
+    """Print the cause at the very end of a broken run; xdist's workers leave that to the controller."""
     if _errors and not hasattr(config, "workerinput"):
         sys.stderr.write("\n".join(last_words(_errors, _failed)) + "\n")
 
 
 def told(report: pytest.TestReport) -> str:
-    """Return one line for a failed test: its id, its phase, and the first line of what it says."""
+    """Return one line for a failed test: its id, its phase, and the first line of its error."""
     crash = getattr(report.longrepr, "reprcrash", None)
     said = crash.message if crash is not None else report.longreprtext
     return f"{report.nodeid} ({report.when}): {said.strip().partition(chr(10))[0]}"
 
 
 def sendable(value: Any) -> Any:
-    """A copy of a report's data of which xdist can send all: text that is not UTF-8 has escapes (`\\udcff`).
+    """A copy of a report's data that xdist can send: text that is not UTF-8 gets escapes (`\\udcff`).
 
-    What is of another type than those that xdist knows, such as an enumeration's, becomes what it is printed as.
+    A value of a type that xdist cannot send, such as an enumeration's, is replaced by its printed form.
     """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
@@ -123,7 +123,7 @@ def sendable(value: Any) -> Any:
 
 
 def last_words(errors: list[str], failed: list[str]) -> list[str]:
-    """Say why a run broke: the tests that had failed, then the last `LINES` lines of each error."""
+    """The text on why a run broke: the failed tests, then the last `LINES` lines of each error."""
     return [
         "the run broke; until then had failed:",
         *(f"  {line}" for line in failed or ["nothing"]),

@@ -54,28 +54,28 @@ from tests.runtimes.sweep import sweep
 
 SLEEP = ("sleep", "1000")
 DEAF = ("sh", "-c", "trap '' TERM; echo ready; exec sleep 3600")
-"""Ends by SIGKILL alone."""
+"""Ends only at SIGKILL."""
 BEAT_SECONDS = 0.02
-"""How often a step on a bench says what it does: tests wait for that."""
+"""The interval of a step's heartbeats on a bench, for which tests wait."""
 POLITE = ("sh", "-c", "trap 'exit 3' TERM; echo ready; while :; do sleep 600 & wait $!; done")
 """Ends at once on SIGTERM, with exit code 3."""
 
 
 def container(name: str = "main", command: Sequence[str] = POLITE, image: str = BUSYBOX, **more: Any) -> dict[str, Any]:
-    """A container of a manifest."""
+    """A container for a manifest."""
     return {"name": name, "image": image, "command": list(command), "imagePullPolicy": "IfNotPresent", **more}
 
 
 @dataclass
 class Running:
-    """A step that is under way, and the environment that can cancel it."""
+    """A running step, and the activity environment, by which a test cancels it."""
 
     environment: ActivityEnvironment
     task: asyncio.Task[StepResult]
     heartbeats: list[str]
 
     def cancel(self, **why: bool) -> None:
-        """Deliver a cancellation as the answer to a heartbeat does; by default the workflow requests it."""
+        """Cancel the step as by the answer to a heartbeat; by default, as requested by the workflow."""
         self.environment.cancel(ActivityCancellationDetails(**(why or {"cancel_requested": True})))
 
     async def result(self) -> StepResult:
@@ -83,7 +83,7 @@ class Running:
         return await self.task
 
     async def goes_on(self, doing: str = "") -> None:
-        """Wait until the step has said twice more what it does, beginning with `doing`: by then it has not ended.
+        """Wait for two more heartbeats whose text begins with `doing`, which show that the step has not ended.
 
         Raises AssertionError if it ends, and TimeoutError if it says something else for a minute.
         """
@@ -100,7 +100,7 @@ class Running:
 
 @dataclass
 class Bench:
-    """A node: its runtime, its client and its steps; `returned` has each status that went to a workflow."""
+    """A node with its runtime, client and steps; `returned` has each status that steps returned to a workflow."""
 
     runtime: Containerd
     cri: CriClient
@@ -111,7 +111,7 @@ class Bench:
     def pod(
         self, *containers: dict[str, Any], name: str = "", uid: str = "", incarnation: str = "life-1", **spec: Any
     ) -> PodOnBench:
-        """A pod of these containers (by default one that ends on SIGTERM), by default on the node's network."""
+        """A pod with these containers (by default one that ends at SIGTERM), by default on the node's network."""
         name = name or f"web-{len(self.pods)}"
         document = {
             "apiVersion": "v1",
@@ -124,7 +124,7 @@ class Bench:
         return pod
 
     async def restart_runtime(self, *, down_seconds: float = 0.0) -> None:
-        """SIGKILL the runtime if it runs; start it again and wait until the client has found it."""
+        """Kill the runtime if it runs, start it again, and wait until the client is connected."""
         self.runtime.kill()
         await asyncio.sleep(down_seconds)
         await asyncio.to_thread(self.runtime.start)
@@ -147,7 +147,7 @@ class Bench:
         waited: float = 0.0,
         scheduled: datetime | None = None,
     ) -> Running:
-        """Begin a step as Temporal's `attempt`-th try, `waited` seconds after it was `scheduled` first (else: now)."""
+        """Begin a step as Temporal's attempt `attempt`, `waited` seconds after its first schedule (default: now)."""
         environment = ActivityEnvironment()
         first = scheduled or datetime.now(UTC) - timedelta(seconds=waited)
         environment.info = dataclasses.replace(
@@ -166,7 +166,7 @@ class Bench:
 
 @dataclass
 class PodOnBench:
-    """A pod, and its steps with the fences that its workflow would give them."""
+    """A pod, and its steps with the fence numbers that its workflow would send."""
 
     bench: Bench
     pod: Pod
@@ -237,14 +237,14 @@ class PodOnBench:
         return await self.step(StepName.REMOVE_CONTAINER, request).result()
 
     async def delete(self) -> StepResult:
-        """Kill the pod as one that is deleted, with all that is alive of it."""
+        """Run the kill step of a deleted pod, which ends all its containers."""
         alive = [each for each in (await self.view()).containers if each.state != "exited"]
         request = self.kill_request(*(KillTarget(id=each.id, name=each.name) for each in alive))
         request = request.model_copy(update={"final": True, "deleted": True})
         return await self.step(StepName.KILL_POD, request).result()
 
     async def remove(self, *stopped: str) -> bool:
-        """Have the node remove what is left of the pod, as of one without a workflow; whether nothing is left to do."""
+        """Let the node remove the pod's remains, as without a workflow. Return True if nothing is left to remove."""
 
         async def is_gone(_ref: PodRef, _in_runtime: bool) -> bool:
             return True
@@ -257,11 +257,11 @@ class PodOnBench:
         return await self.bench.node.reader.read(self.uid)
 
     async def listed(self, container_id: str) -> ObservedContainer:
-        """The container as the runtime has it; raises KeyError if it has none of ours by that id."""
+        """The container as the runtime lists it; raises KeyError if this node has none with that id."""
         return {each.id: each for each in (await self.view()).containers}[container_id]
 
     async def until_state(self, container_id: str, state: str) -> ObservedContainer:
-        """Wait until the runtime lists the container so."""
+        """Wait until the runtime lists the container in that state."""
 
         async def in_state() -> bool:
             return (await self.listed(container_id)).state == state
@@ -270,7 +270,7 @@ class PodOnBench:
         return await self.listed(container_id)
 
     async def until_dead(self, sandbox_id: str) -> None:
-        """Wait until the runtime lists a sandbox that was stopped as such: containerd 2 may take a moment for that."""
+        """Wait until the runtime lists a stopped sandbox as not ready, for which containerd 2 may take a moment."""
 
         async def dead() -> bool:
             return not any(each.ready for each in (await self.view()).sandboxes if each.id == sandbox_id)
@@ -296,7 +296,7 @@ class PodOnBench:
         return self.bench.node.context.log_dir / f"{meta.namespace}_{meta.name}_{meta.uid}"
 
     def cgroups(self) -> list[Path]:
-        """The pod's cgroups that exist, in every hierarchy, whichever tier they are in."""
+        """The pod's existing cgroups, in every hierarchy and every tier."""
         parent = self.bench.node.context.cgroup_parent.strip("/")
         if not parent:  # cgroups are closed to the user of these tests
             return []
@@ -305,7 +305,7 @@ class PodOnBench:
 
 
 async def until(holds: Callable[[], Awaitable[bool]], *, patience: float = PATIENCE) -> None:
-    """Wait until something holds; raises TimeoutError after `patience` seconds."""
+    """Wait until the condition is true; raises TimeoutError after `patience` seconds."""
     async with asyncio.timeout(patience):
         while True:
             if await holds():
@@ -314,7 +314,7 @@ async def until(holds: Callable[[], Awaitable[bool]], *, patience: float = PATIE
 
 
 async def fault_of(step: Coroutine[Any, Any, StepResult]) -> tuple[Fault, ApplicationError, StepResult]:
-    """The pod-level fault that a step fails with, and the result in its detail."""
+    """The pod-level fault of a failed step, and the result in the failure's details."""
     try:
         result = await step
     except ApplicationError as error:
@@ -325,7 +325,7 @@ async def fault_of(step: Coroutine[Any, Any, StepResult]) -> tuple[Fault, Applic
 
 
 def as_sent(error: ApplicationError) -> str:
-    """All that the server gets of a step's failure."""
+    """A step's failure as text, as it is sent to the server."""
     failure = Failure()
     DATA_CONVERTER.failure_converter.to_failure(error, DATA_CONVERTER.payload_converter, failure)
     details = b"".join(payload.data for payload in failure.application_failure_info.details.payloads)
@@ -334,7 +334,7 @@ def as_sent(error: ApplicationError) -> str:
 
 @contextlib.asynccontextmanager
 async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]:
-    """A node on this runtime; whatever its pods have left there is ended and removed after the block."""
+    """A node on this runtime; after the block, all remains of its pods are ended and removed."""
     async with CriClient(runtime.endpoint) as cri:
         context = NodeContext(
             name="node-a",

@@ -12,7 +12,7 @@ from tests.runtimes.containerd import Containerd
 
 @pytest.fixture(scope="session")
 def runtime(containerd: Containerd) -> Containerd:
-    """Each containerd in turn: tests can hold up the programs that it calls, and it pulls from a registry."""
+    """Each containerd in turn, since only there tests can delay CNI and runc, and pull from a registry."""
     return containerd
 
 

@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn
 class OneStep:
-    """Takes the step and returns its outcome; a pod-level fault as its type, with the result in its detail."""
+    """Runs the step and returns its result, or, after a pod-level fault, the fault's type and the result in its details."""
 
     def __init__(self) -> None:
         self.cancelled = False

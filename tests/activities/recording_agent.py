@@ -16,7 +16,7 @@ from syncpod.pod import Pod
 
 @dataclass
 class RecordingAgent(AgentPort):
-    """What runs beside the steps here: it keeps what they say."""
+    """Stands for the agent of the steps' worker, and records the steps' calls."""
 
     returned: list[ObservedPod] = field(default_factory=list)
     acted: list[str] = field(default_factory=list)
@@ -26,9 +26,9 @@ class RecordingAgent(AgentPort):
     happened: list[StepEvent] = field(default_factory=list)
     ends: list[Instance] = field(default_factory=list)
     pressure: str = ""
-    """Why no pod is admitted; "" = pods are."""
+    """The reason why no pod is admitted; "" if pods are admitted."""
     shutdown: tuple[str, str] | None = None
-    """Why no pod is admitted while the machine shuts down."""
+    """The reason and message why no pod is admitted during a shutdown; None without a shutdown."""
 
     def facts(self) -> NodeFacts:
         return NodeFacts(name="node-a", runtime="containerd")

@@ -24,33 +24,33 @@ ABSENT_TAG = "absent"
 
 
 class Registry:
-    """The registry: `address` goes before an image's name; `requests` has the manifests asked for, in order."""
+    """The registry: `address` is the prefix of an image's name; `requests` has the requested manifests, in order."""
 
     def __init__(self, blobs: dict[str, bytes], manifest: str) -> None:
         self._blobs = blobs
         self._manifest = manifest
         self.requests: list[str] = []
         self.open = threading.Event()
-        """While not set, requests for a manifest wait."""
+        """While it is not set, requests for a manifest wait."""
         self.open.set()
         self.status = 0
-        """When not 0, the status of every answer."""
+        """If not 0, the status of every answer."""
         self.accounts: dict[str, str] = {}
         """Passwords by name; while there are any, a request without one is answered 401."""
         self.seen: list[str] = []
         """The names in the requests, in order; "" for a request without one."""
         self.bytes_per_second = 0
-        """When not 0, how fast blobs are sent."""
+        """If not 0, the rate at which blobs are sent."""
         self.address = ""
 
     def announce_to(self, runtime: Containerd) -> None:
-        """Tell the runtime that this registry speaks HTTP: 1.6 assumes so for localhost, 2.4 does not."""
+        """Configure the runtime to use HTTP for this registry: containerd 1.6 does so for localhost, 2.4 does not."""
         told = runtime.directory / "registries" / self.address / "hosts.toml"
         told.parent.mkdir(parents=True, exist_ok=True)
         told.write_text(f'server = "http://{self.address}"\n')
 
     async def asked(self) -> None:
-        """Wait until a manifest has been asked for."""
+        """Wait until a manifest has been requested."""
 
         async def has_been() -> bool:
             return bool(self.requests)
@@ -58,7 +58,7 @@ class Registry:
         await until(has_been)
 
     def admits(self, authorization: str) -> bool:
-        """Say whether a request with this Authorization header is allowed."""
+        """Return whether a request with this Authorization header is allowed."""
         kind, _, encoded = authorization.partition(" ")
         name, _, password = (base64.b64decode(encoded).decode() if kind == "Basic" else "").partition(":")
         self.seen.append(name)

@@ -31,13 +31,13 @@ def two_cores(bench: Bench) -> Bench:
 
 
 def have(bench: Bench, **capacity: int) -> None:
-    """Give the node this capacity, and plenty of everything else. Its pods are limited to it, and no others."""
+    """Set the node's capacity, with plenty of other resources. Only its pods are limited, in a cgroup of their own."""
     parent = f"{bench.runtime.cgroup_parent}/of-this-size"
     bench.node.context = replace(bench.node.context, capacity=capacity, cgroup_parent=parent)
 
 
 def asking(bench: Bench, cpu: str, **spec: Any) -> PodOnBench:
-    """A pod that requests so much CPU."""
+    """A pod that requests this much CPU."""
     return bench.pod(container(resources={"requests": {"cpu": cpu}}), **spec)
 
 
@@ -52,7 +52,7 @@ async def rejection_of(pod: PodOnBench) -> tuple[str, str]:
 
 
 async def kill_finished_pod(pod: PodOnBench) -> StepResult:
-    """Stop a pod that has come to its end."""
+    """Run the kill step of a finished pod."""
     request = KillPod(ref=pod.ref, fence=pod.next_fence(), grace_seconds=0, message="finished", final=True)
     return await pod.step(StepName.KILL_POD, request).result()
 

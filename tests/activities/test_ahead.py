@@ -29,7 +29,7 @@ from tests.activities.bench import Bench, PodOnBench, Running, container, fault_
 from tests.activities.test_start_container import created_by_another
 
 Around = Callable[[], Awaitable[object]]
-"""What is awaited around a call."""
+"""Something to await before or after a call."""
 
 
 every_containerd = pytest.mark.every_runtime("what else a runtime does meanwhile, and how it tells of an end")
@@ -37,13 +37,13 @@ every_containerd = pytest.mark.every_runtime("what else a runtime does meanwhile
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine changes nothing: an exit that comes late counts."""
+    """Raise the time limits, so that a late exit on a busy machine counts."""
     monkeypatch.setattr("activities.pipelining.HELD_SECONDS", 60.0)
     monkeypatch.setattr(quick_end, "LINGER_SECONDS", 60.0)
 
 
 class Calls:
-    """The calls that make or start a container, by its name, when they are sent and when they are answered.
+    """Records the calls that create or start a container, by its name, when they are sent and when they return.
 
     `before` and `after` are awaited around a call; what they raise is what the caller gets.
     """
@@ -89,7 +89,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 
 async def in_runtime(pod: PodOnBench) -> dict[str, ContainerSummary]:
-    """What the runtime itself lists of the pod, by the names of the containers."""
+    """The pod's containers as the runtime lists them, by name."""
     listed = await pod.bench.cri.list_containers(labels={POD_UID_LABEL: pod.uid})
     assert len({each.name for each in listed}) == len(listed)
     return {each.name: each for each in listed}
@@ -106,7 +106,7 @@ def is_created(pod: PodOnBench, name: str) -> Around:
 
 
 def failing(error: CriError, first: Around | None = None) -> Around:
-    """Fails a call, after something else."""
+    """Fails a call with this error, after awaiting `first`."""
 
     async def fails() -> None:
         if first is not None:
@@ -141,7 +141,7 @@ async def mains(bench: Bench) -> Pair:
 
 
 async def inits(bench: Bench, script: str = "true", restart: int = 0) -> Pair:
-    """Two init containers, a and b; `script` is what the first one does."""
+    """Two init containers, a and b; the first one runs `script`."""
     named = [container(name, command=("sh", "-c", does)) for name, does in (("a", script), ("b", "true"))]
     pod = bench.pod(initContainers=named)
     await pod.create_sandbox()
@@ -149,7 +149,7 @@ async def inits(bench: Bench, script: str = "true", restart: int = 0) -> Pair:
 
 
 async def reported_late(bench: Bench, monkeypatch: pytest.MonkeyPatch, directory: Path, script: str = "true") -> Pair:
-    """Two init containers, a and b, where the end of the first is reported only once the second one is there.
+    """Two init containers, a and b; the end of the first is reported only when the second exists.
 
     The first one does `script` once its process is watched: nothing is created ahead if the runtime already reports the
     end when it is asked for the process.

@@ -32,7 +32,7 @@ from tests.activities.test_start_container import DONE_AND_GONE, created_by_anot
 
 
 def all_of(view: ObservedPod) -> Collection[str]:
-    """Select everything, dead or alive."""
+    """Select everything for removal, dead or alive."""
     return [*(each.id for each in view.containers), *(each.id for each in view.sandboxes)]
 
 
@@ -49,7 +49,7 @@ async def never_asked(ref: PodRef, in_runtime: bool) -> bool:
 
 
 async def note(pod: PodOnBench, **changes: object) -> None:
-    """Change the pod's record."""
+    """Change the pod's record on disk."""
     context = pod.bench.node.context
     record = read_pod_record(context, pod.uid)
     assert record is not None
@@ -170,7 +170,7 @@ async def test_volumes_of_an_evicted_pod_are_removed_and_its_record_kept(bench: 
 
 
 async def left_by_a_kill(pod: PodOnBench) -> EndedLife:
-    """Start a pod and end it for good; the life whose remains the node removes."""
+    """Start a pod and kill it for good. Return its life, whose remains the node removes."""
     await pod.create_sandbox()
     await pod.start()
     assert (await pod.delete()).over

@@ -279,7 +279,7 @@ async def test_no_sandbox_is_created_while_the_runtime_is_not_ready(
 
 
 async def without(bench: Bench, monkeypatch: pytest.MonkeyPatch, **changed: object) -> None:
-    """Change some fields of the runtime's real status."""
+    """Let the runtime's real status return without some fields."""
     true = await bench.cri.status()
     fields = {name: getattr(true, name) for name in RuntimeStatus.__dataclass_fields__}
     answer = RuntimeStatus(**(fields | changed))

@@ -28,7 +28,7 @@ WEB = PodRef(namespace="default", name="web", uid="u1", incarnation="life-1")
 
 
 class Actor:
-    """A holder that acts for as long as it is told to."""
+    """Holds a fence until its `may_end` is set."""
 
     def __init__(
         self,

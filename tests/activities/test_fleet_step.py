@@ -29,7 +29,7 @@ class Refusing:
         return self
 
     async def execute_update(self, *_: Any) -> None:
-        """Accept it."""
+        """Accept the update."""
 
     async def query(self, *_: Any) -> None:
         raise self.why

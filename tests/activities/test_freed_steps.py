@@ -17,7 +17,7 @@ from tests.runtimes.containerd import Containerd
 from tests.runtimes.embedded import Embedded
 
 PATIENCE_SECONDS = 60.0
-"""A timer or two still refer to a step for some seconds after it."""
+"""Generous, since one or two timers keep a step in memory for some seconds after its end."""
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ async def bench(runtime: Embedded, tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 def attempts() -> int:
-    """How many attempts of steps there are in this process."""
+    """The number of attempts of steps in this process's memory."""
     return sum(type(each) is StepAttempt for each in gc.get_objects())
 
 

@@ -33,7 +33,7 @@ LIFECYCLE = {"postStart": {"exec": {"command": ["say", "hello"]}}}
 
 
 def raising(error: BaseException) -> CriRuntime:
-    """A runtime that answers every command with an error of no known kind."""
+    """A runtime that answers every command with an error of an unknown kind."""
     cri = create_autospec(CriRuntime, instance=True)
     cri.exec_sync.side_effect = error
     return cri  # type: ignore[no-any-return]  # an autospec is Any
@@ -73,14 +73,14 @@ async def test_hooks_of_kills_that_nobody_goes_on_with_are_forgotten(
 
 
 class Hooked:
-    """A pod whose container has a preStop hook, and how often it was begun; the tries of one kill of it."""
+    """A pod whose container has a preStop hook, with the number of the hook's starts, and the attempts of one kill."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bench = bench
         self.pod = bench.pod(container())
         self.begun = 0
         self.losses = 0
-        """How many more calls find the runtime gone."""
+        """How many of the next calls fail because the runtime is down."""
         for name in ("exec_sync", "stop_container"):
             monkeypatch.setattr(bench.cri, name, self._lossy(name, getattr(bench.cri, name)))
 
@@ -104,7 +104,7 @@ class Hooked:
         self.request = KillContainer(ref=self.pod.ref, fence=self.pod.next_fence(), target=target)
 
     async def kill(self, attempt: int, *, waited: float | None = None) -> list[str]:
-        """Kill as Temporal's `attempt`-th try; what it tells of the hook."""
+        """Kill as Temporal's attempt number `attempt`; return the messages about the hook."""
         late = time.monotonic() - self.began if waited is None else waited
         step = self.pod.step(
             StepName.KILL_CONTAINER, self.request, attempt=attempt, waited=late, scheduled=self.scheduled
@@ -120,7 +120,7 @@ def hooked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Hooked:
 
 
 async def lose_the_runtime(hooked: Hooked, *, seconds: float) -> None:
-    """Begin the kill while the runtime is gone for so long."""
+    """Begin the kill while the runtime is down for this many calls."""
     hooked.bench.runtime.kill()
     with pytest.raises(ApplicationError) as early:
         await hooked.kill(1)

@@ -28,7 +28,7 @@ from tests.activities.test_start_container import DONE_AND_GONE, created_by_anot
 
 
 class Calls:
-    """The calls to the runtime, in order, noted when they are sent and when they are answered."""
+    """Records the calls to the runtime, in order, when they are sent and when they return."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.noted: list[tuple[str, str]] = []
@@ -60,7 +60,7 @@ def calls(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 
 async def started(pod: PodOnBench, *names: str) -> tuple[str, ...]:
-    """The pod's sandbox made and these containers started, each past the point where it takes signals; their ids."""
+    """Make the pod's sandbox, start these containers, and wait until each handles signals; return their ids."""
     if not pod.sandbox_id:
         await pod.create_sandbox()
     ids = []
@@ -170,7 +170,7 @@ async def test_a_cancelled_kill_ends_at_once_while_its_stop_call_completes(bench
 
 
 async def is_stopping(bench: Bench, container_id: str, calls: int = 1) -> bool:
-    """Whether so many StopContainer calls for the container are under way."""
+    """Whether this many StopContainer calls for the container are pending."""
     return [task.get_name() for task in asyncio.all_tasks()].count(f"StopContainer {container_id[:12]}") == calls
 
 

@@ -16,7 +16,7 @@ from syncpod.cri import CriRuntime
 
 @dataclass
 class Runtime:
-    """Has images, and counts how often it was asked for them."""
+    """Has images, and counts the calls that list them."""
 
     images: dict[str, Any] = field(default_factory=dict)
     asked: int = 0
@@ -27,7 +27,7 @@ class Runtime:
 
 
 def images_of(runtime: Runtime, pulls: Pulls) -> Any:
-    """What the node knows of its images: here they are plain words."""
+    """The node's known images, which here are plain words."""
     return KnownImages(cast(CriRuntime, runtime), pulls)
 
 

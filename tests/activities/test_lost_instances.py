@@ -48,13 +48,13 @@ async def bench(containerd: Containerd, tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 def task(bench: Bench, container_id: str) -> tuple[int, str] | None:
-    """Process and state of a task as containerd itself has it; None without one."""
+    """The process id and state of a task in containerd; None if there is no task."""
     lines = (line.split() for line in bench.runtime.ctr("tasks", "list").splitlines()[1:] if line)
     return next(((int(pid), state) for id, pid, state in lines if id == container_id), None)
 
 
 async def lose(bench: Bench, container_id: str, state: TaskState) -> None:
-    """Put a task in that state where the runtime takes the container or sandbox for ended, so that it knows none."""
+    """Make a task in that state, unknown to the CRI plugin, which lists its container or sandbox as ended."""
     with contextlib.ExitStack() as gates:
         if state == "CREATED":
             gates.enter_context(bench.runtime.gates.refuse("runc-start"))
@@ -73,7 +73,7 @@ async def lose(bench: Bench, container_id: str, state: TaskState) -> None:
 
 
 async def never_started(pod: PodOnBench) -> str:
-    """A container whose start the runtime has given up: EXITED with a StartError; its id."""
+    """Make a container whose start the runtime gave up, so that it is EXITED with a StartError; return its id."""
     if not pod.sandbox_id:
         await pod.create_sandbox()
     created = await created_by_another(pod)
@@ -84,14 +84,14 @@ async def never_started(pod: PodOnBench) -> str:
 
 
 async def assert_gone(pod: PodOnBench, container_id: str) -> None:
-    """Assert that nothing of a container or sandbox is left in the runtime or runs, listed or not."""
+    """Assert that the runtime has nothing of a container or sandbox, and no process of it runs."""
     assert await asyncio.to_thread(task, pod.bench, container_id) is None
     assert container_id not in await asyncio.to_thread(pod.bench.runtime.ctr, "containers", "list", "--quiet")
     assert populated(pod.bench.node.context, pod.uid, [container_id]) == ()
 
 
 def killed(result: StepResult) -> list[str]:
-    """The events of what was found and killed."""
+    """The events about processes that were found and killed."""
     return [event.message for event in result.events if event.reason == "LeftoverKilled"]
 
 
@@ -163,7 +163,7 @@ async def test_a_process_running_after_its_start_was_abandoned_is_killed_and_not
 
 @contextlib.asynccontextmanager
 async def start_that_cannot_be_taken_back(bench: Bench, start: Awaitable[object]) -> AsyncIterator[None]:
-    """Make a start whose caller dies while runc starts the container, which then runs."""
+    """Start a container and let the caller die while runc starts it; then the container runs."""
     with bench.runtime.gates.refuse("runc-kill"):
         with bench.runtime.gates.hold("runc-start") as gate:
             dying = asyncio.ensure_future(start)
@@ -174,7 +174,7 @@ async def start_that_cannot_be_taken_back(bench: Bench, start: Awaitable[object]
 
 
 def shim_socket(bench: Bench, container_id: str) -> str:
-    """Where containerd calls the shim of a container whose task it makes."""
+    """The socket of the shim of a container whose task is being made."""
     bundle = bench.runtime.directory / "state/io.containerd.runtime.v2.task/k8s.io" / container_id
     texts = (file.read_text() for name in ("address", "bootstrap.json") if (file := bundle / name).exists())
     found = re.search(r'unix://([^"\s]+)', "".join(texts))
@@ -183,13 +183,13 @@ def shim_socket(bench: Bench, container_id: str) -> str:
 
 
 def connections(socket: str) -> int:
-    """How many connections there are at a Unix socket, as the kernel lists them at the end of its server."""
+    """The number of connections of a Unix socket at its server's end, as the kernel lists them."""
     listed = (line.split() for line in Path("/proc/net/unix").read_text().splitlines())
     return sum(fields[5:] == ["03", *fields[6:7], socket] for fields in listed)
 
 
 async def cut_off(call: asyncio.Future[object] | asyncio.Task[None]) -> None:
-    """End a call as the death of its caller would."""
+    """Cancel a call, as the death of its caller does."""
     call.cancel()
     await asyncio.wait({call})
 
@@ -287,7 +287,7 @@ async def test_a_runtime_without_the_task_api_is_reported_with_the_refused_remov
 
 @pytest.fixture
 def forgotten() -> Iterator[subprocess.Popen[bytes]]:
-    """A process, to be put where a runtime has forgotten one; killed at the end."""
+    """A process in place of one that a runtime has forgotten; killed at the end."""
     with subprocess.Popen(["sleep", "60"]) as process:
         yield process
         process.kill()
@@ -323,7 +323,7 @@ async def test_no_process_is_killed_in_a_pod_cgroup_that_another_node_shares_by_
 
 
 def put_into(pod: PodOnBench, process: subprocess.Popen[bytes]) -> None:
-    """Put a process into a cgroup beneath the pod's that is not a listed container's."""
+    """Put a process into a cgroup below the pod's that belongs to no listed container."""
     cgroup = pod.cgroups()[-1] / ("f" * 64)
     cgroup.mkdir()
     (cgroup / "cgroup.procs").write_text(str(process.pid))

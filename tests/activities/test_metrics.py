@@ -20,7 +20,7 @@ Counted = Callable[[], dict[tuple[str, str, str], int]]
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """The counters' values by name, container type and code or reason, from the beginning of the test."""
+    """The counters' increases since the beginning of the test, by name, container type and code or reason."""
     reader = InMemoryMetricReader()
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")
     for place, name in (

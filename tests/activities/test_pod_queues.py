@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 
 async def fill(queue: PodQueue) -> None:
-    """Take every place, for ever."""
+    """Take every place in the queue, without releasing it."""
     for _ in range(pods_at_once()):
         async with asyncio.timeout(1):
             await queue.enter(-1)
 
 
 class Step:
-    """A step that works until it is told to end; `aside` makes it wait for something meanwhile."""
+    """A step that works until `may_end` is set; setting `may_wait` makes it wait aside meanwhile."""
 
     _order = itertools.count()
 
@@ -46,7 +46,7 @@ class Step:
         self.task = asyncio.create_task(self._run())
 
     def supersede(self) -> None:
-        """Nobody supersedes it."""
+        """Do nothing: no newer step exists."""
 
     async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
         return await work

@@ -139,7 +139,7 @@ async def test_a_cancelled_step_does_not_report_an_unanswering_workflow(
 
 @workflow.defn(name="PodWorkflow")
 class CutShort:
-    """Accepts an update and ends before it has carried it out; refuses a deletion without grace."""
+    """Accepts an update and ends before it has executed it; refuses a deletion without grace."""
 
     @workflow.init
     def __init__(self, _start: Any = None) -> None:

@@ -30,7 +30,7 @@ PASSWORD = "correct horse battery staple"
 
 @pytest.fixture
 def shelf(runtime: Containerd) -> Iterator[Registry]:
-    """A registry of the test's own, where only Jo may ask."""
+    """A registry of the test's own, with only the account `jo`."""
     with registry() as served:
         served.announce_to(runtime)
         served.accounts = {"jo": PASSWORD}
@@ -65,7 +65,7 @@ def reasons(result: StepResult) -> list[str]:
 
 
 def everything_said(bench: Bench, *results: StepResult) -> str:
-    """All that went to the workflow or to disk."""
+    """Everything that was sent to the workflow or written to disk, as one text."""
     directory = bench.node.context.state_dir / "image_manager"
     files = [path.read_text() for path in directory.rglob("*") if path.is_file()]
     return "".join([*(result.model_dump_json() for result in results), *files])

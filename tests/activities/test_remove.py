@@ -17,7 +17,7 @@ from tests.activities.test_start_container import DONE_AND_GONE, created_by_anot
 
 
 async def exited(pod: PodOnBench, name: str = "main", restart: int = 0) -> str:
-    """A container of the pod that has run and ended; its id."""
+    """Run a container of the pod to its end; return its id."""
     if not pod.sandbox_id:
         await pod.create_sandbox()
     started = await pod.start(name, restart)

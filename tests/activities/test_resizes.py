@@ -39,7 +39,7 @@ def written(amounts: Amounts) -> dict[str, Any]:
 
 
 def asking(pod: Pod, amounts: Amounts, *names: str) -> Pod:
-    """The pod as it is when these containers ask for that (all of them, unless any is named)."""
+    """The pod with these resources for the named containers, or for all if none is named."""
     chosen = names or tuple(each.name for each in pod.spec.containers)
     return resized(pod, {"containers": [{"name": name, "resources": written(amounts)} for name in chosen]})
 
@@ -143,7 +143,7 @@ async def test_a_resize_gets_the_room_of_a_pod_removed_by_raw_calls(bench: Bench
 
 
 def outside(bench: Bench, pod: PodOnBench, below: str = "") -> tuple[str, str, str]:
-    """Weight, quota and memory limit of the pod's cgroup, or of one in it, as the kernel has them."""
+    """The kernel's weight, quota and memory limit of the pod's cgroup, or of a cgroup in it."""
     return kernel_limits.enforced(f"{bench.node.context.cgroup_parent}/burstable/pod{pod.uid}/{below}")
 
 
@@ -160,7 +160,7 @@ def update(name: str, ids: dict[str, str], desired: Amounts, current: Amounts) -
 
 
 class Recorded:
-    """Each change that the runtime is asked for, and what the kernel said of the pod just then."""
+    """Records each change that is requested from the runtime, with the pod's cgroup values at that time."""
 
     def __init__(self, bench: Bench, pod: PodOnBench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pods: list[tuple[str, str, str]] = []

@@ -23,7 +23,7 @@ from tests.activities.bench import Bench, PodOnBench, as_sent, container, fault_
 
 @pytest_asyncio.fixture
 async def mounting(bench: Bench) -> AsyncIterator[Bench]:
-    """A node that may mount, as root may; its pods' mounts go with them."""
+    """A node that may mount, since it is root; its pods' mounts are removed with the pods."""
     if not may_mount():
         pytest.skip("mounting needs CAP_SYS_ADMIN")
     bench.node.context = dataclasses.replace(bench.node.context, may_mount=True)
@@ -42,7 +42,7 @@ def secret(name: str, **data: str) -> Secret:
 
 
 async def said(pod: PodOnBench, name: str = "main", restart: int = 0) -> list[str]:
-    """What a container has written by its end."""
+    """The output of a container at its end."""
     log = pod.logs / name / f"{restart}.log"
 
     async def ended() -> bool:

@@ -45,7 +45,7 @@ def reasons(result: StepResult) -> list[str]:
 async def configs(
     pod: PodOnBench, name: str = "main", restart: int = 0, kind: ContainerKind = "container"
 ) -> tuple[ContainerConfig, SandboxConfig]:
-    """What the step itself would ask the runtime for."""
+    """The configurations with which the step would call the runtime."""
     context = pod.bench.node.context
     spec = container_of(pod.pod, name)
     image = await pod.bench.cri.image_status(spec.image)
@@ -67,7 +67,7 @@ async def configs(
 async def created_by_another(
     pod: PodOnBench, restart: int = 0, name: str = "main", kind: ContainerKind = "container"
 ) -> str:
-    """A container that another client has created and not started."""
+    """Create a container by another client, without starting it."""
     config, sandbox = await configs(pod, name, restart, kind)
     return await pod.bench.cri.create_container(pod.sandbox_id, config, sandbox)
 
@@ -376,7 +376,7 @@ async def test_a_runtime_kill_between_create_and_start_counts_no_restart_and_lea
 
 @contextlib.asynccontextmanager
 async def forgotten_start(containerd: Containerd, tmp_path: Path, restart: int) -> AsyncIterator[PodOnBench]:
-    """A pod whose container ran when its runtime was killed within the start, and is listed as created now."""
+    """A pod whose runtime was killed during a start: the container ran, and is listed as created now."""
     async with bench_of(containerd, tmp_path) as bench:
         pod = bench.pod(container(command=("sh", "-c", "echo ready; sleep 600")))
         await pod.create_sandbox()
@@ -602,7 +602,7 @@ async def test_a_start_found_in_progress_is_recorded_even_if_it_cannot_be_remove
 
 
 async def refused(step: Running) -> bool:
-    """Say whether a step waits because the runtime refuses to remove a container that is being started."""
+    """Whether a step waits because the runtime refuses to remove a container that is being started."""
     assert not step.task.done()
     return any("under way" in said for said in step.heartbeats)
 

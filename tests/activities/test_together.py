@@ -29,7 +29,7 @@ from tests.agent.waiting import until
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine changes nothing: results are kept back as long as need be, and an exit that comes late counts."""
+    """Raise the time limits for busy machines: results are held for as long as needed, and late exits count."""
     monkeypatch.setattr(pipelining, "HELD_SECONDS", 60.0)
     monkeypatch.setattr(quick_end, "LINGER_SECONDS", 60.0)
 
@@ -179,7 +179,7 @@ async def test_a_waiting_start_lets_go_at_once(bench: Bench, monkeypatch: pytest
 
 
 def chained(bench: Bench, first: str = "true") -> PodOnBench:
-    """A pod with an init container that runs this command, one that ends at once, and a main container."""
+    """A pod with an init container that runs this command, another that ends at once, and a main container."""
     inits = [container(name, command=("sh", "-c", script)) for name, script in (("a", first), ("b", "true"))]
     return bench.pod(initContainers=inits)
 
@@ -189,7 +189,7 @@ def init_request(pod: PodOnBench, name: str, follows: int = 0) -> StartContainer
 
 
 async def chain(bench: Bench, first: str = "true") -> tuple[PodOnBench, StartContainer, StartContainer]:
-    """A `chained` pod that has its sandbox, and the starts of its init containers, the second one after the first."""
+    """A `chained` pod with a sandbox, and the start requests of its init containers, the second following the first."""
     pod = chained(bench, first)
     await pod.create_sandbox()
     before = init_request(pod, "a")
@@ -320,7 +320,7 @@ async def refused(self: CriClient, *_: object) -> str:
 
 
 async def not_created(start: Running) -> None:
-    """Wait until a start has failed in that way."""
+    """Wait until a start has failed with that result."""
     fault, _, _ = await fault_of(start.result())
     assert fault == Fault.CREATE_CONTAINER_ERROR
 

@@ -13,7 +13,7 @@ from tests.cli.test_fleet_memos import FORGED, Run, Server
 
 
 class Workloads(Server):
-    """A server that notes which workflows are signalled."""
+    """A server that records which workflows are signalled."""
 
     def __init__(self, *runs: Run) -> None:
         super().__init__(WORKLOAD_WORKFLOW, *runs)
@@ -24,7 +24,7 @@ class Workloads(Server):
 
 
 class Handle:
-    """A workflow that is told."""
+    """A handle of a workflow, which records its signals."""
 
     def __init__(self, server: Workloads, workflow_id: str) -> None:
         self.server, self.id = server, workflow_id

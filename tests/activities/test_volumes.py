@@ -64,7 +64,7 @@ async def test_a_missing_volume_source_is_a_failed_mount_and_the_pod_is_register
 
 async def test_an_object_created_while_the_step_registers_to_wait_is_used(bench: Bench) -> None:
     class Appearing(dict[ObjectRef, set[tuple[str, str]]]):
-        """Somebody applies the ConfigMap just before the step is found waiting for it."""
+        """Applies the ConfigMap just before the step begins to wait for it."""
 
         def setdefault(self, key: ObjectRef, default: Any = None) -> Any:
             put(bench, colour="red")

@@ -36,7 +36,7 @@ Handle = WorkflowHandle[OneStep, tuple[str, StepResult | None]]
 
 
 class Workflows:
-    """Steps taken by workflows of their own, on a worker that has the node's activities."""
+    """Steps that are run by workflows of their own, on a worker with the node's activities."""
 
     def __init__(self, client: Client, task_queue: str) -> None:
         self._client = client
@@ -148,7 +148,7 @@ async def test_a_cancelled_pull_returns_cancelled(bench: Bench, workflows: Workf
 
 
 async def heard_of_its_cancellation(handle: Handle) -> None:
-    """Wait until the step has had an answer to a heartbeat that it sent after its cancellation."""
+    """Wait until the step got an answer to a heartbeat that it sent after its cancellation."""
     heard: list[datetime] = []
 
     async def so() -> bool:

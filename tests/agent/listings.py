@@ -29,7 +29,7 @@ def ref(uid: str = "u1") -> PodRef:
 
 
 class Shown:
-    """Shows these listings as the newest ones, as PLEG does."""
+    """Returns these listings as the newest ones, as PLEG does."""
 
     def __init__(self, *pods: ObservedPod) -> None:
         self._pods = {pod.uid: pod for pod in pods}
@@ -57,7 +57,7 @@ class SetUpReader:
         self.pods = {pod.uid: pod for pod in pods}
 
     def numbered(self, listing: ObservedPod) -> ObservedPod:
-        """The listing, as if read now."""
+        """The listing, with a new number, as if it were read now."""
         self.counter += 1
         return listing.model_copy(update={"seq": Seq(boot=1, counter=self.counter)})
 

@@ -23,13 +23,13 @@ _PATH: Final = "/org/freedesktop/login1"
 
 
 class Logind:
-    """The stand-in."""
+    """The stand-in for logind."""
 
     def __init__(self, bus: MessageBus, *, delay: int = 120, reads: Path | None = None) -> None:
-        """Wait `delay` seconds at most; SIGHUP has it read the file `reads`, if there is one."""
+        """Set the largest delay of a shutdown in seconds, and the configuration file that is read at SIGHUP, if any."""
         self._bus, self.delay, self._reads = bus, delay, reads
         self.shutdown = False
-        """Whether the machine shuts down."""
+        """Whether the machine is shutting down."""
         self.locks: list[int] = []
         """The read ends of the pipes that are locks."""
 
@@ -60,7 +60,7 @@ class Logind:
         return None
 
     async def tell(self, *, shutdown: bool) -> None:
-        """Tell that the machine shuts down, or no longer does."""
+        """Announce that the machine is shutting down, or no longer is."""
         self.shutdown = shutdown
         await self._bus.send(Message.new_signal(_PATH, _MANAGER, "PrepareForShutdown", "b", [shutdown]))
 
@@ -78,7 +78,7 @@ def _is_open(read: int) -> bool:
 
 
 class Bus:
-    """The daemon."""
+    """The bus daemon."""
 
     def __init__(self, directory: Path) -> None:
         self.address = f"unix:path={directory / 'bus'}"
@@ -100,7 +100,7 @@ class Bus:
 
 @asynccontextmanager
 async def connected(address: str, **how: Any) -> AsyncIterator[Logind]:
-    """The stand-in on a bus."""
+    """The stand-in, connected to a bus."""
     bus = await MessageBus(bus_address=address, negotiate_unix_fd=True).connect()
     logind = Logind(bus, **how)
     await logind.serve()

@@ -24,14 +24,14 @@ from syncpod.translation.context import NodeContext
 
 
 class Measuring:
-    """A runtime that says what pods use; with `stats` None it does not answer."""
+    """A runtime that returns the resource usage of pods; with `stats` None it does not answer."""
 
     def __init__(self) -> None:
         self.stats: tuple[SandboxStats, ...] | None = ()
         self.images = ImageFsInfo(())
         self.calls = 0
         self.answers = asyncio.Event()
-        """Cleared: it hangs."""
+        """While it is cleared, calls hang."""
         self.answers.set()
 
     async def list_sandbox_stats(self, *, labels: Any, timeout_seconds: float) -> tuple[SandboxStats, ...]:
@@ -59,7 +59,7 @@ def node_readings(
     listings: Callable[[], Sequence[ObservedPod]] = tuple,
     obstacles: Callable[[], Sequence[str]] = tuple,
 ) -> NodeReadings:
-    """What a node with its state in a directory tells."""
+    """The readings of a node whose state is in a directory."""
     node, probes, cri = node_of(directory), probes or ProbeCounts(), cast("CriRuntime", runtime or Measuring())
     startups = Startups(running=lambda _: None, total=lambda _: None, sli=lambda _: None)
     return NodeReadings(
@@ -82,5 +82,5 @@ def node_endpoint(
     peer_of: Any = find_peer,
     **readings: Any,
 ) -> NodeEndpoint:
-    """An endpoint for readers, of a node that keeps its state in a directory."""
+    """The readers' endpoint of a node whose state is in a directory."""
     return NodeEndpoint(host, port, node_readings(directory, published, **readings), peer_of=peer_of)

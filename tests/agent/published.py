@@ -11,7 +11,7 @@ from syncpod.pod import ObjectMeta
 
 
 class OfNoPod:
-    """A published state that is of no pod, has left nothing, and answers nothing."""
+    """A published state without a pod, without remains and without answers."""
 
     is_followed = False
     incarnation = ""

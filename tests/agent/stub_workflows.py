@@ -18,7 +18,7 @@ STEP = "create_sandbox"
 
 @workflow.defn(name="PodWorkflow")
 class Recorder:
-    """Records signals until it is told to end; returns what it received."""
+    """Records signals until the signal to end; returns the recorded ones."""
 
     def __init__(self) -> None:
         self.signals: list[dict[str, Any]] = []
@@ -55,7 +55,7 @@ class Recorder:
 
 @workflow.defn(name="PodWorkflow")
 class Silent:
-    """Fails to answer which pod it is until it is allowed to."""
+    """Its query for its pod fails until it is allowed."""
 
     def __init__(self) -> None:
         self.answers = False
@@ -77,7 +77,7 @@ class Silent:
 
 @workflow.defn(name="PodWorkflow")
 class InAStep:
-    """Runs one step that would be lost for ten minutes if only timeouts noticed."""
+    """Runs one step, whose loss a timeout would notice only after ten minutes."""
 
     def __init__(self) -> None:
         self.step: workflow.ActivityHandle[str] | None = None

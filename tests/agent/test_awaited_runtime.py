@@ -12,7 +12,7 @@ from syncpod.agent.takeover.awaited_runtime import AwaitedRuntime, RuntimeAway
 
 
 def away_for(times: int) -> Callable[[], Awaitable[str]]:
-    """Return what raises RuntimeAway so many times before it answers."""
+    """Return a function that raises RuntimeAway this many times before it answers."""
     left = iter(range(times, 0, -1))
 
     async def ask() -> str:

@@ -20,7 +20,7 @@ async def raises() -> None:
 
 
 async def awaits_a_cancelled_task() -> None:
-    """A cancellation that nobody requested of the waiter: it would silently end the agent, and the worker."""
+    """Awaits a cancelled task. The waiter itself is not cancelled, so it must not end silently with the agent."""
     given_up = asyncio.create_task(asyncio.sleep(3600))
     given_up.cancel()
     await given_up

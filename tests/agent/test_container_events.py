@@ -29,7 +29,7 @@ OURS = {names.POD_UID_LABEL: "u1", names.NODE_LABEL: "n"}
 
 
 class Announcing:
-    """A runtime that announces what is put into `next`, and ends its stream with an error that is put there."""
+    """A runtime that sends the events that are put into `next`, and ends its stream if an error is put there."""
 
     def __init__(self) -> None:
         self.next: asyncio.Queue[ContainerEvent | CriError] = asyncio.Queue()
@@ -72,7 +72,7 @@ class Scene:
         return await self.reader.read_all()
 
     async def relisted(self, times: int) -> None:
-        """Wait for so many relists more."""
+        """Wait for this many more relists."""
         until_then = self.relists + times
         await until(lambda: self.relists >= until_then)
 
@@ -96,7 +96,7 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
 
 
 async def rests(scene: Scene) -> bool:
-    """Say whether the relist rests: ten times its shortest period passes without one."""
+    """Return whether the relist pauses: there is none for ten times its shortest period."""
     await asyncio.sleep(0.05)
     before = scene.relists
     await asyncio.sleep(0.1)

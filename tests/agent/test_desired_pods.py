@@ -28,21 +28,21 @@ SOURCE, SEEN, HASH = (f"kubernetes.io/config.{name}" for name in ("source", "see
 
 
 def document(name: str, uid: str) -> dict[str, Any]:
-    """A static pod as its file makes it."""
+    """A static pod as it is made from its file."""
     return {"metadata": {"name": name, "namespace": "default", "uid": uid, "annotations": {HASH: uid}}}
 
 
 def listing(
     *names_and_uids: str, kept: tuple[str, ...] = (), named: tuple[str, ...] = (), again: tuple[str, ...] = ()
 ) -> Listing:
-    """What a directory says: ``web/u1`` is the pod web with the UID u1."""
+    """The listing of a directory; ``web/u1`` stands for the pod web with the UID u1."""
     pods = tuple(document(*each.split("/")) for each in names_and_uids)
     keys = [tuple(PodKey(name=name) for name in names) for names in (kept, named, again)]
     return Listing(pods, keys[0], (), frozenset(keys[1]), frozenset(keys[2]))
 
 
 def meta(name: str, uid: str, source: str = "file", *, hashed: str | None = None, ending: bool = False) -> ObjectMeta:
-    """The metadata of a pod as its workflow publishes it."""
+    """The metadata of a pod in the state that its workflow publishes."""
     return ObjectMeta(
         name=name,
         namespace="default",
@@ -53,23 +53,23 @@ def meta(name: str, uid: str, source: str = "file", *, hashed: str | None = None
 
 
 class Workflows:
-    """The workflows of pods, which end a pod at once and then take another; and the server that knows of them."""
+    """Pods' workflows, which end a pod at once and then accept another, and the server's list of them."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
         self.there: dict[str, str] = {}
-        """The UID of the pod that runs under a name."""
+        """The UID of the running pod, by name."""
         self.known: list[ObjectMeta] = []
         self.failures: list[Exception] = []
-        """What goes wrong with the next orders."""
+        """The errors with which the next orders fail."""
         self.lost = False
-        """An order that fails was carried out all the same."""
+        """Whether an order that fails was nevertheless carried out."""
         self.answering = asyncio.Event()
         self.answering.set()
         self.under_way = 0
         self.is_ours = True
         self.lagging: set[str] = set()
-        """The names of pods whose workflows are open, and of which visibility does not know yet."""
+        """The names of pods whose workflows are open but not yet visible in the server's lists."""
         self.asked = 0
         self.annotations: dict[str, str] = {}
         self.pods = DesiredPods("n1", FILE_SOURCE, self, self, lambda: self.known, self._require)
@@ -124,11 +124,11 @@ class Workflows:
         return "open" if self.there.get(ref.name) == ref.uid else "closed"
 
     def words(self) -> dict[str, str]:
-        """What is reported of each pod."""
+        """The report about each pod."""
         return {each.name: each.state for each in self.pods.report()}
 
     async def settled(self, **words: str) -> None:
-        """Wait until exactly this is reported."""
+        """Wait until the report is exactly this."""
         await until(lambda: self.words() == words)
 
 
@@ -423,7 +423,7 @@ async def test_a_pod_that_is_applied_again_keeps_the_time_when_the_node_first_he
 
 
 def numbered(name: str, uid: str, generation: int, **labels: str) -> dict[str, Any]:
-    """A pod of a source that numbers its changes, as a cluster does."""
+    """A pod from a source that numbers its changes, such as a cluster."""
     made = document(name, uid)
     return {"metadata": {**made["metadata"], "generation": generation, "labels": labels}}
 

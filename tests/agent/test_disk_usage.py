@@ -21,7 +21,7 @@ def du(directory: Path, *how: str) -> int:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Files of several sizes, a sparse one, one with two names, and links that lead out and in circles."""
+    """Files of several sizes, a sparse file, one with two names, and links that lead outside and in circles."""
     tree = tmp_path / "tree"
     (tree / "deep/er").mkdir(parents=True)
     (tree / "large").write_bytes(b"x" * 3_000_000)

@@ -58,12 +58,12 @@ class Scene:
     without_workflow: str = ""
     away: bool = False
     frees: int = 0
-    """What a reclaim gives back of the disk."""
+    """How many bytes of the disk a reclaim frees."""
     told: list[Evict] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
-    """For how many seconds the end of each pod was waited for at most."""
+    """The limit in seconds of the wait for the end of each pod."""
     hangs: asyncio.Event | None = None
-    """Until which the removal of images does not end."""
+    """While it is not set, the removal of images does not end; None: it ends at once."""
     reclaimed: list[str] = field(default_factory=list)
     conditions: list[tuple[str, ...]] = field(default_factory=list)
 

@@ -27,7 +27,7 @@ INVITATION = Invitation("f", "n1", "fleet.example.com:7300", "gate.f.syncpod", "
 
 
 class Server:
-    """A fleet's server that answers as it is told."""
+    """A fleet's server with scripted answers."""
 
     def __init__(self) -> None:
         self.service_client, self.wrong = self, cast(RPCError | None, None)
@@ -82,7 +82,7 @@ def test_nothing_but_the_gates_own_sentence_ends_a_nodes_pods(error: BaseExcepti
 
 
 class Told:
-    """A member that notes which key it trusts, and why it goes away."""
+    """A member that records the key that it trusts, and why it leaves."""
 
     def __init__(self) -> None:
         self.trusted: list[str] = []
@@ -95,10 +95,10 @@ class Told:
         self.trusted.append(invitation.fleet_key)
 
     async def tell_again(self, _view: object) -> None:
-        """Has no list."""
+        """Do nothing: there is no list."""
 
     async def mind_silence(self) -> None:
-        """Has no pods."""
+        """Do nothing: there are no pods."""
 
 
 async def test_a_key_that_the_fleet_has_told_is_used_at_once_and_ends_nothing(

@@ -28,14 +28,14 @@ from tests.agent.waiting import until, until_asked
 
 @dataclass
 class Bench:
-    """A node's listener that runs, and the fleet that it belongs to."""
+    """A running listener of a node, and the node's fleet."""
 
     listener: ListenerProcess
     fleet: Fleet
     directory: Path
 
     def invite(self, name: str = "n1") -> None:
-        """Give the node a new certificate."""
+        """Make a new invitation with a new certificate for the node."""
         pair = self.fleet.issue(name, timedelta(hours=1), now())
         pems = self.fleet.authorities_pem()
         made = Invitation(
@@ -45,7 +45,7 @@ class Bench:
         keep_membership(self.directory / "node", made)
 
     async def is_let_in(self) -> bool:
-        """Whether who commands the fleet gets in, where the node listens."""
+        """Whether the fleet's machine is let in at the node's address."""
         where = self.listener.address
         view = FleetNodeView(name="n1", fleet=self.fleet.id, endpoint=where or "127.0.0.1:1")
         try:

@@ -34,7 +34,7 @@ INVITATION = Invitation("f", "n1", "localhost:1", "gate.f.syncpod", "default", "
 
 
 def pod(name: str, lost: str = "") -> dict[str, Any]:
-    """A pod of a list, with what it wants when its node is lost."""
+    """A pod of a list, with its rule for a lost node."""
     annotations = {"syncpod.dev/when-lost": lost} if lost else {}
     return {
         "apiVersion": "v1",
@@ -46,7 +46,7 @@ def pod(name: str, lost: str = "") -> dict[str, Any]:
 
 @dataclass
 class Bench:
-    """A member whose node's workflow is a list, and whose time a test moves."""
+    """A member whose node's workflow is a list of signals, and whose clock a test sets."""
 
     state_dir: Path
     now: float = 1000.0
@@ -83,7 +83,7 @@ class Bench:
         return Intent(fleet="f", node=node, generation=generation, stamp=stamp, pods=pods)
 
     def heard(self, *, after: float) -> None:
-        """The fleet is heard every few seconds for so long."""
+        """Let the node hear its fleet every few seconds for this long."""
         for _ in range(int(after // 5)):
             self.now += 5
             self.contact.heard()

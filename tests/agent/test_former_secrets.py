@@ -19,7 +19,7 @@ from tests.translation.translation import NODE, make_pod
 
 
 class Scene:
-    """A node with a Secret `a`, and pods that refer to it."""
+    """A node with a Secret `a` and pods that refer to it."""
 
     def __init__(self, directory: Path) -> None:
         self.node: NodeContext = replace(

@@ -16,7 +16,7 @@ MB = 1024**2
 
 
 class Process:
-    """A process whose memory goes to a given size when something is done."""
+    """A process whose memory gets a given size at each kind of reclaim."""
 
     def __init__(self, size: int, **after: int) -> None:
         self.size, self._after = size, after
@@ -33,7 +33,7 @@ class Process:
 
 
 async def grown(process: Process, to: int) -> list[str]:
-    """Have the process grow, look ten times, and return what was done."""
+    """Let the process grow, check ten times, and return the reclaims that were made."""
     memory = process.memory()
     process.size = to
     for _ in range(10):
@@ -50,7 +50,7 @@ async def test_cycles_are_collected_only_if_that_is_not_enough() -> None:
 
 
 def _needs(memory: FreeMemory, size: int) -> bool:
-    """Whether that is what it has found to be needed."""
+    """Whether this is the size that was found to be needed."""
     return memory._least == size
 
 

@@ -67,14 +67,14 @@ def listing(uid: str = "u1", *states: ContainerRuntimeState, ready: bool = True)
 
 @dataclass
 class Runtime:
-    """A collector that removes what is chosen; pods in `refuses`, `busy` and `hangs` stay."""
+    """A collector that removes the chosen containers; pods in `refuses`, `busy` and `hangs` are kept."""
 
     pods: dict[str, ObservedPod] = field(default_factory=dict)
     refuses: str = ""
     busy: str = ""
     hangs: set[str] = field(default_factory=set)
     answers: asyncio.Event = field(default_factory=asyncio.Event)
-    """When those that hang go on."""
+    """Set to let the hanging removals continue."""
     removed: list[str] = field(default_factory=list)
     emptied: list[str] = field(default_factory=list)
     cleared: list[str] = field(default_factory=list)
@@ -117,7 +117,7 @@ def node(tmp_path: Path) -> NodeContext:
 
 
 def note(node: NodeContext, uid: str, **record: Any) -> None:
-    """Write a pod's record."""
+    """Write a pod's record to disk."""
     pod = Pod.model_validate({"metadata": {"name": f"name-{uid}", "namespace": "default", "uid": uid}})
     pod_directory(node, uid).mkdir(parents=True, exist_ok=True)
     write_pod_record(node, PodRecord(pod=pod, **{"cluster": CLUSTER, **record}))
@@ -295,7 +295,7 @@ async def test_a_container_that_was_never_started_is_removed_after_a_long_time(
 
 @dataclass
 class Workflows:
-    """What Temporal knows: the state of each pod's workflow by UID; `away` = the server does not answer."""
+    """Temporal's data: the state of each pod's workflow by UID. If `away`, the server does not answer."""
 
     standings: dict[str, Standing] = field(default_factory=dict)
     away: bool = False

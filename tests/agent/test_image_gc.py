@@ -44,7 +44,7 @@ class Images:
 
     there: list[ImageStatus] = field(default_factory=list)
     used: list[str] = field(default_factory=list)
-    """Ids of the images of containers."""
+    """Ids of images that containers use."""
     refuses: str = ""
     removed: list[str] = field(default_factory=list)
     info: dict[str, str] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Scene:
         monkeypatch.setattr(os, "statvfs", disk)
 
     def pulled(self, *names: str) -> None:
-        """Record that this node pulled these images, one after the other."""
+        """Record pulls of these images by this node, one after another."""
         for name in names:
             self.pulls.pulled(f"{name}:1", f"id-{name}", None)
 

@@ -44,11 +44,11 @@ REF = PodRef(**WEB._asdict())
 
 @dataclass
 class Shown(OfNoPod):
-    """What a workflow has published."""
+    """A state that a workflow has published."""
 
     said: TaskRecords
     asked: list[datetime | None] = field(default_factory=list)
-    """From when on the journal wanted to be told, each time."""
+    """The time since which the journal requested records, for each request."""
     uid: str = "uid-1"
     is_unready: bool = False
     at: datetime = NOON
@@ -97,7 +97,7 @@ def break_file(path: Path) -> None:
 
 
 def restarts_in(context: NodeContext) -> list[int]:
-    """The numbers of the instances of all exits; none while there is no journal."""
+    """The numbers of the instances in all recorded exits; empty if there is no journal yet."""
     try:
         return [line.restart for each in lives_of(context.state_dir, "default", "web") for line in each.lines]
     except NoJournal:
@@ -105,7 +105,7 @@ def restarts_in(context: NodeContext) -> list[int]:
 
 
 def has_senders(context: NodeContext, number: int) -> bool:
-    """Whether so many commands have their senders in the journal; none has while there is no journal."""
+    """Whether this many commands have senders in the journal; False if there is no journal yet."""
     try:
         found = lives_of(context.state_dir, "default", "web")
     except NoJournal:

@@ -51,7 +51,7 @@ def test_there_is_a_series_for_each_combination_of_the_kubelet() -> None:
 
 
 def _counted(*pods: dict[str, Any]) -> dict[str, dict[tuple[str, ...], float]]:
-    """By metric: the values that are not 0, by label."""
+    """For each metric, the values other than 0, by label."""
     return {
         family.name: {tuple(each.labels.values()): each.value for each in family.samples if each.value}
         for family in lifecycle_series(pods)

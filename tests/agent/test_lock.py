@@ -39,7 +39,7 @@ time.sleep(600)
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds; fails after a minute."""
+    """Wait until the condition is true; fails after a minute."""
     deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline

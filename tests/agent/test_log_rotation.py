@@ -28,7 +28,7 @@ from tests.node.owned_pods import OWNER, owned_pod
 from tests.runtimes.runtime import Runtime
 
 LINE = 100
-"""Bytes of a line, its end included."""
+"""The length of a line in bytes, including the newline."""
 LINES = 200_000
 WRITES = """
 awk -v n={lines} 'BEGIN {{
@@ -37,7 +37,7 @@ awk -v n={lines} 'BEGIN {{
 }}'
 exec sleep 600
 """
-"""A shell script that writes numbered lines, two megabytes at a time as fast as it can, and runs on."""
+"""A shell script that writes numbered lines as fast as it can, two megabytes at a time, and then keeps running."""
 
 
 def seconds() -> Iterator[datetime]:
@@ -86,7 +86,7 @@ async def test_rotation_loses_no_line_of_a_container_writing_at_full_speed(runti
 async def written_and_followed(
     runtime: Runtime, log_dir: Path, lines: int, rotate: Callable[[CriClient, ObservedPod], Coroutine[None, None, None]]
 ) -> list[bytes]:
-    """Have a container write so many lines while its log is rotated; return the numbers that a follower sees."""
+    """Let a container write this many lines while its log is rotated; return the numbers that a follower reads."""
     logs, seen = log_dir / "default_web_uid", bytearray()
     async with (
         CriClient(runtime.endpoint) as cri,
@@ -158,14 +158,14 @@ def test_a_log_that_is_still_written_to_is_not_compressed(tmp_path: Path) -> Non
 
 
 class Refusing(CriClient):
-    """A runtime that does not open a new log."""
+    """A runtime that fails to open a new log."""
 
     async def reopen_container_log(self, container_id: str) -> None:
         raise RuntimeFailure("reopen_container_log", "UNKNOWN", f"no such container {container_id}")
 
 
 class Hanging(CriClient):
-    """A runtime that does not answer whether it opens a new log."""
+    """A runtime that does not answer the request to open a new log."""
 
     def __init__(self, asked: asyncio.Event) -> None:
         super().__init__("unix:///nowhere.sock")
@@ -177,7 +177,7 @@ class Hanging(CriClient):
 
 
 class Replacing(CriClient):
-    """A runtime that puts its new file in the log's place, as conmon does, also if its caller has gone away."""
+    """A runtime that replaces the log by a new file, as conmon does, even if its caller is gone."""
 
     def __init__(self, path: Path) -> None:
         super().__init__("unix:///nowhere.sock")
@@ -327,7 +327,7 @@ async def test_a_foreign_log_is_not_rotated(tmp_path: Path) -> None:
 
 @pytest.fixture
 def planted(tmp_path: Path) -> tuple[Path, Path]:
-    """A log with two rotated files, between which a pod has put links, a FIFO and a second name; and what they name."""
+    """A log with two rotated files, where a pod added links, a FIFO and a hard link; and their targets."""
     path, _ = _grown(tmp_path / "logs")
     secret = tmp_path / "shadow"
     secret.write_text("root's own")

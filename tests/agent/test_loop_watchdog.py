@@ -23,13 +23,13 @@ from tests.agent.waiting import until
 
 
 def hang_until(told: Callable[[], bool]) -> None:
-    """Hold up the loop's thread in a call, as a read from a disk does."""
+    """Block the loop's thread in a call, as a read from a disk does."""
     while not told():
         threading.Event().wait(0.005)
 
 
 def compute_until(told: Callable[[], bool]) -> None:
-    """Keep the loop's thread busy, and ask so seldom that what the disk takes does not matter."""
+    """Keep the loop's thread busy; the condition is checked rarely, so that its disk access does not matter."""
     while not told():
         sum(range(1_000_000))
 

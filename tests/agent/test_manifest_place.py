@@ -28,7 +28,7 @@ KEPT = (PodKey(namespace="default", name=f"a-{NODE}"),)
 
 @contextmanager
 def mounted(path: Path) -> Iterator[None]:
-    """Another disk at this path."""
+    """Mount another file system at this path."""
     mount_tmpfs(path, 1 << 20, 0o700)
     try:
         yield
@@ -42,7 +42,7 @@ def directory(tmp_path: Path) -> Directory:
 
 
 def runs_on(listing: Listing) -> bool:
-    """Whether the pod stays, and somebody is told why."""
+    """Whether the pod stays, and the reason was reported."""
     return (names(listing) == [f"a-{NODE}"] or listing.kept == KEPT) and "its pods run on" in listing.problems[0]
 
 

@@ -17,7 +17,7 @@ from tests.agent.waiting import until
 
 
 class Pods:
-    """The pods of a directory, and what the node's workflow receives of them."""
+    """The pods of a directory, and the reports about them that the node's workflow receives."""
 
     def __init__(self) -> None:
         self.news = asyncio.Event()

@@ -53,7 +53,7 @@ class Directory:
         self.files = self.again()
 
     def again(self) -> ManifestFiles:
-        """The reader of another life of the worker."""
+        """A reader in a later life of the worker."""
         self.files = ManifestFiles(self.path, NODE, self.state)
         return self.files
 
@@ -273,14 +273,14 @@ def test_a_file_rewritten_at_once_is_read_again(directory: Directory) -> None:
 
 
 class Told:
-    """The pods of a directory, which record what the source makes of it."""
+    """A receiver of a directory's pods, which records what the source sends."""
 
     def __init__(self) -> None:
         self.heard: list[Listing] = []
         self.failing = 0
         self.is_read = False
         self.looked = 0
-        """How often pods that somebody has ended were looked for."""
+        """The number of searches for pods that somebody has ended."""
         self.said: tuple[str, ...] = ()
         self.is_closed = False
 
@@ -309,7 +309,7 @@ class Told:
 def source_of(
     directory: Directory, told: Told, *, expect: Callable[[], None] = lambda: None, reread: float = 60.0
 ) -> ManifestSource:
-    """A source that follows the directory; it rereads slowly unless a test says how often."""
+    """A source that follows the directory; by default it rereads seldom."""
     pods, report = cast(DesiredPods, told), cast(ManifestReport, told)
     return ManifestSource(directory.files, pods, report, expect=expect, reread=reread)
 
@@ -393,7 +393,7 @@ async def test_a_directory_that_cannot_be_watched_is_reread(
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that is not complete is waited for so long that whatever a test does next comes in time."""
+    """Raise the wait for incomplete changes, so that a test's next action comes in time."""
     for name in ("GONE_SECONDS", "SETTLED_SECONDS", "UNSETTLED_SECONDS"):
         monkeypatch.setattr(manifest_source, name, 60.0)
 

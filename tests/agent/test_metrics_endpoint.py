@@ -49,7 +49,7 @@ CRASHES = {
 
 @dataclass
 class Shown(OfNoPod):
-    """What a workflow has published."""
+    """A state that a workflow has published."""
 
     document: dict[str, Any]
     uid: str = "u1"
@@ -94,7 +94,7 @@ class Node:
         return int(head.split(" ")[1]) if head else 0, body
 
     async def series(self) -> dict[tuple[str, str], float]:
-        """Return the values of the pods' series, by name and the last of their own labels."""
+        """Return the values of the pods' series, by name and the last label of the series."""
         _, text = await self.get("/metrics")
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
         own = {"reason", "phase", "condition", "container"}
@@ -132,7 +132,7 @@ async def serving(tmp_path: Path, peer_of: Any = find_peer, *, host: str = "127.
 
 @pytest.fixture(autouse=True)
 def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test does not wait a second for what it has changed."""
+    """Disable the cache of one second, so that tests see their changes at once."""
     monkeypatch.setattr(module, "_FRESH_SECONDS", 0.0)
 
 

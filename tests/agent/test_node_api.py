@@ -42,7 +42,7 @@ from tests.unpacking import BODY, recorded
 
 @dataclass(frozen=True)
 class Shown(OfNoPod):
-    """What a workflow has published."""
+    """A state that a workflow has published."""
 
     uid: str = "uid-web"
     name: str = "web"
@@ -71,7 +71,7 @@ class Shown(OfNoPod):
 
 @dataclass
 class Pulling:
-    """A step that is under way."""
+    """A running step."""
 
     ref: PodRef
     name: str = "pull_image"
@@ -96,18 +96,18 @@ class Listed:
 
 
 class Server(OpenPods):
-    """What the server says of open pods."""
+    """A server with open pods' workflows."""
 
     def __init__(self) -> None:
         self.runs: dict[str, str] | None = {}
         self.open: dict[str, str] = {}
-        """The runs that are found when workflows are asked for one by one."""
+        """The runs that are returned for single workflows."""
         self.looks = 0
         self.required: int | None = 0
-        """How often it was asked whether it is the node's own; None = it is another."""
+        """The number of checks that it is the node's own server; None if it is another server."""
         self.elsewhere: set[str] = set()
         self.listings: list[ObservedPod] = []
-        """What the node has in its runtime."""
+        """The pods in the node's runtime."""
         self.steps: list[PendingStep] | None = []
         self.asked_for_steps = 0
 

@@ -60,14 +60,14 @@ LISTING = ObservedPod(
 
 
 class Reader:
-    """Asks an endpoint."""
+    """A client of an endpoint."""
 
     def __init__(self, port: int, directory: Path, runtime: Measuring) -> None:
         self._port, self.runtime = port, runtime
         self.token = (directory / "reader-token").read_text().strip()
 
     async def get(self, path: str, authorization: str | None = None) -> tuple[int, str]:
-        """Return status and body; with the token unless another header is given."""
+        """Return status and body of a request, with the token unless another header is given."""
         shown = f"Bearer {self.token}" if authorization is None else authorization
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {shown}\r\n\r\n".encode())

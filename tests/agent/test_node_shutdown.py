@@ -35,7 +35,7 @@ TWO = "0=60s,2000000000=60s"
 
 
 class Shown(OfNoPod):
-    """A pod as its workflow has published it."""
+    """A pod's state that its workflow has published."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._document, self.metadata_ = document, parse_pod(document, strict=False).metadata
@@ -60,7 +60,7 @@ def document(name: str, phase: str = "Running", *, runs: bool = True, source: st
 
 
 class Workflows:
-    """Take orders, and note them."""
+    """Accepts orders to workflows, and records them."""
 
     def __init__(self, directory: Path) -> None:
         self.published, self.told = PublishedPods(node_of(directory)), list[str]()

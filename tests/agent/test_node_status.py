@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 class Heard:
-    """A node's workflow that records what it is told."""
+    """A node's workflow that records its signals."""
 
     def __init__(self) -> None:
         self.statuses: list[NodeStatus] = []

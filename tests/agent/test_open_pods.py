@@ -23,14 +23,14 @@ async def client(temporal_server: DevServer) -> Client:
 
 
 async def ours() -> None:
-    """The node's own cluster answers."""
+    """The check that the server belongs to the node succeeds."""
 
 
 QUEUE = f"node/{uuid.uuid4()}"
 
 
 async def begun(client: Client, namespace: str, name: str, queue: str = QUEUE) -> str:
-    """Start a workflow that nobody serves; its run."""
+    """Start a workflow that no worker serves; return its run."""
     handle = await client.start_workflow("PodWorkflow", id=pod_workflow_id(namespace, name), task_queue=queue)
     return str(handle.first_execution_run_id)
 

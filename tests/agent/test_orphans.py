@@ -47,13 +47,13 @@ from tests.runtimes.sweep import sweep
 
 ELSEWHERE = "another-cluster/default"
 FRESH = Coverage(sources_ready=True, since=datetime(2100, 1, 1, tzinfo=UTC))
-"""A node's history that began after all that runs was made."""
+"""The server's history of a node that began after all running containers were made."""
 OLD = Coverage(sources_ready=True, since=datetime.now(UTC) - timedelta(days=30))
 
 
 @dataclass
 class Workflows:
-    """What Temporal knows: the state of each pod's workflow by UID; `away` = the server does not answer."""
+    """Temporal's data: the state of each pod's workflow by UID. If `away`, the server does not answer."""
 
     standings: dict[str, Standing] = field(default_factory=dict)
     away: bool = False
@@ -69,7 +69,7 @@ class Workflows:
 
 @dataclass
 class Scene:
-    """A node on a runtime, what Temporal knows of it, and its watcher for orphans."""
+    """A node on a runtime, Temporal's data about it, and its watcher for orphans."""
 
     bench: Bench
     workflows: Workflows = field(default_factory=Workflows)
@@ -80,7 +80,7 @@ class Scene:
     orphans: Orphans = field(init=False)
     killer: OrphanEnder = field(init=False)
     gone: list[str] = field(default_factory=list)
-    """The UIDs of the pods of which nothing is left."""
+    """The UIDs of the pods without remains."""
 
     def __post_init__(self) -> None:
         node = self.bench.node
@@ -104,7 +104,7 @@ class Scene:
         return ref.uid in self.ended_by_the_server
 
     async def look(self) -> dict[str, tuple[bool, str, str]]:
-        """Look once and wait for the result; return what was found: whether it was killed, why, and why not."""
+        """Run one check and wait for its result; return each finding: whether it was killed, and the reasons."""
         found = await self.orphans.round()
         while under_way := self.orphans._under_way:
             await asyncio.wait(tuple(under_way.values()))

@@ -10,7 +10,7 @@ from syncpod.temporal.own_server import OwnServer
 
 
 class Server:
-    """A Temporal server, perhaps another one than the node's."""
+    """A Temporal server that may or may not be the node's."""
 
     def __init__(self) -> None:
         self.asked = 0

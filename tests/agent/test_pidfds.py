@@ -32,7 +32,7 @@ class Runtime:
 
     def __init__(self) -> None:
         self.pids: dict[str, list[int]] = {}
-        """By id: the answers in order, the last one again and again."""
+        """For each id, the answers in order; the last one is repeated."""
         self.asked: list[str] = []
         self.broken = False
 
@@ -261,7 +261,7 @@ def ended(id_: str, code: int, reason: str) -> ObservedPod:
 
 
 async def watched(runtime: Runtime, process: subprocess.Popen[bytes], seen: SeenExits) -> PidfdWatcher:
-    """A watcher that listens to the process of a container that runs."""
+    """A watcher of a running container's process."""
     pidfds = PidfdWatcher(lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, exits=seen)
     runtime.pids["container-one"] = [process.pid]
     pidfds.watch(running("container-one"))
@@ -270,7 +270,7 @@ async def watched(runtime: Runtime, process: subprocess.Popen[bytes], seen: Seen
 
 
 async def until_seen(exits: SeenExits, id_: str) -> Exit:
-    """Wait until the kernel has said how a container ended."""
+    """Wait until the kernel has reported a container's exit."""
     await until(lambda: exits.of(id_) is not None)
     seen = exits.of(id_)
     assert seen is not None

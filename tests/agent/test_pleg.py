@@ -19,7 +19,7 @@ from tests.agent.waiting import until
 
 
 class Workflows:
-    """What the pods' workflows have received; they can be away, unknown, or slow to accept."""
+    """Pods' workflows, which record their signals; they can be unreachable, missing, or slow to accept."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -58,7 +58,7 @@ async def pleg(reader: SetUpReader, workflows: Workflows) -> AsyncIterator[Pleg]
 
 
 async def settled() -> None:
-    """Let every task that can run do so."""
+    """Let every task run that can run."""
     for _ in range(20):
         await asyncio.sleep(0)
 

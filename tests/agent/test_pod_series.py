@@ -13,13 +13,13 @@ from syncpod.agent.scraping.pod_series import pod_samples, pod_series
 
 PODS = 1_000
 SERIES_OF_A_POD, SERIES_OF_A_CONTAINER = 20, 11
-"""At most: what a container has is for each of them."""
+"""The largest numbers of series of a pod, and of each of its containers."""
 BYTES_OF_A_POD = 5_000
 IMAGE = "registry.example.com/team/application"
 
 
 def pod(number: int, *, containers: int = 1, restarts: int = 0) -> dict[str, Any]:
-    """A pod with everything that has a series; each of its containers has crashed if there were restarts."""
+    """A pod with every feature that has a series; if there were restarts, each container has crashed."""
     uid, node = f"7f1d7c5e-58a4-4b9e-9d3c-{number:012d}", "worker-1.example.com"
     at = "2026-11-23T10:00:00Z"
     end = {"exitCode": restarts, "reason": "Error", "finishedAt": at}

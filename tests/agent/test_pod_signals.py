@@ -33,7 +33,7 @@ async def client(temporal_server: DevServer) -> Client:
 
 @pytest.fixture
 async def workflow(client: Client) -> AsyncIterator[WorkflowHandle[Any, Any]]:
-    """A workflow instead of a pod's that records its signals; its pod is `default/name-<its uid>`."""
+    """A workflow in place of a pod's that records its signals; its pod is `default/name-<its uid>`."""
     uid, task_queue = str(uuid.uuid4()), f"node/{uuid.uuid4()}"
     async with Worker(client, task_queue=task_queue, workflows=[Recorder]):
         handle: WorkflowHandle[Any, Any] = await client.start_workflow(

@@ -78,7 +78,7 @@ class Succession:
 
 
 class Name:
-    """A pod name on a node of its own, its workflow, and what the node finds out about it."""
+    """A pod name on a node of its own, its workflow, and the node's findings about that."""
 
     def __init__(self, client: Client) -> None:
         self.client, self.name, self.node = client, f"p-{uuid.uuid4()}", f"n-{uuid.uuid4()}"
@@ -93,7 +93,7 @@ class Name:
         )
 
     async def begin(self) -> None:
-        """Run the first pod's workflow, and have it report its state."""
+        """Run the first pod's workflow, and let it report its state."""
         await self.client.start_workflow("PodWorkflow", "elder", id=self.id, task_queue=self.queue)
 
         async def says_which() -> bool:
@@ -197,7 +197,7 @@ async def test_a_pod_whose_run_was_terminated_before_it_wrote_anything_is_known_
 
 
 async def temporal(server: DevServer, verb: str, workflow_id: str) -> None:
-    """Do something to a workflow as an operator does."""
+    """Run a command of the `temporal` CLI on a workflow, as an operator does."""
     command = [str(temporal_program()), "workflow", verb, "--workflow-id", workflow_id, "--address", server.address]
     await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
 

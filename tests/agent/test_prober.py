@@ -42,19 +42,19 @@ UID = "5f0c2f2e-0000-4000-8000-000000000001"
 
 @dataclass
 class Asked:
-    """How often probes have asked."""
+    """Counts the probes' attempts."""
 
     times: int = 0
 
     async def again(self) -> None:
-        """Wait until a question that began after this call has been asked and answered: the one after it has begun."""
+        """Wait until a probe that began after this call has ended, as the start of the next probe shows."""
         then = self.times
         await passing(lambda: self.times >= then + 2)
 
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Count the questions, and have a twentieth of each period between two of them."""
+    """Count probes, and shorten each period to a twentieth."""
     asked = Asked()
 
     async def count_and_ask(*arguments: Any) -> ProbeAnswer:
@@ -69,7 +69,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 @dataclass
 class Door:
-    """A port on loopback that opens and closes."""
+    """A port on loopback that a test opens and closes."""
 
     server: asyncio.Server | None = None
     port: int = 0
@@ -352,7 +352,7 @@ async def test_only_readiness_probes_continue_while_a_pod_is_killed(tmp_path: Pa
 
 
 class VirtualTime(asyncio.SelectorEventLoop):
-    """A loop that skips to the time of what is next, when there is nothing else to do."""
+    """An event loop that skips to the time of the next timer when nothing else is ready."""
 
     def __init__(self) -> None:
         selector = selectors.DefaultSelector()
@@ -395,7 +395,7 @@ def test_probes_that_start_together_are_spread_and_late_ones_keep_their_schedule
 
 
 class Told:
-    """A probe worker that is run by hand, and what it tells."""
+    """A probe worker that a test runs step by step, and its results."""
 
     def __init__(self, **probe: Any) -> None:
         self.reports: list[tuple[str, int, str]] = []

@@ -19,7 +19,7 @@ BEFORE, AFTER = MADE - timedelta(hours=1), MADE + timedelta(hours=1)
 
 
 class Told:
-    """What the pods' workflows have published, and what the node's workflow receives."""
+    """The published states of pods' workflows, and the signals that the node's workflow receives."""
 
     def __init__(self) -> None:
         self.pods: list[ObjectMeta] = []

@@ -17,7 +17,7 @@ from syncpod.translation.paths import pod_directory, pods_directory
 
 
 class Records:
-    """A node's records, and how often each was derived: the name of each pod except `nothing`."""
+    """A node's records, with a count of derivations; the derived value is the pod's name, or None for `nothing`."""
 
     def __init__(self, directory: Path) -> None:
         self.node = NodeContext(
@@ -71,7 +71,7 @@ def test_a_missing_or_torn_record_is_dropped_until_it_is_valid_again(records: Re
 
 @pytest.fixture
 def settled(records: Records) -> Records:
-    """Three records that were read after their last change had settled, and nothing of which is looked at again."""
+    """Three records that were read after their last change had settled, so that their files are not read again."""
     for number in (1, 2, 3):
         records.write(f"u{number}", f"pod-{number}")
     _settle(records)
@@ -80,7 +80,7 @@ def settled(records: Records) -> Records:
 
 
 def _settle(records: Records) -> None:
-    """Have the last change be older than it is."""
+    """Set the time of the last change further back."""
     pods = pods_directory(records.node)
     before = pods.stat().st_mtime_ns - 10 * 10**9
     os.utime(pods, ns=(before, before))

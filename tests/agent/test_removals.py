@@ -35,7 +35,7 @@ class Remover:
 
     fails: dict[str, Exception] = field(default_factory=dict)
     busy: int = 0
-    """How many of the next removals find somebody else in the pod."""
+    """How many of the next removals find the pod locked by another step."""
     may: asyncio.Event = field(default_factory=asyncio.Event)
     log: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)

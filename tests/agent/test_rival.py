@@ -36,7 +36,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def connected(server: DevServer) -> Client:
-    """A client with an SDK runtime of its own: one runtime accepts only one worker per queue."""
+    """A client with an SDK runtime of its own, since one runtime accepts only one worker per queue."""
     runtime = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=timedelta(seconds=1))
     return await connect(server.address, runtime=runtime)
 

@@ -14,7 +14,7 @@ from tests.agent.waiting import until
 
 
 class Runtime:
-    """A runtime whose readiness a test sets; None = it does not answer."""
+    """A runtime whose readiness a test sets; with None, it does not answer."""
 
     def __init__(self) -> None:
         self.runtime_ready: bool | None = True

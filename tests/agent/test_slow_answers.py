@@ -29,7 +29,7 @@ TIMED_OUT = 'command timed out: "sh -c sleep 9 &" timed out after 1s'
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers are overdue at once, and their time is kept often; they fail after a second."""
+    """Set the limits: answers are overdue at once and fail after a second; their waiting time is often recorded."""
     monkeypatch.setattr(slow_answers, "OVERDUE_SECONDS", -0.9)
     monkeypatch.setattr(slow_answers, "KEEP_SECONDS", 0.02)
     monkeypatch.setattr(slow_answers, "RUNTIMES_SECONDS", 0.0)

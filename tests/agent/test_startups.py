@@ -15,7 +15,7 @@ WAITS = {"waiting": {"reason": "ContainerCreating"}}
 
 
 class Timed:
-    """What was recorded, in seconds."""
+    """Records the durations, in seconds."""
 
     def __init__(self) -> None:
         self.running: list[float] = []

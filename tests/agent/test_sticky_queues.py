@@ -20,7 +20,7 @@ LATE = RPCError("Timeout expired", RPCStatusCode.CANCELLED, b"")
 
 
 class Server:
-    """A server with one dead worker's queue, and what its polls come to; afterwards the queue is empty."""
+    """A server with a dead worker's queue, and scripted results of polls; after those, the queue is empty."""
 
     def __init__(self, *polls: bytes | RPCError) -> None:
         self.polls = list(polls)

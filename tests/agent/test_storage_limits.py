@@ -65,7 +65,7 @@ class Layers:
 
 @dataclass
 class Workflows:
-    """What the pods have been told; the first `away` signals fail, and `unknown` pods have no workflow."""
+    """Records the signals to pods; the first `away` signals fail, and `unknown` pods have no workflow."""
 
     told: list[tuple[PodRef, Evict]] = field(default_factory=list)
     away: int = 0
@@ -116,14 +116,14 @@ class Scene:
         return pod
 
     def fill(self, pod: Pod, volume: str, size: int) -> None:
-        """Write so many bytes into a volume."""
+        """Write this many bytes into a volume."""
         source = next(each for each in pod.spec.volumes if each.name == volume)
         directory = volume_directory(self.node, pod.metadata.uid, source)
         assert directory is not None
         write(directory / "file", size)
 
     async def look(self) -> None:
-        """Run one round, and everything that it starts."""
+        """Run one check, and everything that it starts."""
         await asyncio.gather(*await self.storage.look())
 
 

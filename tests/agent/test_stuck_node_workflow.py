@@ -68,7 +68,7 @@ async def worker(healer: Healer) -> AsyncIterator[None]:
 
 
 async def cordoned_with_a_list(healer: Healer, name: str) -> WorkflowHandle[Any, Any]:
-    """Start a node's workflow that a list has given one pod, and that is cordoned."""
+    """Start a cordoned node's workflow with one pod from a list."""
     node = healer.context.name
     handle = await healer.client.start_workflow(
         "NodeWorkflow", {"node": node}, id=node_workflow_id(node), task_queue=healer.node.queue
@@ -85,7 +85,7 @@ async def is_applied(handle: WorkflowHandle[Any, Any], name: str) -> bool:
 
 
 async def restarted(handle: WorkflowHandle[Any, Any], first: str) -> NodeView:
-    """Wait until the workflow has been begun anew; return what it knows then."""
+    """Wait until the workflow has been restarted; return its state then."""
 
     async def is_anew() -> bool:
         return (await handle.describe()).run_id != first
@@ -100,7 +100,7 @@ def said(view: NodeView) -> str:
 
 
 def plant_a_timer(planted: pytest.MonkeyPatch) -> None:
-    """Have workers take other decisions: their workflows set a timer that ours do not."""
+    """Change the workflow code of workers started later: it sets an additional timer."""
     known = NodeWorkflow.publish
 
     def publish(self: NodeWorkflow) -> None:

@@ -55,7 +55,7 @@ async def client(temporal_server: DevServer) -> Client:
 
 
 class Healer:
-    """What the agent does with its workflows' tasks, for a scripted node."""
+    """The agent's check of workflows' tasks, for a scripted node."""
 
     def __init__(self, client: Client, node: ScriptedNode, context: NodeContext) -> None:
         self.client, self.node, self.context = client, node, context
@@ -68,7 +68,7 @@ class Healer:
         self._telling: list[asyncio.Task[None]] = []
 
     def forget(self) -> None:
-        """Restart: only what is on disk is known."""
+        """Restart: forget everything that is not on disk."""
         self.published_pods = PublishedPods(self.context)
         self.stuck = StuckWorkflows(
             self.client,
@@ -164,7 +164,7 @@ def is_running(pod: dict[str, Any]) -> bool:
 
 
 async def crashed_once(client: Client, node: ScriptedNode, name: str) -> WorkflowHandle[Any, Any]:
-    """Start a pod whose container has crashed once, and runs again."""
+    """Start a pod whose container crashed once and runs again."""
     started = await start_pod(client, node, manifest(name))
     handle = client.get_workflow_handle(started.id)
     await until(handle, is_running)
@@ -174,7 +174,7 @@ async def crashed_once(client: Client, node: ScriptedNode, name: str) -> Workflo
 
 
 async def restarted(handle: WorkflowHandle[Any, Any], first: str, times: int = 1) -> dict[str, Any]:
-    """Wait until the workflow has been begun anew; return the event that says so."""
+    """Wait until the workflow has been restarted; return the event about that."""
 
     async def is_told() -> bool:
         return (await handle.describe()).run_id != first and sum(e["count"] for e in await told(handle)) >= times
@@ -304,7 +304,7 @@ async def test_an_accepted_update_missing_in_the_stored_state_is_carried_over(
 
 
 def one_timer_more(known: Callable[..., None]) -> Callable[..., None]:
-    """A worker of other decisions: its workflows set a timer that ours do not."""
+    """A worker with different workflow code, which sets an additional timer."""
 
     def publish(self: Display, *, rests: bool = False) -> None:
         known(self, rests=rests)
@@ -422,7 +422,7 @@ async def test_a_run_that_ended_with_untaken_signals_still_answers(
 
 
 async def ended_by_the_server(client: Client, handle: WorkflowHandle[Any, Any]) -> None:
-    """Send large signals that nobody takes until the server ends the run: its history has become too large."""
+    """Send large signals without a worker until the history is too large and the server ends the run."""
     signal, large = {"type": "example.com/large", "status": "True"}, "x" * 1_900_000
     for _ in range(40):
         try:

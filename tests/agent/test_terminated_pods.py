@@ -20,7 +20,7 @@ WEB = PodRef(namespace="default", name="web", uid="u1", incarnation="life-2")
 
 
 class OfWeb(OfNoPod):
-    """The newest state of the pod."""
+    """Returns the newest state of the pod."""
 
     uid, incarnation, is_gone, is_unready = WEB.uid, WEB.incarnation, False, False
     at: Any = None
@@ -45,6 +45,6 @@ async def test_a_terminated_pod_is_forgotten_with_its_pending_resize_and_a_later
 
 
 def _resizes() -> tuple[int, int]:
-    """How many are pending, and in progress."""
+    """The numbers of pending resizes and of those in progress."""
     (progress,) = resize_metrics.observe_in_progress(CallbackOptions())
     return sum(int(each.value) for each in resize_metrics.observe_pending(CallbackOptions())), int(progress.value)

@@ -120,7 +120,7 @@ def test_what_is_no_key_is_refused_in_one_clause(home: Home, document: str, why:
 
 
 def forged(by: EllipticCurvePrivateKey, invitation: Invitation, document: str) -> SealedKey:
-    """What somebody tells a node with a key of theirs."""
+    """A message to a node with another person's key."""
     fresh = Fresh.made()
     place = PayloadPlace(invitation.node, "", "", FLEET_KEY)
     receiver = private_key(invitation.key).public_key()

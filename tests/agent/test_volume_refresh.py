@@ -28,7 +28,7 @@ WEB, DB = ("pod/default/web", "create_sandbox"), ("pod/default/db", "main")
 
 @dataclass
 class Scene:
-    """A node without a runtime: its directories, its objects, and the signals that were sent."""
+    """A node without a runtime: its directories, its objects, and the sent signals."""
 
     node: NodeContext
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Scene:
         self.store.put(ConfigMap.model_validate(document))
 
     def start(self, uid: str = "u1", **config_map: Any) -> Pod:
-        """Create a pod that shows a ConfigMap, with its volumes and its record."""
+        """Create a pod that mounts a ConfigMap, with its volumes and its record."""
         source = {"name": "settings", **config_map}
         pod = make_pod({"volumes": [{"name": "v", "configMap": source}]}, uid=uid, name=f"web-{uid}")
         prepare_pod(plan_pod(pod, self.node), self.store)

@@ -13,7 +13,7 @@ async def until(condition: Callable[[], bool], *, patience: float = 60.0) -> Non
 
 
 async def until_asked(question: Callable[[], Awaitable[bool]], *, patience: float = 60.0, pause: float = 0.05) -> None:
-    """Wait until the answer is yes; raises TimeoutError."""
+    """Wait until the awaited answer is true; raises TimeoutError."""
     async with asyncio.timeout(patience):
         while not await question():  # noqa: ASYNC110  # the other end tells nobody
             await asyncio.sleep(pause)
@@ -29,7 +29,7 @@ def pauses(first: float = 0.05, most: float = 0.3) -> Iterator[float]:
 
 @asynccontextmanager
 async def turns_of_others() -> AsyncIterator[Callable[[], int]]:
-    """Count how often another task of this loop comes to its turn during the block; what is yielded says the count."""
+    """Count the turns of another task of this loop during the block; yields a function that returns the count."""
     turns = 0
 
     async def take_turns() -> None:

@@ -18,7 +18,7 @@ from syncpod.worker import temporal_worker
 
 
 class Runtime:
-    """Answers the calls of a start, and notes them. The containers exit as soon as they are started, with `code`."""
+    """Answers the calls of a start, and records them. Containers exit with `code` as soon as they are started."""
 
     def __init__(self, code: int = 0) -> None:
         self.calls: list[str] = []
@@ -54,7 +54,7 @@ PLAN = Plan(packed(cri.PodSandboxConfig()), [container("init")], [container("mai
 
 
 async def begin(calls: Calls, parts: list[Begin]) -> list[Any]:
-    """Begin all parts at once, the last ones first, as the server may hand them over; return how each ended."""
+    """Begin all parts at the same time, in reverse order, as a server may deliver them; return how each ended."""
     running = {
         part.number: ActivityEnvironment().run(calls.start_container if part.number else calls.create_sandbox, part)
         for part in reversed(parts)
