@@ -35,7 +35,7 @@ os.environ.setdefault("GOGC", "400")
 
 @pytest.fixture(autouse=True)
 def no_known_secrets() -> Iterator[None]:
-    """Have each test begin and end without values of Secrets that this process knows: others would miss their words."""
+    """Forget all known values of Secrets after each test, since they would be hidden in other tests' texts."""
     yield
     of_process.forget(of_process.known())
 
@@ -105,7 +105,7 @@ def cri_endpoint(runtime: Runtime) -> str:
 
 @pytest.fixture(scope="session")
 def temporal_server() -> Iterator[DevServer]:
-    """A Temporal dev server, private to this run. No test cuts the machine's power: it does not sync to the disk."""
+    """A Temporal dev server, private to this run. It does not sync to disk, since no test simulates a power cut."""
     try:
         server = DevServer.launch(synced=False)
     except Missing as missing:
@@ -145,7 +145,7 @@ def _launched(version: str, *, part: str) -> Containerd:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Begin without what a run that was killed has left."""
+    """Remove the leftovers of killed runs."""
     if not hasattr(session.config, "workerinput"):  # in one process, of those that share the tests
         unmount_left_behind()
         remove_left_behind()
@@ -153,7 +153,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Collect eight thousand tests with nothing thrown away, and leave them out of each later collection of garbage.
+    """Disable garbage collection while tests are collected, and exclude the collected tests from later ones.
 
     The collector looks at them again and again otherwise: it takes half of the time of the collection of tests.
     """
@@ -168,7 +168,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for who shares a process
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out on a runtime what is not for it or listed as different there, and say which tests share a process."""
+    """Skip tests that are not for a runtime or are listed as different there, and set which tests share a process."""
     selection.apply(config, items)
     differences.apply(items)
     groups.apply(items)
@@ -176,7 +176,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def no_collection() -> Iterator[None]:
-    """The garbage collector rests."""
+    """Disable the garbage collector for the block."""
     gc.collect()
     gc.disable()
     yield

@@ -16,10 +16,10 @@ import pluggy
 import pytest
 
 SLOWEST = 50
-"""How many tests are named."""
+"""The number of tests in the list of the slowest."""
 
 WIDTH = 150
-"""Characters of a test's id that are shown: some have kilobytes of parameters."""
+"""The largest number of shown characters of a test's id; some ids have kilobytes of parameters."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Timed:
     process: str
     seconds: float
     cpu: float = 0.0
-    """Seconds of CPU, as far as this process knows of them."""
+    """CPU time in seconds, of this process and its awaited children."""
 
     @property
     def folder(self) -> str:
-        """The folder below `tests`."""
+        """The directory below `tests`."""
         return "/".join(PurePosixPath(self.test.partition("::")[0]).parts[:2])
 
 
@@ -43,7 +43,7 @@ _counted = 0.0
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pluggy.Result[pytest.TestReport]]:
-    """Note in a phase's report the CPU time since the one before. A report keeps it on its way to the first process."""
+    """Add the CPU time since the previous phase to a phase's report, which xdist sends to its controller."""
     global _counted
     made = yield
     now = _used()
@@ -51,7 +51,7 @@ def pytest_runtest_makereport() -> Generator[None, pluggy.Result[pytest.TestRepo
 
 
 def _used() -> float:
-    """Return the seconds of CPU that this process and its children have taken; a child's, once it was waited for."""
+    """Return the CPU seconds of this process and of the child processes for which it has waited."""
     return sum(
         used.ru_utime + used.ru_stime
         for used in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
@@ -59,7 +59,7 @@ def _used() -> float:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the three tables, whatever became of the tests."""
+    """Print the three tables, whatever the result of the tests."""
     grouped = config.getoption("dist", "no") == "loadgroup"
     phases = [
         Timed(
@@ -89,7 +89,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def by_folder(phases: Iterable[Timed]) -> list[str]:
-    """One line for each folder, the slowest first: its tests, their seconds and their share of all, and their CPU."""
+    """One line for each directory, the slowest first: number of tests, seconds, share of all seconds, and CPU time."""
     phases = list(phases)
     seconds = _summed((phase.folder, phase.seconds) for phase in phases)
     cpu = _summed((phase.folder, phase.cpu) for phase in phases)
@@ -107,7 +107,7 @@ def by_folder(phases: Iterable[Timed]) -> list[str]:
 
 
 def slowest(phases: Iterable[Timed], count: int = SLOWEST) -> list[str]:
-    """One line for each of the slowest tests, with the fixtures that it was the first to ask for."""
+    """One line for each of the slowest tests, with the fixtures that it set up first."""
     seconds = _summed((phase.test, phase.seconds) for phase in phases)
     return [
         f"{seconds[test]:>7.1f}  {test[:WIDTH]}" for test in sorted(seconds, key=lambda test: -seconds[test])[:count]
@@ -122,10 +122,10 @@ def _summed(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 
 def _without_group(test: str) -> str:
-    """What xdist calls a test under `--dist=loadgroup`, without the group that it appends."""
+    """A test's id without the group that xdist appends with `--dist=loadgroup`."""
     return test.rpartition("@")[0] or test
 
 
 def _process(report: pytest.TestReport) -> str:
-    """Which of xdist's processes ran a test."""
+    """The xdist worker that ran a test."""
     return str(getattr(report, "worker_id", "") or "this one")

@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn
 class OneStep:
-    """Runs the step and returns its result, or, after a pod-level fault, the fault's type and the result in its details."""
+    """Runs the step and returns its result; after a pod-level fault, returns the fault's type and the result in it."""
 
     def __init__(self) -> None:
         self.cancelled = False

@@ -47,7 +47,7 @@ def task_queue() -> str:
 async def killed_in_a_step(
     client: Client, temporal_server: DevServer, task_queue: str, *, let_go: bool = False
 ) -> AsyncIterator[str]:
-    """Kill a worker in the middle of a step; with `let_go`, after the step's cancellation was requested. Yield its id."""
+    """Kill a worker in the middle of a step, whose cancellation was requested if `let_go`; yields the workflow's id."""
     program = (
         "import asyncio; from tests.agent.stub_workflows import serve_until_killed; "
         f"asyncio.run(serve_until_killed({temporal_server.address!r}, {task_queue!r}, {DEAD!r}))"
@@ -69,7 +69,7 @@ async def killed_in_a_step(
 
 @pytest.fixture
 async def left_behind(client: Client, temporal_server: DevServer, task_queue: str) -> AsyncIterator[str]:
-    """Kill a worker in the middle of a step; return the workflow's id."""
+    """Kill a worker in the middle of a step; yields the workflow's id."""
     async with killed_in_a_step(client, temporal_server, task_queue) as workflow_id:
         yield workflow_id
 

@@ -35,7 +35,7 @@ from tests.workflows.scripted import ScriptedNode, scripted_worker
 
 @dataclass(frozen=True)
 class Result:
-    """What a command came to."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -52,7 +52,7 @@ def program(*arguments: str, environ: dict[str, str] | None = None, stdin: str =
 
 
 def typed(*arguments: str, environ: dict[str, str] | None = None, stdin: str = "") -> Result:
-    """Run the program as a shell does: its command line is what was typed."""
+    """Run the program with the command line that a shell would use."""
     done = subprocess.run(
         [sys.executable, "-m", "syncpod.cli.main", *arguments],
         input=stdin,
@@ -71,7 +71,7 @@ def _with(environ: dict[str, str] | None) -> dict[str, str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def heeded_interrupts() -> Iterator[None]:
-    """Let programs heed SIGINT where the tests ignore it, as they do in a shell's background.
+    """Let started programs handle SIGINT even if the tests ignore it, as they do in a shell's background.
 
     What is ignored stays so in a child; what is handled, if by nothing, is reset when the child runs its program.
     """
@@ -107,7 +107,7 @@ async def _is_polled(client: Client, queue: str) -> bool:
 async def silent_node(
     client: Client, node: str, *, cordoned: bool, labels: dict[str, str] | None = None
 ) -> AsyncIterator[None]:
-    """Have a node be there, cordoned or not, as far as that can be told while its workflow does not answer.
+    """Make a node whose workflow does not answer, cordoned or not.
 
     Commands of this process wait for that answer a second instead of ten: it never comes.
     """
@@ -131,7 +131,7 @@ def syncpod(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> Command:
-    """Run commands in this process, against the session's Temporal server and a state directory of the test's own."""
+    """Run commands in this process, with the session's Temporal server and a state directory of the test's own."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path / "state"))

@@ -86,7 +86,7 @@ UNDERSTOOD: Final[Mapping[str, str]] = {
     "drain n1 --ignore-daemonsets --delete-emptydir-data": "a node alone has no DaemonSets",
     "events --types=Warning": "",
 }
-"""What works, with what differs from kubectl."""
+"""The accepted commands, each with its difference from kubectl."""
 
 REFUSED: Final = (
     (
@@ -216,4 +216,4 @@ REFUSED: Final = (
     ("describe pod web -o yaml", "No such option: -o: `syncpod get POD -o yaml` prints the object"),
     ("alpha events", "'alpha' is not a command here: no command is in stages"),
 )
-"""What is refused, and how the answer begins."""
+"""The refused commands, each with the beginning of the answer."""

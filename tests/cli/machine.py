@@ -75,7 +75,7 @@ RUNTIMES = (EMBEDDED, *CONTAINERDS)
 
 @contextmanager
 def machine(runtime: str, request: pytest.FixtureRequest, directory: Path) -> Iterator[dict[str, str]]:
-    """Yield an environment with a runtime and a state directory; what runs there is brought down in the end."""
+    """Yield an environment with a runtime and a state directory; at the end, `down` ends everything there."""
     environ = {
         "SYNCPOD_STATE_DIR": str(directory / "state"),
         "SYNCPOD_LOG_DIR": str(directory / "pods"),
@@ -92,7 +92,7 @@ def machine(runtime: str, request: pytest.FixtureRequest, directory: Path) -> It
 
 
 def memory_of(environ: dict[str, str]) -> Path:
-    """Where the machine's Secrets are: in memory, where they are by default."""
+    """The directory of the machine's Secrets, which by default is in memory."""
     return memory_directory(Path(environ["SYNCPOD_STATE_DIR"]), os.environ)
 
 
@@ -103,7 +103,7 @@ def bring_up(environ: dict[str, str], run: Run = program) -> Result:
 
 
 def remains(environ: dict[str, str]) -> list[str]:
-    """The command lines that name the machine's state directory, of whatever runs."""
+    """The command lines of running processes that contain the machine's state directory."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

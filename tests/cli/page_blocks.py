@@ -24,12 +24,12 @@ class Block:
 
     @property
     def first(self) -> str:
-        """Its first command, without a comment: the name by which a table knows the block."""
+        """Its first command, without a comment, by which tables refer to the block."""
         return re.sub(r"^\$ ", "", self.text.split("\n", 1)[0]).split(" #")[0].strip().removesuffix("\\").strip()
 
 
 def pages() -> list[str]:
-    """Return the pages that a person reads."""
+    """Return the documentation pages."""
     rooms = (path for room in ("docs", "examples", "deploy") for path in (ROOT / room).rglob("*.md"))
     found = {str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *rooms)}
     return sorted(found.difference(GENERATED))
@@ -45,19 +45,19 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def commands_of(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each command of a console block, and the lines that are shown below it."""
+    """Yield each command of a console block with the lines that are shown below it."""
     for each in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, *shown = each.replace("\\\n", "").rstrip("\n").split("\n")
         yield command, shown
 
 
 def alike(line: str) -> str:
-    """Return a line without what differs from run to run: ids, addresses, numbers, times, and the width of columns."""
+    """Return a line without the parts that vary: ids, addresses, numbers, times, and the width of columns."""
     line = re.sub(r"\b(?=[a-f-]*\d)[0-9a-f][0-9a-f-]{7,}\b|\d+(\.\d+){3}", "#", line)
     return " ".join(re.sub(r"(\d+(\.\d+)?(ms|[smhd])?)+", "#", line).split())
 
 
 def not_printed(shown: list[str], printed: str) -> list[str]:
-    """Return the shown lines that are not among the printed ones."""
+    """Return the lines shown in the page that were not printed."""
     lines = {alike(line) for line in printed.splitlines()}
     return [line for line in shown if alike(line) not in lines]

@@ -25,18 +25,18 @@ READS = ("get", "tree", "--trace", "logs", "history", "events", "plan", "fleet e
 PATIENCE_SECONDS = 120
 """A node is Unknown after 50 s of silence."""
 SERVES = ("temporal server start-dev", "syncpod runtime", "python worker.py", "prometheus --")
-"""Commands that go on until they are interrupted: each has a terminal of its own until the shell is closed."""
+"""Commands that run until they are interrupted: each gets a terminal of its own until the shell is closed."""
 READY = {"prometheus --": "Server is ready to receive web requests."}
-"""What such a command says once it serves, if its page does not show it."""
+"""The line with which such a command reports that it serves, if its page does not show that line."""
 FOLLOWS = re.compile(r"syncpod (fleet )?logs .*-f\b|syncpod (fleet )?logs -f\b")
-"""Commands that go on, and are interrupted once they have printed something."""
+"""Commands that run on, and are interrupted once they have printed something."""
 
 
 class Shell:
-    """A person's shell: it keeps what `eval` and `export` set, and ends what serves when it is closed."""
+    """A shell: it keeps variables set by `eval` and `export`, and ends serving commands when it is closed."""
 
     def __init__(self, environ: dict[str, str], programs: Sequence[Path] = ()) -> None:
-        """Run commands with this environment; `programs` are more directories of programs."""
+        """Run commands with this environment; `programs` are additional directories for PATH."""
         path = ":".join((str(Path(sys.executable).parent), *map(str, programs), os.environ["PATH"]))
         self._environ = {**environ, "PATH": path}
         self._kept = ""
@@ -48,13 +48,13 @@ class Shell:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Interrupt what serves, the newest first, and wait for its end."""
+        """Interrupt the serving commands, the newest first, and wait for their end."""
         for process in reversed(self._serving):
             process.send_signal(signal.SIGINT)
             process.wait(timeout=60)
 
     def check(self, command: str, shown: list[str], log: Path) -> None:
-        """Run a command until it has printed the shown lines; a person would look again, too.
+        """Run a command until it has printed the shown lines; a reading command is repeated, as a user would do.
 
         A pod's state reaches the journal within a second, and a log within five. Only commands that read are repeated.
         `log` is a file for what a command that serves prints.
@@ -78,7 +78,7 @@ class Shell:
             time.sleep(0.5)
 
     def run(self, command: str) -> Result:
-        """Run one line; `syncpod` itself without a shell, which costs less."""
+        """Run one line; a plain `syncpod` command is run without a shell, which takes less time."""
         words = shlex.split(command, comments=True)
         own = dict(word.split("=", 1) for word in words if re.match(r"OTEL_\w+=", word))
         if FOLLOWS.match(command):
@@ -102,14 +102,14 @@ class Shell:
         return Result(done.returncode, done.stdout, done.stderr)
 
     def _serve(self, command: str, log: Path) -> None:
-        """Start a command that goes on until this shell is closed."""
+        """Start a command that runs until this shell is closed."""
         words = shlex.split(command, comments=True)
         environ = {**os.environ, **self._environ}
         with log.open("wb") as output:
             self._serving.append(subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, env=environ))
 
     def _follow(self, words: Sequence[str]) -> Result:
-        """Run a command that goes on until it is interrupted; interrupt it once it has printed something."""
+        """Run a command that does not end by itself, and interrupt it once it has printed something."""
         command = [sys.executable, "-m", "syncpod.cli.main", *words[1:]]
         environ = {**os.environ, **self._environ}
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as following:

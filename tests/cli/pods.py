@@ -8,11 +8,11 @@ from typing import Any
 from syncpod.pod import Pod
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
-"""When the tables are printed."""
+"""The present time of the tables."""
 
 
 def ago(**span: float) -> str:
-    """The moment that long before NOW, as the wire has it."""
+    """The time that long before NOW, in the format of statuses."""
     return (NOW - timedelta(**span)).isoformat().replace("+00:00", "Z")
 
 
@@ -25,7 +25,7 @@ def pod(
     metadata: dict[str, Any] | None = None,
     **status: Any,
 ) -> Pod:
-    """A pod whose containers have these statuses; `conditions` are those that are true."""
+    """A pod whose containers have these statuses; `conditions` names the true conditions."""
 
     def spec(entries: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
         return [
@@ -50,22 +50,22 @@ def pod(
 
 
 def running(name: str = "app", *, ready: bool = True, **more: Any) -> dict[str, Any]:
-    """A container that runs."""
+    """The status of a running container."""
     state = {"running": {"startedAt": ago(minutes=4)}}
     return {"name": name, "ready": ready, "started": True, "state": state, **more}
 
 
 def waiting(reason: str = "", name: str = "app", **more: Any) -> dict[str, Any]:
-    """A container that waits."""
+    """The status of a waiting container."""
     return {"name": name, "ready": False, "state": {"waiting": {"reason": reason} if reason else {}}, **more}
 
 
 def ended(code: int, reason: str = "", name: str = "app", *, signal: int = 0, **more: Any) -> dict[str, Any]:
-    """A container that has ended."""
+    """The status of an ended container."""
     how: dict[str, Any] = {"exitCode": code, "reason": reason} | ({"signal": signal} if signal else {})
     return {"name": name, "ready": False, "state": {"terminated": how}, **more}
 
 
 def restarted(count: int, **since: float) -> dict[str, Any]:
-    """What a container's status has more when it was restarted, the last instance having ended `since` ago."""
+    """The additional fields of a restarted container's status, whose last instance ended `since` ago."""
     return {"restartCount": count, "lastState": {"terminated": {"exitCode": 1, "finishedAt": ago(**since)}}}

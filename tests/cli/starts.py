@@ -28,17 +28,17 @@ _SCRIPT = (
     "import os, sys; from syncpod.cli.main import run; code = run(sys.argv[1:]);"
     "sys.stdout.write('\\0' + '\\n'.join(sys.modules)); sys.stdout.flush(); sys.stderr.flush(); os._exit(code)"
 )
-"""It ends as the program does: one that has used the Temporal SDK sometimes aborts while the interpreter shuts down."""
+"""The script ends like the program, since a process with the Temporal SDK sometimes aborts at a normal exit."""
 
 
 def heavy(modules: Iterable[str]) -> set[str]:
-    """The heavy packages that these modules are of."""
+    """The heavy packages to which these modules belong."""
     return {module.partition(".")[0] for module in modules} & HEAVY
 
 
 @dataclass(frozen=True)
 class Start:
-    """One run of the command."""
+    """One run of a command, with the modules that it imported."""
 
     code: int
     out: str
@@ -47,17 +47,17 @@ class Start:
 
     @property
     def heavy(self) -> set[str]:
-        """The heavy packages of which it has imported something."""
+        """The heavy packages from which it imported something."""
         return heavy(self.modules)
 
     @property
     def commands(self) -> set[str]:
-        """The modules of commands that it has imported."""
+        """The modules of commands that it imported."""
         return {module.removeprefix(_COMMANDS) for module in self.modules if module.startswith(_COMMANDS)}
 
 
 def started(*arguments: str, **environ: str) -> Start:
-    """Run the command in a process of its own."""
+    """Run a command in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, *arguments],
         capture_output=True,

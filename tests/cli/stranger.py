@@ -22,11 +22,11 @@ _SECONDS = 10
 
 
 REBOUND = {"Host": "rebound.example", "Origin": "http://rebound.example"}
-"""What a browser sends to a name of a stranger's that has come to mean the loopback address."""
+"""The headers of a browser's request after DNS rebinding: a stranger's name that resolves to the loopback address."""
 
 
 def start_by_http(port: int, node: str, workflow_id: str, pod: dict[str, Any], more: dict[str, str]) -> str:
-    """Start a pod by the server's HTTP API, as it is served at its own port and at the UI's; `more` are headers."""
+    """Start a pod by the server's HTTP API, which is served at its own port and at the UI's; `more` are headers."""
     encoding, data = (base64.b64encode(part).decode() for part in (b"json/plain", json.dumps(pod).encode()))
     payloads = [{"metadata": {"encoding": encoding}, "data": data}]
     body = {
@@ -56,7 +56,7 @@ def start_by_grpc(temporal: str, port: int, node: str, workflow_id: str, pod: di
 
 
 def encode(endpoint: str) -> str:
-    """Have the codec server sign something, without its token."""
+    """Request a signature from the codec server, without its token."""
     request = urllib.request.Request(f"{endpoint}/pod%2Fdefault%2Fweb/encode", data=b'{"payloads": [{"data": "e30="}]}')
     return _answer(request)
 
@@ -85,7 +85,7 @@ def _answer(request: urllib.request.Request) -> str:
 
 
 def main(tries: dict[str, Any]) -> dict[str, Any]:
-    """Try everything; return the outcomes, by what was tried."""
+    """Make all attempts; return the result of each."""
     node, pod, temporal, name = tries["node"], tries["pod"], tries["temporal"], tries["name"]
     with ThreadPoolExecutor(max_workers=8) as at_once:
         http = {

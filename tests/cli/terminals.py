@@ -26,7 +26,7 @@ def environment(environ: dict[str, str]) -> dict[str, str]:
 
 
 class Terminal:
-    """A program on a terminal, typed at."""
+    """A program on a pseudo-terminal, to which a test types."""
 
     def __init__(self, environ: dict[str, str], *arguments: str) -> None:
         self._terminal, theirs = pty.openpty()
@@ -41,7 +41,7 @@ class Terminal:
         os.write(self._terminal, text)
 
     def until(self, *signs: bytes) -> None:
-        """Wait for one of these in what is shown from now on; what was shown till then is done with."""
+        """Wait for one of these texts in the output since the last match."""
         deadline = time.monotonic() + 60
         while not any(sign in self.seen for sign in signs):
             assert select.select([self._terminal], [], [], max(0, deadline - time.monotonic()))[0], self.seen
@@ -86,7 +86,7 @@ def unused_port() -> int:
 async def forwarding(
     environ: dict[str, str], *arguments: str, program: Sequence[str] = ("port-forward",)
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, list[int]]]:
-    """Forward ports, and yield the process and the ports here; it ends by Ctrl-C, with nothing left."""
+    """Forward ports, and yield the process and the local ports; at the end, Ctrl-C must end it without leftovers."""
     process = await start(environ, *program, *arguments)
     assert process.stdout and process.stderr
     try:

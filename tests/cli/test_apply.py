@@ -49,7 +49,7 @@ from tests.workflows.scripted import ScriptedNode, query_pod, scripted_worker
 
 
 async def accepted_updates(handle: WorkflowHandle[Any, Any]) -> int:
-    """How many updates a run has accepted."""
+    """The number of updates that a run has accepted."""
     events = [event.event_type async for event in handle.fetch_history_events()]
     return events.count(EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED)
 
@@ -634,7 +634,7 @@ async def test_an_unanswered_change_leaves_no_traceback(client: Client, tmp_path
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def squatted(client: Client, node: ScriptedNode) -> AsyncIterator[str]:
-    """The name of a pod in whose place somebody has started a workflow on the node's own task queue."""
+    """The name of a pod, under whose workflow id a stranger started a workflow on the node's own task queue."""
     name = f"n-{fresh_name()}"
     squatter = await client.start_workflow("Squatter", id=f"pod/default/{name}", task_queue=node.queue)
     yield name
@@ -678,7 +678,7 @@ async def test_the_other_pods_of_a_deletion_are_deleted_all_the_same(
 
 @workflow.defn(name=POD_WORKFLOW)
 class Liar:
-    """Answers for a pod, in its node's place."""
+    """A workflow that answers in place of a pod's."""
 
     @workflow.run
     async def run(self) -> None:
@@ -698,7 +698,7 @@ LIES: dict[str, dict[str, Any]] = {
 
 @workflow.defn(name=NODE_WORKFLOW)
 class LyingNode:
-    """Answers for a node, in its worker's place."""
+    """A workflow that answers in place of a node's."""
 
     @workflow.run
     async def run(self) -> None:

@@ -60,7 +60,7 @@ def everything(top: Path) -> set[str]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A directory of all kinds of things."""
+    """A directory with all kinds of files."""
     top = tmp_path / "tree"
     (top / "deep" / "er").mkdir(parents=True)
     (top / "empty").mkdir()
@@ -310,7 +310,7 @@ def test_a_truncated_archive_is_an_error(tmp_path: Path) -> None:
 
 
 def header(name: str, kind: bytes, size: int = 0, *, extended: bool = False) -> bytes:
-    """One header, whatever it says; `extended` = the map of a sparse file goes on behind it."""
+    """One header with any fields; with `extended`, the map of a sparse file continues after it."""
     info, _ = entry(name, type=kind)
     info.size = size
     raw = bytearray(info.tobuf(tarfile.GNU_FORMAT))
@@ -322,7 +322,7 @@ def header(name: str, kind: bytes, size: int = 0, *, extended: bool = False) -> 
 
 
 class Endless(io.RawIOBase):
-    """A stream that begins in one way and then goes on for ever."""
+    """A stream that begins with these bytes and then never ends."""
 
     def __init__(self, begins: bytes, goes_on: bytes) -> None:
         self._left, self._goes_on, self.sent = begins, goes_on, 0

@@ -36,7 +36,7 @@ PODS = {
 
 @pytest.fixture(autouse=True)
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeContext:
-    """A node's disk, as its worker leaves it: three pods, a ConfigMap and a Secret."""
+    """A node's files as its worker writes them: three pods, a ConfigMap and a Secret."""
     context = NodeContext("vm", tmp_path / "state", tmp_path / "memory", tmp_path / "log", "cluster")
     for name, (namespace, kinds) in PODS.items():
         spec = {kind: [{"name": each, "image": "busybox:1"} for each in names] for kind, names in kinds.items()}
@@ -174,7 +174,7 @@ def test_completion_of_a_command_imports_none() -> None:
 
 @pytest.fixture
 def on_path(tmp_path: Path) -> dict[str, str]:
-    """An environment in which `syncpod` is this checkout's."""
+    """An environment in which `syncpod` is the command of this checkout."""
     directory = tmp_path / "bin"
     directory.mkdir()
     (directory / "syncpod").write_text(f'#!/bin/sh\nexec {sys.executable} -m syncpod.cli.main "$@"\n')

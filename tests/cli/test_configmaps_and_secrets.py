@@ -63,7 +63,7 @@ async def test_objects_are_created_configured_and_unchanged(alone: Command, tmp_
 
 
 def kept_below(directory: Path) -> set[str]:
-    """The directories that hold objects; all that was made is private."""
+    """The directories that hold objects; asserts that all files are private."""
     assert all(path.stat().st_mode & 0o077 == 0 for path in directory.rglob("*"))
     files = [path for path in directory.rglob("*.json") if "objects" in path.parts]
     return {str(path.parent.relative_to(directory)) for path in files}

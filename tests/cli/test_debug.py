@@ -22,7 +22,7 @@ from tests.workflows.scripted import ScriptedNode, container, until
 
 @pytest.fixture
 def endpoint(tmp_path: Path) -> Iterator[str]:
-    """A socket for a runtime, whom nobody gets as far as asking anything."""
+    """A socket in place of a runtime, which must not be called."""
     path = tmp_path / "cri.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -32,7 +32,7 @@ def endpoint(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 async def web(syncpod: Command, node: ScriptedNode, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A pod that runs on this very node, by name."""
+    """The name of a pod that runs on this node."""
     here = node.queue.removeprefix("node/")
     monkeypatch.setenv("SYNCPOD_NODE", here)
     monkeypatch.setenv("CONTAINER_RUNTIME_ENDPOINT", endpoint)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def drained(syncpod: Command, client: Client, node: ScriptedNode) -> AsyncIterator[str]:
-    """A cordoned node, by name, with four pods: ``-bare``, ``-listed``, ``-static`` and ``-copied`` behind its name.
+    """The name of a cordoned node with four pods: its name with ``-bare``, ``-listed``, ``-static`` and ``-copied``.
 
     The last has the annotations of a static pod, which somebody has applied as another one.
     """

@@ -21,7 +21,7 @@ from tests.runtimes.temporal import temporal_program
 
 
 def pod(name: str, **labels: str) -> dict[str, Any]:
-    """A pod that says its own name in its command, its environment and its image."""
+    """A pod that has its own name in its command, its environment and its image."""
     container = {
         "name": "app",
         "image": f"{name}-image:1",
@@ -61,7 +61,7 @@ def in_database(environ: dict[str, str], name: str) -> set[str]:
 
 
 def shown(environ: dict[str, str], name: str, *, with_codec: bool) -> set[str]:
-    """What of a pod `temporal workflow show` prints."""
+    """The output of `temporal workflow show` for a pod."""
     owner = exports(environ)
     known = owner if with_codec else {"TEMPORAL_ADDRESS": owner["TEMPORAL_ADDRESS"]}
     show = ("workflow", "show", "--workflow-id", f"pod/default/{name}", "--output", "json")

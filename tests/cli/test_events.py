@@ -29,7 +29,7 @@ NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 
 def waiting(pod: dict[str, Any]) -> str:
-    """Why the pod's container waits."""
+    """The reason why the pod's container waits."""
     return str(container(pod, "app").get("state", {}).get("waiting", {}).get("reason", ""))
 
 

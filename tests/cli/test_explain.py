@@ -45,7 +45,7 @@ def ago(seconds: float) -> datetime:
 
 
 def until_now(seconds: float) -> str:
-    """The time from so many seconds before NOW, when this file was loaded, until now."""
+    """The duration from this many seconds before NOW (when this file was loaded) until now."""
     return f"{(datetime.now(UTC) - ago(seconds)).total_seconds():.0f}s"
 
 
@@ -71,7 +71,7 @@ OLD = PodLife("default", "web", "uid-0", "inc-0")
 
 @pytest.fixture
 def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A node without a worker whose journal has two lives of pod web."""
+    """A node without a worker, whose journal has two lives of the pod web."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     journal = JournalFile(state / FILE_NAME, Limits())
@@ -409,14 +409,14 @@ def screen(
 
 
 def of(one: Explanation, title: str, **more: Any) -> str:
-    """What is said behind a title, on one line."""
+    """The text after a title in the output, on one line."""
     said = "\n".join(screen(one, **more)).partition("\n\n")[0]
     _, _, rest = said.partition(f"{title}:")
     return " | ".join(line.strip() for line in re.split(r"\n(?=\S)", rest)[0].splitlines())
 
 
 def running(seconds: float, **more: Any) -> PodRunRecords:
-    """A pod whose container ended once and has been running for so long since."""
+    """A pod whose container ended once, and has been running for this long since then."""
     present = {"phase": "Running", "containers": [{"name": "app", "ready": True, "state": {}}], **more}
     instances = (crash(0, seconds + 100, seconds + 50), Instance("app", 1, started_at=ago(seconds)))
     return PodRunRecords(WEB, ago(seconds + 100), ago(1), present=present, instances=instances)

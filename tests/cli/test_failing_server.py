@@ -12,11 +12,11 @@ import pytest
 from tests.cli.conftest import program
 
 ANSWERED = ("/GetSystemInfo", "/DescribeNamespace")
-"""What a client asks when it connects."""
+"""The calls that a client makes when it connects."""
 
 
 class Failing(grpc.GenericRpcHandler):
-    """Answers what a connection needs, and nothing else."""
+    """A server that answers only the calls of a connection."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         answers = handler_call_details.method.endswith(ANSWERED)

@@ -11,7 +11,7 @@ from syncpod.cli.program import program
 
 
 def parsed(line: str) -> dict[str, Any]:
-    """What a command is called with."""
+    """The arguments with which a command is called."""
     name, *words = line.split()
     found: dict[str, Any] = program().commands[name].make_context(name, words).params
     return found

@@ -25,7 +25,7 @@ EXHAUSTED = RPCError("namespace rate limit exceeded", RPCStatusCode.RESOURCE_EXH
 
 
 class LateWorkflow:
-    """A workflow that takes an update, and then answers it, only when it was asked often enough.
+    """A workflow that accepts an update, and later answers it, only after enough requests.
 
     Its task was tried `tries` times.
     """
@@ -76,7 +76,7 @@ class LateWorkflow:
 
 @pytest.fixture
 def life(monkeypatch: pytest.MonkeyPatch) -> list[Liveness]:
-    """What is heard of the fleet's workers: the last one stays."""
+    """Script the signs of life of the fleet's workers; the last one is repeated."""
     known = [HEARD]
 
     async def heard_on(_client: Client, queue: str) -> Liveness:

@@ -33,7 +33,7 @@ PODS = tuple(WorkloadPod(name=f"web-{number}", node=f"n{number}", status="Runnin
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, *views: WorkloadView | FleetNodeView | Exception | None) -> None:
-    """Have each look find the next of these."""
+    """Let each query return the next of these, or raise it."""
     coming = iter(views)
 
     async def look(*_: Any) -> Any:
@@ -52,7 +52,7 @@ WEB = Thing("Deployment", "default", "web")
 
 
 def waits(*whys: str, thing: Thing = WEB, where: str = "") -> Going:
-    """Something whose end waits for these things, one after the other; the last "" = it is gone."""
+    """A deletion that waits for these things, one after another; a final "" stands for its end."""
     coming = iter(whys)
 
     async def left(_: Thing) -> str:
@@ -209,7 +209,7 @@ def test_a_command_that_needs_a_kind_takes_no_bare_names() -> None:
 
 @pytest.fixture
 def deleted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What commands delete, in a fleet whose node n1 has the pod web."""
+    """Records what commands delete, in a fleet whose node n1 has the pod web."""
     node = FleetNodeView(name="n1", placed=(PlacedPod(name="web"),))
     named: list[str] = []
 

@@ -23,7 +23,7 @@ NO_CLIENT = cast(Client, None)
 
 
 class Nodes:
-    """A fleet whose nodes show one view after another, and keep the last one."""
+    """A fleet whose nodes return one view after another, and repeat the last one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **views: list[FleetNodeView]) -> None:
         self.shown, self.done = views, list[str]()

@@ -25,7 +25,7 @@ from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The words that nodes were asked to run."""
+    """Records the command lines that nodes were requested to run."""
     words: list[list[str]] = []
 
     def run(work: Callable[[Client], Awaitable[Any]], **_: Any) -> Any:

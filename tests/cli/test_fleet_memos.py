@@ -29,7 +29,7 @@ FORGED: dict[str, Any] = {
 
 @dataclass
 class Run:
-    """A workflow as a list shows it."""
+    """A workflow as an entry of a list."""
 
     id: str
     memo: Any
@@ -52,7 +52,7 @@ class Server:
 
 
 def served(monkeypatch: pytest.MonkeyPatch, *runs: Run) -> None:
-    """Have commands ask a fleet with these nodes."""
+    """Let commands use a fleet with these nodes."""
     client = cast(Client, Server(FLEET_NODE_WORKFLOW, *runs))
 
     def connected(work: Callable[[Client], Coroutine[Any, Any, Any]], *, state_dir: str = "") -> Any:

@@ -18,14 +18,14 @@ OF_DEPLOYMENT, OWN = "workload/Deployment/default/web", "workload/Pod/default/we
 
 
 def on(node: str, owner: str, *, ready: bool = True) -> FleetNodeView:
-    """A node with a pod that is called web-1."""
+    """A node with a pod named web-1."""
     report = PodReport(phase="Running", ready=ready)
     return FleetNodeView(name=node, presence="Ready", placed=(PlacedPod(name="web-1", owner=owner, report=report),))
 
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was deleted, in a fleet where two pods have one name."""
+    """Records deletions, in a fleet where two pods have one name."""
     nodes, found = [on("n1", OF_DEPLOYMENT, ready=False), on("n2", OWN)], list[str]()
 
     async def views(_client: Client, names: Any = ()) -> list[FleetNodeView]:

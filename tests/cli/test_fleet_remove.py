@@ -18,7 +18,7 @@ LATE = PlacedPod(name="late", owner="workload/Deployment/default/late")
 
 
 class Node:
-    """A node that is scheduled onto until it is cordoned."""
+    """A node that gets pods until it is cordoned."""
 
     def __init__(self, view: FleetNodeView, *, comes: tuple[PlacedPod, ...] = ()) -> None:
         self.view, self.comes = view, comes
@@ -46,7 +46,7 @@ class Node:
 
 
 async def remove(node: Node, monkeypatch: pytest.MonkeyPatch, *, force: bool = False) -> list[str]:
-    """Remove a node; return what was done to it."""
+    """Remove a node; return the changes that were requested of it."""
     monkeypatch.setattr(fleet, "view", node.look)
     monkeypatch.setattr(fleet, "update", node.change)
     how = fleet_remove._How(force, None)

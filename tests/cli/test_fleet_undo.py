@@ -19,7 +19,7 @@ OWNER = "workload/Deployment/default/web"
 
 
 class Workload:
-    """A workload that obeys each update twice: a new run began before the answer to the first one was sent."""
+    """A workload that carries out each update twice, since a new run began before the first answer was sent."""
 
     def __init__(self, *images: str) -> None:
         self.state = WorkloadState()
@@ -46,7 +46,7 @@ class Workload:
         return done.model_dump(mode="json", by_alias=True)
 
     def get_workflow_handle(self, _id: str) -> None:
-        """Return nothing: `update` stands for it."""
+        """Return nothing; tests replace `update`."""
 
     @property
     def image(self) -> str:

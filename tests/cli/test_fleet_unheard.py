@@ -116,7 +116,7 @@ Serve = Callable[..., list[str]]
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """Have a fleet with these nodes; return the list of what its nodes are asked."""
+    """Make a fleet with these nodes; return the list of requests that its nodes get."""
 
     def have(*nodes: FleetNodeView, workload: WorkloadView, rule: str = "wait") -> list[str]:
         asked = list[str]()

@@ -29,7 +29,7 @@ from tests.runtimes.docker_registry import free_port
 
 @pytest.fixture
 def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A state directory in which no fleet runs in the end."""
+    """The environment of a state directory; asserts that no fleet runs there at the end."""
     found = {"SYNCPOD_STATE_DIR": str(tmp_path / "fleet"), "TEMPORAL_ADDRESS": ""}
     yield found
     program("fleet", "down", environ=found)

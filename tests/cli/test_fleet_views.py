@@ -25,7 +25,7 @@ FAULTS: dict[str, Exception] = {
 
 
 class Nodes:
-    """A fleet's server with these nodes; a node that is named like a fault has it."""
+    """A fleet's server with these nodes; a node with the name of a fault has that fault."""
 
     def __init__(self, *names: str) -> None:
         self.names = names

@@ -20,12 +20,12 @@ from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadView
 
 THEN = datetime.now(UTC) - timedelta(days=10, hours=1)
-"""Ages of ten days are shown in days alone: a suite may take minutes from here to a test."""
+"""Ages of ten days are printed in days, so the minutes until a test runs do not matter."""
 OWNER = "workload/Deployment/default/web"
 
 
 class Fleet:
-    """What the fleet's nodes and workloads say."""
+    """The answers of the fleet's nodes and workloads."""
 
     def __init__(self) -> None:
         self.nodes: list[FleetNodeView] = []

@@ -27,7 +27,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give fi
 
 @pytest.fixture
 def victim() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has nothing to do with syncpod."""
+    """A process that does not belong to syncpod."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     yield child
     child.kill()

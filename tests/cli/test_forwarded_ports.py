@@ -74,7 +74,7 @@ def test_an_invalid_port_is_refused_as_it_was_typed(word: str, sentence: str, po
 
 @dataclass
 class Sandbox:
-    """A sandbox as it stands in a list."""
+    """A sandbox as an entry of a list."""
 
     id: str
     attempt: int
@@ -131,7 +131,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 async def forwarded(
     runtime: Runtime, capsys: pytest.CaptureFixture[str], *remote: int
 ) -> AsyncIterator[tuple[list[int], asyncio.Task[None]]]:
-    """Forward to these ports, and yield those here, and the forwarding."""
+    """Forward to these ports; yield the local ports and the forwarding."""
     pod = Pod.model_validate({"metadata": {"name": "web", "uid": "u"}, "spec": {"containers": []}})
     forwarder = Forwarder(OurPodPorts(runtime, pod).carry)  # type: ignore[arg-type]
     forwarding = asyncio.create_task(forwarder.forward(["127.0.0.1"], [ForwardedPort(0, port) for port in remote]))

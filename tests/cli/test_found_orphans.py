@@ -61,7 +61,7 @@ def orphan(
 
 @pytest.fixture
 def place(tmp_path: Path) -> Here:
-    """A node that no worker serves."""
+    """A node without a worker."""
     context = NodeContext("n1", tmp_path / "state", tmp_path / "memory", tmp_path / "logs", "", "syncpod")
     return Here(context, "unix:///nowhere")
 
@@ -94,7 +94,7 @@ def test_a_refused_adoption_lists_usable_commands() -> None:
 
 
 def made(name: str, image: str) -> ContainerSummary:
-    """A container that runs, and was made with this name and image."""
+    """A running container with this name and image."""
     (one,) = orphan("a", "none").pod.containers
     labels = {CONTAINER_NAME_LABEL: name}
     return replace(one, labels=labels, annotations={CONTAINER_HASH_ANNOTATION: container_hash(name, image)})

@@ -24,13 +24,13 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a
 
 BYTES = 96 << 20
 INODES = 4096
-"""Far more than a machine uses. By default a tmpfs has one for each two pages of memory: minutes to use up."""
+"""Far more than a machine uses. By default, a tmpfs has so many that using them all takes minutes."""
 FULL = "No space left on device"
 
 
 @pytest.fixture
 def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A machine whose state directory is a small disk of its own."""
+    """A machine whose state directory is on a small file system of its own."""
     (disk := tmp_path / "disk").mkdir()
     mount_tmpfs(disk, BYTES, 0o700)
     subprocess.run(["mount", "-o", f"remount,nr_inodes={INODES}", disk], check=True)
@@ -43,7 +43,7 @@ def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str
 
 @contextlib.contextmanager
 def no_bytes(disk: Path) -> Iterator[None]:
-    """No byte is free on the disk."""
+    """Fill the disk, so that no byte is free."""
     filler = disk / "filler"
     try:
         with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
@@ -56,7 +56,7 @@ def no_bytes(disk: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_inodes(disk: Path) -> Iterator[None]:
-    """No file can be made on the disk."""
+    """Use up all inodes, so that no file can be made."""
     (place := disk / "files").mkdir()
     made: list[Path] = []
     try:

@@ -34,13 +34,13 @@ class Part:
     page: str
     headings: tuple[str, ...]
     before: tuple[str, ...] = ()
-    """Commands of `syncpod` that the page takes for granted."""
+    """Commands of `syncpod` that must have run before, which the page does not show."""
     after: tuple[str, ...] = ()
-    """Commands of `syncpod` that make of the machine again what it was."""
+    """Commands of `syncpod` that restore the machine's earlier state."""
     only: str = ""
-    """How the first command of its block begins, if it is one block below the heading; other parts leave that out."""
+    """The beginning of its block's first command, if the part is this block only; other parts omit it."""
     follows: Part | None = None
-    """A part whose commands are typed before, in the same terminals."""
+    """A part whose commands run before, in the same terminals."""
 
 
 WEB = "apply -f examples/pod.yaml --wait"
@@ -61,7 +61,7 @@ ON_A_NODE = (
         "delete -f examples/pods/projected.yaml --ignore-not-found",
     )),
 )  # fmt: skip
-"""Parts of pages whose commands are for a node that is up."""
+"""Parts of pages whose commands need a node after `up`."""
 
 ON_A_FLEET = (
     Part("docs/fleet.md", (
@@ -73,7 +73,7 @@ ON_A_FLEET = (
         "Change the key of commands and histories", "Change the sealing key", "A node was stolen",
     )),
 )  # fmt: skip
-"""Parts of pages whose commands are for a fleet and its nodes; the first one makes them."""
+"""Parts of pages whose commands need a fleet and its nodes, which the first part makes."""
 
 BY_HAND = (
     Part("docs/temporal.md", ("By hand",)),
@@ -91,7 +91,7 @@ BY_HAND = (
 
 
 class NotRun(NamedTuple):
-    """A block whose commands are not run: where it is, how its first command begins, and why."""
+    """A block whose commands are not run: its place, the beginning of its first command, and the reason."""
 
     page: str
     heading: str
@@ -193,19 +193,19 @@ FILES: dict[str, dict[str, Callable[[Path], None]]] = {
         "shop.yaml": write_deployment, "keys.yaml": write_secret, "bad.yaml": write_bad_deployment,
     },
 }  # fmt: skip
-"""Files that a page takes for granted."""
+"""Files that a page's commands need but do not make, with the functions that make them."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where commands are run: a directory for files and states, and the names that this machine has for a page's."""
+    """The place where commands are run: a directory, and this machine's replacements for the names in a page."""
 
     directory: Path
     environ: dict[str, str]
     names: dict[str, str]
 
     def told_here(self, text: str) -> str:
-        """Return a page's text with this machine's names."""
+        """Return a page's text with the names replaced by this machine's."""
         for written, here in self.names.items():
             text = text.replace(written, here)
         return text
@@ -239,7 +239,7 @@ def in_order(part: Part) -> list[Block]:
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory in which the commands are typed, with what they name of this tree."""
+    """The directory in which commands are run, with the files of this repository that they use."""
     made = tmp_path_factory.mktemp("pages")
     for name in ("examples", "worker.py", "deploy"):
         (made / name).symlink_to(ROOT / name)
@@ -248,7 +248,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def node(request: pytest.FixtureRequest, directory: Path) -> Iterator[Place]:
-    """A machine that is up, whose node is called as in the guides."""
+    """A machine after `up`, whose node has the name in the guides."""
     with machine(EMBEDDED, request, directory) as environ:
         environ["SYNCPOD_NODE"] = "guide"
         upped = program("up", "--embedded", environ=environ)
@@ -267,7 +267,7 @@ def node(request: pytest.FixtureRequest, directory: Path) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A machine on which nothing runs yet, with room for a fleet and two nodes."""
+    """A machine on which nothing runs yet, for a fleet and two nodes."""
     directory = tmp_path_factory.mktemp("fleet")
     (directory / "examples").symlink_to(ROOT / "examples")
     states = {"SYNCPOD_STATE_DIR": f"{directory}/fleet", "SYNCPOD_LOG_DIR": f"{directory}/pods"}

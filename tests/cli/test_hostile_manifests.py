@@ -24,9 +24,9 @@ from typing import IO, Any
 import pytest
 
 MEMORY = 512 * 1024**2
-"""Bytes of address space; a good manifest of 10 MiB takes a third of it."""
+"""The limit of the address space in bytes; a good manifest of 10 MiB takes a third of it."""
 SECONDS = 10
-"""Of a processor; most take a half."""
+"""The limit of CPU time in seconds; most manifests take half a second."""
 MANY = 100_000
 
 POD = """\
@@ -43,17 +43,17 @@ NUL = "must have no NUL character, which no process and no path can be given"
 
 @dataclass(frozen=True)
 class Ended:
-    """How the program ended, and what it took."""
+    """The exit of the program and its resource usage."""
 
     code: int
     out: str
     err: str
     seconds: float
-    """Of a processor."""
+    """CPU time."""
 
 
 def applied(*arguments: str | Path, stdin: int | IO[bytes] = subprocess.DEVNULL, before: tuple[str, ...] = ()) -> Ended:
-    """Run `syncpod apply` within its bounds, against a server that is not there; `before` stands before it.
+    """Run `syncpod apply` within the limits, without a server; `before` is a command that runs it.
 
     A shell sets the bounds, not a `preexec_fn`: for that Python forks this process, and gRPC, where a test before has
     used it, then writes to the stderr of the child.
@@ -93,7 +93,7 @@ def laughs() -> str:
 
 
 def deep_block(levels: int) -> str:
-    """Return a mapping in a mapping, a blank further in each time; a hundred thousand levels would take 5 GB so."""
+    """Return nested mappings, each indented by one more blank; a hundred thousand levels would take 5 GB."""
     return "\n".join(" " * level + "a:" for level in range(levels))
 
 

@@ -141,7 +141,7 @@ def test_units_are_given_configuration_but_nothing_that_they_or_the_node_keep() 
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The state directory of a node that `up` has started before, and a directory of units of the test's own."""
+    """The state directory of a node that `up` has started before; units go to a directory of the test's own."""
     directory, units = tmp_path / "state", tmp_path / "units"
     units.mkdir()
     prepare(directory)

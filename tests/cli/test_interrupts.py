@@ -19,11 +19,11 @@ from tests.workflows.scripted import ScriptedNode
 
 PATIENCE_SECONDS = 60
 SHELL = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
-"""Ignores SIGINT, and leaves that to the program that it becomes."""
+"""A shell that ignores SIGINT and executes a program, which inherits that."""
 
 
 def interrupted(words: Sequence[str], environ: dict[str, str]) -> int:
-    """Start a command with SIGINT ignored, send it until it ends, and return the exit code."""
+    """Start a command with SIGINT ignored, send SIGINT until it ends, and return its exit code."""
     started = subprocess.Popen(
         [*SHELL, sys.executable, "-m", "syncpod.cli.main", *words],
         env={**os.environ, **environ},

@@ -42,7 +42,7 @@ NOTHING_MORE = "as with kubectl"
 
 
 def rendered() -> str:
-    """The page as the commands answer now."""
+    """The page with the commands' current answers."""
     works = [(f"`syncpod {line}`", note or NOTHING_MORE) for line, note in UNDERSTOOD.items()]
     with no_server():
         refused = [(f"`syncpod {line}`", answer_to(line)) for line, _ in REFUSED]
@@ -52,13 +52,13 @@ def rendered() -> str:
 
 
 def table(titles: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
-    """The rows as a table of Markdown."""
+    """The rows as a Markdown table."""
     cells = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (titles, ("---", "---"), *rows)]
     return "\n".join(f"| {each} |" for each in cells)
 
 
 def answer_to(line: str) -> str:
-    """What a command that is refused says, without the name of the program."""
+    """The error message of a refused command, without the name of the program."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         assert run(line.split()) == 2, line

@@ -17,7 +17,7 @@ def file_of(module: str) -> Path | None:
 
 
 def named(statement: ast.stmt) -> set[str]:
-    """The modules that an import names; those of ours, and of others the package."""
+    """The modules that an import statement names; for other packages, only the package."""
     if isinstance(statement, ast.Import):
         return {each.name for each in statement.names}
     if not isinstance(statement, ast.ImportFrom) or statement.module is None:
@@ -28,14 +28,14 @@ def named(statement: ast.stmt) -> set[str]:
 
 @functools.cache
 def imported(module: str) -> frozenset[str]:
-    """The modules that one of ours imports when it is loaded itself."""
+    """The modules that one of our modules imports at its own import."""
     path = file_of(module)
     statements = ast.parse(path.read_text()).body if path is not None else []
     return frozenset(each for statement in statements for each in named(statement))
 
 
 def loaded(module: str) -> set[str]:
-    """All modules that are loaded with one of ours, as far as ours say so."""
+    """All modules that are loaded with one of our modules, directly or through other modules of ours."""
     found, left = {module}, [module]
     while left:
         new = imported(left.pop()) - found

@@ -21,7 +21,7 @@ POD = parse_pod(manifest("late"))
 
 
 class LateServer:
-    """A client whose updates time out a number of times; the SDK words a cancellation just so."""
+    """A client whose updates time out a number of times, with the error that the SDK also raises at a cancellation."""
 
     identity = "somebody"
 

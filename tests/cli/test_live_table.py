@@ -38,7 +38,7 @@ def names(pods: list[Row]) -> list[str]:
 
 
 def drawn(pods: list[Row], *, height: int, times: int = 1) -> str:
-    """What a terminal of that height is sent."""
+    """The output that a terminal of this height gets."""
     sent = io.StringIO()
     console = Console(file=sent, force_terminal=True, width=60, height=height, highlight=False)
 
@@ -77,7 +77,7 @@ def test_a_terminal_without_room_shows_numbers_alone(room: int) -> None:
 
 
 def screen(sent: str) -> list[str]:
-    """What a terminal without a limit of height shows in the end."""
+    """The final screen of a terminal with unlimited height."""
     lines, at = [""], 0
     for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", sent):
         if part == "\n":

@@ -48,7 +48,7 @@ def test_wrong_flags_are_refused_in_a_sentence(flags: Sequence[str], sentence: s
 
 
 class Runtime:
-    """A runtime that knows where logs are, and of which nothing runs."""
+    """A runtime that knows the paths of logs, without running containers."""
 
     async def __aenter__(self) -> Runtime:
         return self
@@ -62,7 +62,7 @@ class Runtime:
 
 @pytest.fixture
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
-    """A pod whose containers `a` and `b` have run, of which only `b` has a log."""
+    """A pod whose containers `a` and `b` have run; only `b` has a log."""
     (tmp_path / "b.log").write_bytes(record("one") + record("two", stream="stderr"))
     (tmp_path / "b.log.20260131-120000").write_bytes(record("zero"))
 

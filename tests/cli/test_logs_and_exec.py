@@ -32,7 +32,7 @@ def runtime(request: pytest.FixtureRequest) -> str:
 def environ(
     runtime: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
-    """The environment of a machine with the runtime, its pods up."""
+    """The environment of a machine with the runtime and running pods."""
     with machine(runtime, request, tmp_path_factory.mktemp("streams")) as environ:
         upped = bring_up(environ)
         assert upped.code == 0, upped.err
@@ -41,7 +41,7 @@ def environ(
 
 
 def _until_written(environ: dict[str, str], line: str, patience: float = 60.0) -> None:
-    """Wait until the writer has written a line: what the tests read is there, however fast the machine."""
+    """Wait until the writer has written a line, so that the tests find it."""
     deadline = time.monotonic() + patience
     while line not in (written := program("logs", "writer", "-c", "app", environ=environ).out.splitlines()):
         assert time.monotonic() < deadline, written[-3:]

@@ -25,7 +25,7 @@ from tests.cli.manifests import fresh_name
 
 @workflow.defn(name="Nothing")
 class Nothing:
-    """Lets a worker poll a task queue."""
+    """A workflow that lets a worker poll a task queue."""
 
     @workflow.run
     async def run(self) -> None:

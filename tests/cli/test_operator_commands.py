@@ -27,7 +27,7 @@ BUSY = {
 
 @pytest.fixture(scope="module", params=RUNTIMES)
 def syncpod(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Run commands on a machine with each runtime in turn, its pods up."""
+    """Run commands on a machine with each runtime in turn and running pods."""
     with machine(request.param, request, tmp_path_factory.mktemp("operating")) as environ:
         upped = bring_up(environ)
         assert upped.code == 0, upped.err

@@ -22,7 +22,7 @@ from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from tests.cli.starts import Start, started
 
 SERVER = "127.0.0.1:1"
-"""Nothing answers there."""
+"""An address where nothing answers."""
 NOW = datetime.now(UTC)
 LINE = {
     **{"at": NOW.isoformat(), "kind": "step", "subject": "start_container", "container": "app", "restart": 0},
@@ -69,7 +69,7 @@ Answering = Callable[..., Callable[..., Start]]
 
 @pytest.fixture
 def answering(tmp_path: Path) -> Iterator[Answering]:
-    """Starts a worker that answers so, and returns how to run a command beside it."""
+    """Start a worker with these answers; return a function that runs a command next to it."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     program = tmp_path / "worker.py"  # as the process of a worker is named

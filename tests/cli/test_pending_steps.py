@@ -41,7 +41,7 @@ def encrypted(tmp_path: Path) -> tuple[DataConverter, DataConverter]:
 async def described(
     written: DataConverter, read: DataConverter, *, shortened: Callable[[Failure], Failure] = lambda failure: failure
 ) -> tuple[str, str]:
-    """What a reader sees of a step's last failure and of its heartbeat."""
+    """The shown texts of a step's last failure and its heartbeat."""
     here = written.with_context(STEP)
     failure = Failure()
     await here.encode_failure(ApplicationError("the kill takes too long", type="FailedKillPod"), failure)

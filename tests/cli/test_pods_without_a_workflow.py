@@ -35,7 +35,7 @@ def syncpod(environ: dict[str, str]) -> Run:
 
 
 def make_orphan(syncpod: Run, environ: dict[str, str], *names: str) -> None:
-    """Apply pods that run, and end their workflows."""
+    """Apply pods, wait until they run, and end their workflows."""
     manifests = {"apiVersion": "v1", "kind": "List", "items": [pod(name) for name in names]}
     applied = syncpod("apply", "-f", "-", "--wait", "--timeout", "60s", stdin=json.dumps(manifests))
     assert applied.code == 0, applied.err
@@ -47,7 +47,7 @@ def make_orphan(syncpod: Run, environ: dict[str, str], *names: str) -> None:
 
 
 def after(first: str, then: str) -> float:
-    """How many seconds after one time of the day another one is; midnight may be between them."""
+    """The seconds from one time of day to a later one; midnight may be between them."""
     begun, ended = (
         timedelta(hours=int(hours), minutes=int(minutes), seconds=float(seconds))
         for hours, minutes, seconds in (moment.split(":") for moment in (first, then))
@@ -56,7 +56,7 @@ def after(first: str, then: str) -> float:
 
 
 def lives(script: str) -> bool:
-    """Say whether a process with this script runs."""
+    """Return whether a process with this script runs."""
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if script.encode() in line.read_bytes():

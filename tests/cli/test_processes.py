@@ -145,7 +145,7 @@ def test_a_large_log_is_moved_aside(tmp_path: Path) -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt, also where a shell started the tests in the background and so ignores it."""
+    """Let SIGINT raise KeyboardInterrupt, even if a shell started the tests in the background with SIGINT ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -24,7 +24,7 @@ def fetched(name: str, one: Pod) -> FetchedPod:
 
 
 def drawn(pods: list[FetchedPod], *, height: int) -> list[str]:
-    """What a terminal of that height is sent at last, its lines without colours."""
+    """The final output to a terminal of this height, without colours."""
     sent = io.StringIO()
     console = Console(file=sent, force_terminal=True, color_system=None, width=60, height=height)
     with Progress(console) as progress:

@@ -51,14 +51,14 @@ WRITTEN = {
 
 @contextlib.contextmanager
 def plain() -> Iterator[None]:
-    """Text as wide everywhere, and without the colours that argparse has from Python 3.14 on."""
+    """Set a fixed width, and disable the colours that argparse has since Python 3.14."""
     with mock.patch.dict(os.environ, {"COLUMNS": "120", "NO_COLOR": "1", "PYTHON_COLORS": "0"}):
         os.environ.pop("FORCE_COLOR", None)
         yield
 
 
 def rendered() -> str:
-    """The document as the commands have it now."""
+    """The document as it is generated from the commands now."""
     summary = [f"| [`{' '.join(path)}`](#{anchor(path)}) | {summary_of(command)} |" for path, command in ALL]
     parts = [HEAD, "\n".join(["| command | |", "|---|---|", *summary, ""])]
     with plain():
@@ -67,7 +67,7 @@ def rendered() -> str:
 
 
 def section(path: tuple[str, ...], command: Any) -> Iterator[str]:
-    """What is said of one command."""
+    """The section about one command."""
     context = typer.Context(command, info_name=" ".join(("syncpod", *path)), terminal_width=120)
     yield f"## syncpod {' '.join(path)}\n"
     if path == ("worker",):
@@ -89,7 +89,7 @@ def section(path: tuple[str, ...], command: Any) -> Iterator[str]:
 
 
 def worker_help() -> str:
-    """What `syncpod worker --help` prints."""
+    """The output of `syncpod worker --help`."""
     with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
         parse_arguments(["--help"])
     return said.getvalue()
@@ -101,7 +101,7 @@ def summary_of(command: Any) -> str:
 
 
 def sentence(command: Any) -> str:
-    """The same as it is written there."""
+    """The first sentence of a command's help text, as it is written there."""
     return " ".join(command.help.split("\n\n")[0].split()).partition(". ")[0].removesuffix(".") + "."
 
 

@@ -15,7 +15,7 @@ from syncpod.streaming.pipe import Pipe
 from tests.runtime.local_streams import Commands, commands_of_a_server
 
 MUCH = 24_000_000
-"""More than both ends and the system keep of a connection, many times over."""
+"""Many times more bytes than the buffers of a connection hold."""
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ async def commands() -> AsyncIterator[Commands]:
 
 
 class Written:
-    """What has come, by stream."""
+    """Collects the received data, by stream."""
 
     def __init__(self) -> None:
         self.out = bytearray()

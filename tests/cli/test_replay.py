@@ -28,7 +28,7 @@ SHOULD_BE = "must be the history of a pod's or a node's run from its first event
 
 
 async def made(syncpod: Command, on: tuple[str, str]) -> str:
-    """A pod that has started."""
+    """Make a pod that has started."""
     name = fresh_name()
     applied = await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     assert applied.code == 0, applied.err
@@ -51,7 +51,7 @@ def started(history: dict[str, Any]) -> dict[str, Any]:
 
 
 def plant_a_pull(patch: pytest.MonkeyPatch) -> None:
-    """Have the code at hand pull an image where a container would start."""
+    """Change the current code, so that it pulls an image instead of starting a container."""
     decides = decide.next_step
 
     def next_step(*given: Any, **more: Any) -> Any:

@@ -24,7 +24,7 @@ def sized(name: str, resources: dict[str, Any]) -> str:
 
 
 async def running(syncpod: Command, node: ScriptedNode) -> str:
-    """A small pod that is ready; its name."""
+    """The name of a small pod that is ready."""
     name = fresh_name()
     applied = await syncpod(
         "apply", "-f", "-", "--wait", "--node", node.queue.removeprefix("node/"), stdin=sized(name, SMALL)

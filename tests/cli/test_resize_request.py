@@ -20,7 +20,7 @@ from syncpod.pod import Pod, parse_pod, with_defaults
 
 
 def a_pod(*conditions: dict[str, Any]) -> Pod:
-    """A pod of a sidecar and two containers."""
+    """A pod with a sidecar and two containers."""
     image = "registry.local/a:1"
     spec = {
         "initContainers": [{"name": "proxy", "image": image, "restartPolicy": "Always"}],
@@ -82,7 +82,7 @@ def test_a_pending_resize_is_described_with_its_reason() -> None:
 
 
 def given(resources: dict[str, Any], *conditions: dict[str, Any]) -> Pod:
-    """A pod that asks for half a processor, and was given that."""
+    """A pod that requests half a CPU, which is allocated."""
     web = {"name": "web", "image": "registry.local/a:1", "resources": {"requests": {"cpu": "500m"}}}
     status = {"containerStatuses": [{"name": "web", "resources": resources}], "resources": resources}
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shop"}, "spec": {"containers": [web]}}

@@ -13,7 +13,7 @@ from tests.cli.manifests import fresh_name
 
 
 def kept_in(directory: Path) -> list[Path]:
-    """The files that an edit has left, readable by nobody else."""
+    """The files that an edit left; asserts that only their owner can read them."""
     found = list(directory.glob("syncpod-edit-*"))
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in found)
     return found

@@ -54,7 +54,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeSettings:
 
 @contextmanager
 def listening(path: Path) -> Iterator[str]:
-    """Somebody who accepts connections, and says nothing."""
+    """A socket that accepts connections and sends nothing."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -62,7 +62,7 @@ def listening(path: Path) -> Iterator[str]:
 
 
 def record_runtime(here: NodeSettings, *, alive: bool, detached: bool = True, simulated: bool = False) -> RuntimeRecord:
-    """An embedded runtime that the state directory tells of."""
+    """Record an embedded runtime in the state directory."""
     me = identify(os.getpid())
     assert me is not None
     prepare(here.state_dir)
@@ -145,7 +145,7 @@ def test_the_runtime_of_a_running_worker_is_chosen(here: NodeSettings, monkeypat
 
 
 def keep(here: NodeSettings, endpoint: str) -> NodeSettings:
-    """A node that was started on a runtime, and its settings for the next start."""
+    """Record a node that was started on a runtime, with its settings for the next start."""
     prepare(here.state_dir)
     given = {"SYNCPOD_NODE": "vm", "CONTAINER_RUNTIME_ENDPOINT": endpoint}
     write_kept_settings(here.state_dir, KeptSettings(given, "containerd"))

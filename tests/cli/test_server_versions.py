@@ -28,7 +28,7 @@ from syncpod.cli.main import main
 dev_server.program = lambda: Path(os.environ["{VARIABLE}"])
 main()
 """
-"""The command with another server than that of its environment."""
+"""Runs the command with another server program than the installed one."""
 
 
 def pod(name: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 class Machine:
-    """A node whose server is of the version that each command is given."""
+    """A node whose server has the version given with each command."""
 
     def __init__(self, directory: Path) -> None:
         self.state = directory / "state"
@@ -58,7 +58,7 @@ class Machine:
         return done.stdout
 
     def instances(self, temporal: Path) -> dict[str, tuple[str, int]]:
-        """The id of each pod's container, and its restarts; each runs."""
+        """The id and restarts of each pod's container; asserts that each runs."""
         pods = json.loads(self.run(temporal, "get", "pods", "-o", "json"))["items"]
         found = {each["metadata"]["name"]: each["status"]["containerStatuses"][0] for each in pods}
         assert all("running" in status["state"] for status in found.values()), found

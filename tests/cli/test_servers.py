@@ -49,7 +49,7 @@ from tests.runtimes.temporal_client import connect
 
 @pytest.fixture(autouse=True)
 def nothing_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell in which no server is named."""
+    """An environment in which no server is named."""
     monkeypatch.delenv("TEMPORAL_ADDRESS", raising=False)
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
 
@@ -250,7 +250,7 @@ def test_another_users_server_at_the_usual_port_is_named_and_not_used(
 
 
 def keep(state: Path, cluster: str, address: str) -> None:
-    """A node of the state directory was served by that cluster."""
+    """Record that a node of the state directory uses this cluster."""
     prepare(state)
     write_kept_settings(state, KeptSettings({"SYNCPOD_NODE": "vm"}, "containerd", cluster, address, "default"))
 
@@ -539,7 +539,7 @@ dev_server.start = start
 threading.Thread(target=interrupt, daemon=True).start()
 server(state_dir=sys.argv[1])
 """
-"""`server` with a child of ours, whose SIGTERM another thread than the waiting one gets."""
+"""Runs `server` with a child process, where a thread other than the waiting one receives SIGTERM."""
 
 
 def test_a_server_ends_by_a_signal_that_does_not_interrupt_the_wait_for_it(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def run(*command: str, environ: dict[str, str]) -> Result:
 
 
 def as_stranger(owner: dict[str, str], *arguments: str) -> Result:
-    """What the `temporal` of an account without rights comes to, which knows the address alone."""
+    """Run `temporal` as an account without rights, which knows only the address."""
     temporal = ("setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups", str(temporal_program()))
     return run(*temporal, *arguments, environ={"TEMPORAL_ADDRESS": owner["TEMPORAL_ADDRESS"]})
 
@@ -148,7 +148,7 @@ def test_a_pod_on_the_hosts_network_starts_none_either(environ: dict[str, str], 
 
 
 def listening(pid: int) -> list[int]:
-    """The ports of the loopback at which a process listens."""
+    """The loopback ports at which a process listens."""
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     ports = {int(fields[1].rpartition(":")[2], 16) for fields in lines if fields[3] == "0A"}
     return sorted(port for port in ports if listens(pid, f"127.0.0.1:{port}"))
@@ -156,7 +156,7 @@ def listening(pid: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def tries(environ: dict[str, str], owner: dict[str, str]) -> dict[str, Any]:
-    """All that there is to try at this node; see `tests.cli.stranger`."""
+    """All attempts against this node; see `tests.cli.stranger`."""
     state = Path(environ["SYNCPOD_STATE_DIR"])
     server = json.loads((state / "server.json").read_text())
     secret = [state / "codec.json", state / "api.sock", *(state / "keys").iterdir(), *(state / "temporal").iterdir()]
@@ -172,7 +172,7 @@ def tries(environ: dict[str, str], owner: dict[str, str]) -> dict[str, Any]:
 
 
 def python_of_all() -> str:
-    """A Python that every user may run: a virtual environment's may be in somebody's home directory."""
+    """A Python that every user may run; a virtual environment may be in a private home directory."""
     for found in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         tried = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "stat", "-L", found)
         if run(*tried, environ={}).code == 0:
@@ -181,7 +181,7 @@ def python_of_all() -> str:
 
 
 def tried_by_a_user(environ: dict[str, str], tries: dict[str, Any]) -> str:
-    """What the tries of another user print."""
+    """The results of another user's attempts."""
     user = ("setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups")
     done = run(*user, python_of_all(), stranger.__file__, json.dumps(tries), environ={})
     assert done.code == 0, done.err
@@ -189,7 +189,7 @@ def tried_by_a_user(environ: dict[str, str], tries: dict[str, Any]) -> str:
 
 
 def tried_by_a_pod(environ: dict[str, str], tries: dict[str, Any]) -> str:
-    """What the tries of a pod print that has nothing but the host's network."""
+    """The results of attempts in a pod that has only the host's network."""
     security: dict[str, Any] = {
         "runAsUser": NOBODY,
         "allowPrivilegeEscalation": False,
@@ -207,7 +207,7 @@ def tried_by_a_pod(environ: dict[str, str], tries: dict[str, Any]) -> str:
 
 
 REFUSED = {tried_by_a_user: {"PermissionError"}, tried_by_a_pod: {"PermissionError", "FileNotFoundError"}}
-"""How files are refused: a pod has directories of its own in place of some of the machine's, such as /tmp."""
+"""The expected errors of file access; a pod has its own directories in place of some of the machine's, such as /tmp."""
 
 
 @pytest.mark.parametrize("attacker", REFUSED)
@@ -302,7 +302,7 @@ def test_a_new_key_takes_over_while_the_node_runs(environ: dict[str, str], owner
 
 @contextmanager
 def server_of_a_stranger(address: str, directory: Path) -> Iterator[None]:
-    """A Temporal server of another user's at an address, which has just become free."""
+    """A Temporal server of another user at an address that has just become free."""
     command = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups", str(temporal_program())]
     command += ["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", address.rpartition(":")[2]]
     directory.chmod(0o777)

@@ -27,7 +27,7 @@ from tests.cli.manifests import fresh_name
 
 
 class Listed:
-    """A pod's workflow as a server lists it."""
+    """A pod's workflow as an entry of a server's list."""
 
     run_id = "run"
     status = WorkflowExecutionStatus.RUNNING

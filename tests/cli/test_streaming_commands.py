@@ -28,7 +28,7 @@ ECHO = "busybox nc -ll -p {port} -e cat"
 
 
 def manifest(port: int, host_port: int) -> dict[str, Any]:
-    """Pods to talk to: one that listens in a network of its own, one in the machine's."""
+    """Manifests of two pods that listen: one in a network of its own, one in the machine's."""
     sleep = ["sh", "-c", "trap exit TERM; sleep 3600 & wait"]
     image = {"image": "busybox:1"}
     talk = {
@@ -75,7 +75,7 @@ def runtime(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def ports() -> tuple[int, int]:
-    """What the pods listen on."""
+    """The ports at which the pods listen."""
     return unused_port(), unused_port()
 
 
@@ -83,7 +83,7 @@ def ports() -> tuple[int, int]:
 def environ(
     runtime: str, ports: tuple[int, int], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
-    """The environment of a machine with the runtime, its pods up."""
+    """The environment of a machine with the runtime and running pods."""
     with machine(runtime, request, tmp_path_factory.mktemp("connections")) as environ:
         flags = () if environ["CONTAINER_RUNTIME_ENDPOINT"] else ("--embedded",)
         text = json.dumps(manifest(*ports))
@@ -237,7 +237,7 @@ async def test_port_forwarding_ends_on_sigint_even_in_a_scripts_background(
 
 
 async def echoed(port: int, data: bytes) -> bytes:
-    """Send and read back so much, over a connection of its own."""
+    """Send this many bytes over a connection of its own, and read them back."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(data)

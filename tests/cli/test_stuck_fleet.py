@@ -39,7 +39,7 @@ PLACE = ActivitySerializationContext(
 
 
 class Stuck:
-    """A fleet's client, and the workflow of its node, whose task was tried `tries` times.
+    """A fleet's client with the workflow of its node, whose task was attempted `tries` times.
 
     Its server sends at most `page` events at once.
     """
@@ -83,7 +83,7 @@ def fleet(tmp_path: Path) -> Fleet:
 
 
 async def sealed_by_node(fleet: Fleet) -> Payload:
-    """What node n1 answers."""
+    """A sealed answer of node n1."""
     trusted = FleetKey(FleetSealingKeys(fleet, now).public_pem())
     codec = node_codec(fleet.issue("n1", timedelta(hours=1), now()).key, trusted)
     plain = DATA_CONVERTER.payload_converter.to_payloads(["here"])

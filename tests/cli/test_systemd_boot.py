@@ -25,7 +25,7 @@ SYNCPOD = str(Path(sys.prefix) / "bin/syncpod")
 UNITS = ("syncpod-server.service", "syncpod-runtime.service", "syncpod-worker.service")
 HERE = Path(__file__).resolve().parent.parent.parent
 STATE = "/var/lib/sync pod/$x %h"
-"""Words that systemd would expand, if they were not quoted."""
+"""A path with words that systemd expands unless they are quoted."""
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -114,7 +114,7 @@ ExecStop=/bin/sh -c 'echo units stop >> /var/order/order'
 
 
 def ends_late(name: str, priority: int, seconds: int) -> dict[str, object]:
-    """A pod that notes its SIGTERM, and ends so many seconds later."""
+    """A pod that records SIGTERM, and ends this many seconds later."""
     noted = f"echo {name} is to end >> /order/order; sleep {seconds}; echo {name} ends >> /order/order; exit 0"
     script = f"trap '{noted}' TERM; while :; do sleep 0.2; done"
     mounts = [{"name": "order", "mountPath": "/order"}]

@@ -20,12 +20,12 @@ from syncpod.cli.streams.tar_copy import Copying
 from tests.runtimes.require import do_without
 
 RUN_INSIDE = ("sh", "tail", "tar", "test")
-"""What `cp` runs in a container."""
+"""The programs that `cp` runs in a container."""
 through_tar = pytest.mark.usefixtures("tar")
 
 
 class Container:
-    """Runs commands on this machine; each of the `breaks` cuts one command off after so many bytes of output."""
+    """Runs commands on this machine; each number in `breaks` ends one command after this many bytes of output."""
 
     def __init__(self, directory: Path, *breaks: int) -> None:
         self.directory = directory
@@ -68,7 +68,7 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 @pytest.fixture
 def tar() -> None:
-    """This machine's tar, and what `cp` runs beside it."""
+    """This machine's tar and the other programs that `cp` runs."""
     if missing := [name for name in RUN_INSIDE if shutil.which(name) is None]:
         do_without("tar", f"there is no {' and no '.join(missing)} here")
 

@@ -23,12 +23,12 @@ from tests.cli.pods import pod, waiting
 from tests.journal.records import NOON
 
 TRAP = "a\x1b]0;title\x07\x1b[2J\rb\x9b31m\u202ec\nforged"
-"""A title, a cleared screen, a line begun anew, an 8-bit control sequence, text that runs backwards, a second row."""
+"""A title, a cleared screen, a carriage return, an 8-bit control sequence, right-to-left text, and a newline."""
 HARMLESS = r"a\x1b]0;title\x07\x1b[2J\rb\x9b31m\u202ec\nforged"
 
 
 class Terminal(io.StringIO):
-    """A stream that takes colours."""
+    """A stream that accepts colours."""
 
     def isatty(self) -> bool:
         return True

@@ -21,7 +21,7 @@ MI = 2**20
 
 
 def stats(at: int, used: int, memory: int | None = MI, id: str = "c") -> ContainerStats:
-    """A measurement, in seconds."""
+    """A measurement at this time, with CPU usage, in seconds."""
     memory_usage = MemoryUsage(0, working_set_bytes=memory)
     return ContainerStats(id, "app", None, CpuUsage(at * SECOND, used * SECOND, None), memory_usage)
 
@@ -46,7 +46,7 @@ def test_a_single_sample_gives_no_cpu_usage(first: ContainerStats | None, last: 
 
 
 class Measuring(CriRuntime):
-    """A runtime with two pods: one that measures itself only now and then, and one that hangs."""
+    """A runtime with two pods: one is measured only sometimes, and the measurement of the other hangs."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -99,7 +99,7 @@ async def test_a_repeated_sample_is_requested_again_and_a_hung_pod_is_named(
 
 
 class Ticking(Measuring):
-    """A runtime whose one pod uses a core, and is measured anew at every other look."""
+    """A runtime with one pod, which uses one core; its measurement changes at every second read."""
 
     async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
         if sandbox_id == "s-hung":

@@ -32,7 +32,7 @@ WHY = "cannot be enforced by the embedded runtime, since cgroups are closed to t
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
-    """A directory of that user's, not below pytest's, which is root's alone."""
+    """A directory of that user, outside of pytest's directories, which only root can enter."""
     with tempfile.TemporaryDirectory(prefix="nobody-", ignore_cleanup_errors=True) as made:
         directory = Path(made)
         for each in (directory, directory / "manifests"):
@@ -43,7 +43,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def nobody(home: Path) -> Iterator[Run]:
-    """Run commands as a user without rights, on a node of that user's."""
+    """Run commands as a user without rights, on that user's node."""
     own = {"SYNCPOD_STATE_DIR": str(home / "state"), "SYNCPOD_NODE": "nobody", "HOME": str(home)}
     environ = {**os.environ, "TEMPORAL_CONFIG_FILE": os.devnull, **own, "CONTAINER_RUNTIME_ENDPOINT": ""}
 
@@ -73,7 +73,7 @@ def pod(name: str, limits: dict[str, str], port: int) -> dict[str, Any]:
 
 
 def listed(nobody: Run) -> dict[str, Any]:
-    """The pods by their names."""
+    """The listed pods by name."""
     items = json.loads(nobody("get", "pods", "-o", "json").out)["items"]
     return {each["metadata"]["name"]: each for each in items}
 

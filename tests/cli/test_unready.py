@@ -14,19 +14,19 @@ PROBE = {"exec": {"command": ["true"]}}
 
 
 def told(code: int, message: str) -> dict[str, Any]:
-    """A container that has ended with a message."""
+    """The status of a container that ended with a message."""
     entry = ended(code, "Error")
     entry["state"]["terminated"]["message"] = message
     return entry
 
 
 def hung(reason: str, message: str, name: str = "app", **more: Any) -> dict[str, Any]:
-    """A container that waits with a message."""
+    """The status of a container that waits with a message."""
     return {**waiting(reason, name, **more), "state": {"waiting": {"reason": reason, "message": message}}}
 
 
 def with_probe(one: Pod, probe: str) -> Pod:
-    """The pod, its only container with a probe."""
+    """The pod, with a probe in its only container."""
     wire = one.model_dump(by_alias=True, exclude_none=True, mode="json")
     wire["spec"]["containers"][0][probe] = PROBE
     return Pod.model_validate(wire)

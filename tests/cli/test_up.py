@@ -39,13 +39,13 @@ def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def upped(environ: dict[str, str]) -> Result:
-    """What `up` said when it brought the pods up."""
+    """The output of the `up` that started the pods."""
     return bring_up(environ, typed)  # whose worker is a process that was started, and not forked
 
 
 @pytest.fixture(scope="module")
 def syncpod(environ: dict[str, str], upped: Result) -> Run:
-    """Run commands where the pods are up."""
+    """Run commands on the machine after `up`."""
     assert upped.code == 0, upped.err
 
     def command(*arguments: str, stdin: str = "") -> Result:
@@ -78,7 +78,7 @@ def test_up_prints_all_locations_and_the_next_commands(upped: Result, environ: d
 
 
 def commands_of(upped: Result) -> list[list[str]]:
-    """The commands to try next."""
+    """The commands that are suggested in the output."""
     return [shlex.split(line) for line in upped.out.partition("Try next:")[2].splitlines() if line.startswith("  ")]
 
 

@@ -63,7 +63,7 @@ def syncpod(environ: dict[str, str], manifests: Path) -> Run:
 
 
 def notes(result: Result) -> list[str]:
-    """The notes of a command, but for what is said to whoever is not root, and on a busy machine."""
+    """A command's notes, without those for users other than root and for busy machines."""
     found = [line for line in result.err.splitlines() if line.startswith("Note: ")]
     beside = ("cgroups are closed to this user", "has not answered yet about")
     return [note for note in found if not any(words in note for words in beside)]
@@ -119,7 +119,7 @@ def test_what_happened_to_the_nodes_own_pods_is_told_without_the_temporal_sdk(
 
 
 def without_age(text: str) -> str:
-    """A table without its ages, whose column is as wide as the longest of them."""
+    """A table without its column of ages, whose width varies."""
     return re.sub(r"AGE +", "AGE ", re.sub(r" +\d+[smh]+(\d+s)? *", " ", text))
 
 
@@ -226,7 +226,7 @@ def test_labels_of_the_node_hold_until_they_are_taken_back(syncpod: Run, environ
 
 
 def has_label(syncpod: Run, label: str, *, no: bool = False) -> None:
-    """Wait until the node shows a label, or not any more: its worker reports them a moment after it serves."""
+    """Wait until the node has a label, or no longer has it: its worker reports labels shortly after its start."""
     deadline = time.monotonic() + 30
     while (label in (shown := syncpod("describe", "node")).out) == no:
         assert time.monotonic() < deadline, shown

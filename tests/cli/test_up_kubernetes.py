@@ -29,7 +29,7 @@ SLEEPS = {
 
 
 class Cluster:
-    """The scripted API server, in a thread: the commands of these tests block."""
+    """The scripted API server in a thread, since the commands of these tests block."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -45,7 +45,7 @@ class Cluster:
             await self._over.wait()
 
     def do(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Carry out something in the server's loop."""
+        """Run a function in the server's event loop."""
         asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class Cluster:
         self._thread.join(30)
 
     def until(self, condition: Callable[[dict[str, dict[str, Any]]], Any]) -> None:
-        """Wait until the server's objects are so."""
+        """Wait until the condition is true of the server's objects."""
         deadline = time.monotonic() + 60
         while not condition(dict(self.server.objects)):
             assert time.monotonic() < deadline, self.server.objects
@@ -133,7 +133,7 @@ def test_a_machine_joins_by_a_certificate_that_the_cluster_gives_it(
 
 
 def _approve(cluster: Cluster) -> None:
-    """Approve the request of a node, and issue what it asks for."""
+    """Approve a node's request, and issue the certificate."""
     cluster.until(lambda objects: any(path.startswith(REQUESTS) for path in objects))
     path = next(path for path in dict(cluster.server.objects) if path.startswith(REQUESTS))
     cluster.do(answer(cluster.server, path, issued(cluster.server.objects[path]["spec"]["request"])))

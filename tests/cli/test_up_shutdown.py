@@ -17,7 +17,7 @@ from tests.cli.machine import EMBEDDED, machine
 from tests.cli.test_up_kubernetes import SLEEPS
 
 PATIENCE = 300
-"""How often a pod is looked at."""
+"""The number of checks of a pod."""
 pytestmark = pytest.mark.skipif(DAEMON is None, reason="this machine has no dbus-daemon")
 
 

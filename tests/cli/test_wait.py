@@ -23,7 +23,7 @@ READY = "--for=condition=Ready"
 
 @pytest.fixture
 def waits_begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The pods that commands have begun to wait for, each after it was read once."""
+    """Records the pods for which commands wait, each after its first read."""
     begun: list[str] = []
 
     def noting(wait: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

@@ -65,7 +65,7 @@ def status_of(syncpod: Run, name: str) -> str:
 
 
 def until_written(syncpod: Run, environ: dict[str, str], name: str) -> None:
-    """Wait until the pod's last state is on the disk, a moment after its workflow has published it."""
+    """Wait until the pod's last state is on disk, shortly after its workflow published it."""
     uid = json.loads(syncpod("get", "pod", name, "-o", "json").out)["metadata"]["uid"]
     deadline = time.monotonic() + 60
     while True:
@@ -306,7 +306,7 @@ def test_a_node_whose_worker_was_killed_shows_since_when_and_what_it_told_last(
 
 
 def until_cordoned(environ: dict[str, str]) -> None:
-    """Wait until the node's last state is on the disk."""
+    """Wait until the node's last state is on disk."""
     deadline = time.monotonic() + 60
     while recorded_cordon(state_of(environ)) is None:
         assert time.monotonic() < deadline

@@ -14,7 +14,7 @@ def state_of(environ: dict[str, str]) -> Path:
 
 
 def kill(environ: dict[str, str], record: str) -> None:
-    """Kill the process that a record is of, as the machine might, and wait for its end."""
+    """Kill a record's process, as the machine might do, and wait for its end."""
     process = identify(json.loads((state_of(environ) / record).read_text())["process"]["pid"])
     assert process is not None
     processes.kill([process.pid])

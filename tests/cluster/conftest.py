@@ -21,7 +21,7 @@ from tests.runtimes.temporal_cluster import TOGETHER, Balancer, TemporalCluster
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Iterator[TemporalCluster]:
-    """A cluster of the test's own: what dies here is shared with nobody, and each fleet reads only what is its own.
+    """A cluster of the test's own, since tests kill its parts.
 
     It has the servers that the test asks for, else two with all roles.
     """
@@ -53,7 +53,7 @@ async def fleet(cluster: TemporalCluster, tmp_path: Path) -> AsyncIterator[Fleet
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def nodes(temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[list[Node]]:
-    """Two nodes that serve, each with a runtime of its own."""
+    """Two serving nodes, each with a runtime of its own."""
     async with AsyncExitStack() as last:
         nodes = []
         for number in range(2):

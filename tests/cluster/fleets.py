@@ -17,13 +17,13 @@ from tests.agent.waiting import pauses
 from tests.e2e.test_fleet import FleetOfOne, Node, pod, words
 
 PATIENCE = 240.0
-"""Seconds for which anything is waited for, a dead server's share of the work included."""
+"""The longest wait in seconds, including the takeover of a dead server's work."""
 GRACE = 300.0
-"""Seconds for which a node may be silent here. Its polls end with the server that holds them; it is not gone."""
+"""The seconds that a node may be silent here: its polls fail with the server that holds them, though the node lives."""
 
 
 async def join(fleet: FleetOfOne, nodes: list[Node], grace: float = GRACE) -> None:
-    """Have nodes join the fleet; each has no pods yet."""
+    """Let nodes without pods join the fleet."""
     for node in nodes:
         invitation = fleet.invitation(node.name)  # must come first: without a certificate no message can be opened
         await fleet.expect(node.name, grace=grace)
@@ -32,7 +32,7 @@ async def join(fleet: FleetOfOne, nodes: list[Node], grace: float = GRACE) -> No
 
 
 async def answered(fleet: FleetOfOne, *words: str, stdin: str = "") -> int:
-    """Say something to the fleet until it is answered; return how often that took.
+    """Repeat a command to the fleet until it is answered; return the number of attempts.
 
     A deletion whose answer was lost may find nothing to delete the next time.
     """
@@ -51,7 +51,7 @@ async def answered(fleet: FleetOfOne, *words: str, stdin: str = "") -> int:
 
 
 async def seen(fleet: FleetOfOne, node: str, statuses: dict[str, str]) -> FleetNodeView:
-    """Wait until the fleet says exactly this of a node's pods, and knows that the node has its newest list."""
+    """Wait until the fleet lists exactly these states of a node's pods, and the node has confirmed its newest list."""
     handle, deadline, pause = fleet.client.get_workflow_handle(fleet_node_id(node)), time.monotonic(), pauses(0.2, 1)
     said = "nothing"
     while time.monotonic() < deadline + PATIENCE:
@@ -68,7 +68,7 @@ async def seen(fleet: FleetOfOne, node: str, statuses: dict[str, str]) -> FleetN
 
 
 async def runs(node: Node) -> dict[str, list[tuple[str, int]]]:
-    """The containers that a node's runtime has for each pod, dead ones too: the state of each, and its attempt."""
+    """The containers of each pod in a node's runtime, including dead ones, with state and attempt."""
     cri = CriClient(node.runtime.endpoint)
     try:
         found: dict[str, list[tuple[str, int]]] = {}
@@ -83,7 +83,7 @@ async def runs(node: Node) -> dict[str, list[tuple[str, int]]]:
 
 
 async def running(fleet: FleetOfOne, nodes: list[Node], *names: str) -> None:
-    """Wait until just these pods run, by the fleet; assert that they do by the nodes' runtimes, each once."""
+    """Wait until the fleet lists exactly these pods as running; assert that each runs once in the nodes' runtimes."""
     wanted, deadline, pause = dict.fromkeys(names, "Running"), time.monotonic() + PATIENCE, pauses(0.5, 2)
     while True:
         said = await fleet.tries("get", "pods", "-o", "json")  # it may fail while a server is changed
@@ -100,5 +100,5 @@ async def running(fleet: FleetOfOne, nodes: list[Node], *names: str) -> None:
 
 
 def manifests(names: list[str], node: str) -> str:
-    """Pods that are placed on a node by its name."""
+    """Manifests of pods with the name of a node."""
     return "\n---\n".join(pod(name, node) for name in names)

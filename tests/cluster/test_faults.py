@@ -18,7 +18,7 @@ from tests.nightly import NIGHTLY
 from tests.runtimes.temporal_cluster import APART, DATABASES, TemporalCluster
 
 AT_FIRST, LATER, GONE = 7, 3, 3
-"""Pods of each node: those placed before anything dies, those placed and those withdrawn meanwhile."""
+"""The numbers of each node's pods that are placed before the faults, and placed and withdrawn during them."""
 
 
 async def test_servers_and_the_database_die_and_no_pod_is_lost_or_doubled(

@@ -57,7 +57,7 @@ def logs(directory: Path) -> list[str]:
 
 
 def cpu_weight(pod: OwnedPod, container_id: str) -> str:
-    """CPU shares of a container, or where cgroups are of version 2 its weight."""
+    """The CPU shares of a container, or its weight in version 2 of cgroups."""
     below = f"{pod.sandbox.linux.cgroup_parent}/{container_id}"
     for path in (f"/sys/fs/cgroup/cpu{below}/cpu.shares", f"/sys/fs/cgroup{below}/cpu.weight"):
         if Path(path).exists():
@@ -116,7 +116,7 @@ async def test_sandbox_is_run_listed_stopped_and_removed(client: CriClient, pod:
 
 
 async def is_stopped(client: CriClient, sandbox_id: str) -> bool:
-    """Say whether a sandbox is listed as stopped, which containerd 2 notes a moment after it has said so."""
+    """Return whether a sandbox is listed as stopped, which containerd 2 does only shortly after its answer."""
     return (await client.pod_sandbox_status(sandbox_id)).state == "SANDBOX_NOTREADY"
 
 

@@ -40,7 +40,7 @@ HANDLERS = {
 
 
 class AnyCri(grpc.GenericRpcHandler):
-    """Answers every call with as little as can be believed, or with one of `answers`; records the deadlines."""
+    """Answers every call with a minimal valid answer, or with one of `answers`; records the deadlines."""
 
     def __init__(self) -> None:
         self.deadlines: dict[str, float | None] = {}
@@ -67,7 +67,7 @@ class AnyCri(grpc.GenericRpcHandler):
 
 
 def least(name: str, request: bytes) -> bytes:
-    """The smallest answer to a call that a client believes: what is made has an id, a status is of what was asked."""
+    """The smallest answer that a client accepts: new objects have an id, and a status has the requested id."""
     match name:
         case "RunPodSandbox":
             return cri.RunPodSandboxResponse(pod_sandbox_id="s").SerializeToString()
@@ -421,7 +421,7 @@ async def test_the_addresses_of_pods_reach_the_runtime(server: tuple[AnyCri, Cri
 
 @contextlib.asynccontextmanager
 async def silent_socket() -> AsyncIterator[str]:
-    """A socket that accepts, and never says a word."""
+    """A socket that accepts connections and never answers."""
     with tempfile.TemporaryDirectory(prefix="cri-") as directory:
 
         async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -470,7 +470,7 @@ class Recorded:
             monkeypatch.setattr(telemetry, attribute, meter.create_histogram(name))
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Metric and label to count: of additions, or of observations."""
+        """By metric and label, the sum of additions or the count of observations."""
         data = self._metrics.get_metrics_data()
         found: dict[tuple[str, str], int] = {}
         for resource in data.resource_metrics if data else ():

@@ -26,7 +26,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 def container(id_: str = "c1", **changed: Any) -> cri.Container:
-    """As it comes over the wire: parsed anew each time."""
+    """A container as it is received: parsed anew for each listing."""
     told: dict[str, Any] = {
         "metadata": cri.ContainerMetadata(name="app"),
         "pod_sandbox_id": "s1",

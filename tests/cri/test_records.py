@@ -11,7 +11,7 @@ from syncpod.cri.records import container_status, moment
 from syncpod.pod import ContainerUser, LinuxContainerUser
 
 GO_ZERO_TIME = -6795364578871345152
-"""What CRI-O says of a container's start that was stopped before it was started."""
+"""The start time in CRI-O of a container that was stopped before its start."""
 
 
 def test_a_time_is_cut_to_microseconds() -> None:

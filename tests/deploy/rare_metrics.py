@@ -25,7 +25,7 @@ _DUE = datetime(2026, 11, 23, tzinfo=UTC)
 
 
 class BeingDeleted(OfNoPod):
-    """What the workflow of a pod whose deletion is long due has published."""
+    """The published state of a pod whose deletion is long overdue."""
 
     uid, at, history_length, is_gone, is_unready = "u1", _DUE, 7, False, True
 
@@ -34,7 +34,7 @@ class BeingDeleted(OfNoPod):
 
 
 async def serve(port: int, directory: Path) -> None:
-    """Count each of them twice, and serve them."""
+    """Increase each counter twice, and serve the metrics."""
     telemetry.configure({}, service="rare", scraped=True)
     for _ in range(2):
         metrics.evictions.add(1, {"eviction_signal": "memory.available"})

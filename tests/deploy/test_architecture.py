@@ -19,7 +19,7 @@ DEFINITIONS = {
     for path, names in re.findall(rf"{PATH} \(((?:`[\w.]+`(?:, )?)+)\)", (ROOT / page).read_text())
     for name in re.findall(r"\w+", names)
 }
-"""The names that follow a file in parentheses."""
+"""The names in parentheses after a file."""
 ROOMS = ("syncpod", "workflows", "activities", "bench", "qa", "tests", "protos")
 MODULES = [*ROOT.glob("*.py"), *(path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))]
 PROSE = re.compile(r'[rb]*"""|#')
@@ -35,7 +35,7 @@ def prose_of(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def is_there(name: str) -> bool:
-    """Say whether a dotted name is that of a package or module of the tree, or of a definition in one."""
+    """Return whether a dotted name is that of a package or module of the tree, or of a definition in one."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         base = ROOT.joinpath(*parts[:count])

@@ -11,18 +11,18 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 ROOMS: Final = ("syncpod", "workflows", "activities")
 RUNTIME: Final = "syncpod/runtime/"
-"""The embedded runtime is a program of its own, which no other room imports: its names are held apart from ours."""
+"""The embedded runtime is a program that no other package imports, so its names are compared separately."""
 SHARED: Final[Mapping[str, str]] = {
     "Failure": "an exception of the command; a column of the table of steps, which nothing else names",
     "NodeCondition": "one thing: the rooms node and messages both need its form, and neither may import the other",
     "Place": "an update of a fleet's node; a column of the table of steps, which nothing else names",
     "Pleg": "the signal has the name of the part that sends it",
 }
-"""Names that two classes have, each with the reason."""
+"""Names that two classes may share, each with the reason."""
 
 
 def public_classes() -> Iterator[tuple[str, str]]:
-    """The name of each public class, with its file, except ports: a Protocol may have the name of its class."""
+    """Public classes' names with their files, without Protocols, which may have the name of a class."""
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
             if path.name.endswith(("_pb2.py", "_pb2_grpc.py")):
@@ -33,7 +33,7 @@ def public_classes() -> Iterator[tuple[str, str]]:
 
 
 def is_port(node: ast.ClassDef) -> bool:
-    """Say whether a class is a Protocol."""
+    """Return whether a class is a Protocol."""
     bases = (base.value if isinstance(base, ast.Subscript) else base for base in node.bases)
     return any(isinstance(base, ast.Name) and base.id == "Protocol" for base in bases)
 

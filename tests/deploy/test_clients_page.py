@@ -37,14 +37,14 @@ FLEET_TABLES = {"FleetNode": FLEET_NODE_COMMANDS, "Workload": WORKLOAD_COMMANDS,
 
 
 def payload_of(command: CommandSpec[Any]) -> str:
-    """A payload as a table shows it."""
+    """A payload, as it is written in a table."""
     shape = f"`{command.shape}`" if command.shape.startswith("{") else command.shape
     optional = getattr(command, "is_optional", False)
     return f"{shape}, or no payload where commands are not signed" if optional else shape
 
 
 def tables_of(table: CommandTable) -> Iterable[list[str]]:
-    """The tables of what a pod's or a node's workflow takes: a row for each signal, update and query."""
+    """The tables of the signals, updates and queries of a pod's or a node's workflow."""
     yield [
         "| signal | payload | meaning |",
         "|---|---|---|",
@@ -73,18 +73,18 @@ def fleet_table() -> list[str]:
 
 
 def expected() -> list[list[str]]:
-    """Every table of the page that is made of the tables of commands, in its order."""
+    """All generated tables of the page, in the page's order."""
     return [*tables_of(POD_COMMANDS), *tables_of(NODE_COMMANDS), fleet_table()]
 
 
 MADE = re.compile(
     r"^\| (?:signal|update|query|workflow) \|.* (?:meaning|answer|and payload) \|\n(?:\|.*\n)+", re.MULTILINE
 )
-"""A table of the page that is made."""
+"""A generated table of the page."""
 
 
 def written() -> str:
-    """The page with these tables as they should be."""
+    """The page with current tables."""
     tables = iter(expected())
     return MADE.sub(lambda _: "\n".join([*next(tables), ""]), PAGE)
 
@@ -110,7 +110,7 @@ def wire_names(model: type[Any]) -> list[str]:
 
 
 def described(kind: type[Any]) -> dict[tuple[str, str], str]:
-    """What a workflow says of its handlers: by kind and name, "" being that of any other name."""
+    """The descriptions of a workflow's handlers, by kind and name; the name "" stands for the dynamic handler."""
     defined = workflow._Definition.must_from_class(kind)
     handlers: dict[str, Mapping[str | None, Any]] = {
         "signal": defined.signals,

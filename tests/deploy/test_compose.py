@@ -118,7 +118,7 @@ def test_the_image_runs_as_nobody_and_contains_no_package_installer() -> None:
 
 
 def _as_docker(directory: Path, answer: str) -> dict[str, str]:
-    """An environment in which `docker` asks no registry, and gets this answer."""
+    """An environment in which `docker` calls no registry, and prints this answer."""
     docker = directory / "docker"
     docker.write_text(f'#!/bin/sh\n[ "$1 $2 $3" = "buildx imagetools inspect" ] && echo "{answer}"\n')
     docker.chmod(0o755)

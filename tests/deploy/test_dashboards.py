@@ -23,7 +23,7 @@ REQUIRED_OPTIONS = {
         *("showPercentChange", "percentChangeColorMode"),
     },
 }
-"""By the kind of a panel, as Grafana's own strict reader of dashboards (grafana-foundation-sdk) asks for them."""
+"""The options that Grafana's strict parser of dashboards (grafana-foundation-sdk) requires, by the kind of panel."""
 
 
 def read(file: Path) -> dict[str, Any]:

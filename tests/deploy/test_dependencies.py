@@ -14,11 +14,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SHIPPED = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
 FOR_DEVELOPERS = ROOT / "protos" / "generate.py"
-"""Runs in a checkout only, with what tests and checks need."""
+"""A script that runs only in a checkout, with the dependencies of tests and checks."""
 
 
 def imported(file: Path) -> Iterator[str]:
-    """The names of the top-level packages that a module imports, wherever in it."""
+    """The names of the top-level packages that a module imports, anywhere in it."""
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
@@ -27,7 +27,7 @@ def imported(file: Path) -> Iterator[str]:
 
 
 def comparable(distribution: str) -> str:
-    """A distribution's name as all its spellings are written."""
+    """A distribution's name in its normalized spelling."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 

@@ -38,7 +38,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def dead_links(page: Path) -> Iterator[str]:
-    """The links of a page to files and headings of this tree that are not there."""
+    """The links of a page to files and headings of this repository that do not exist."""
     for target in LINK.findall(CODE.sub("", FENCED.sub("", page.read_text()))):
         if re.match(r"[a-z]+:", target):
             continue

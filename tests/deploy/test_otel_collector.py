@@ -32,7 +32,7 @@ with trace.get_tracer("test").start_as_current_span("decide"):
     metrics.get_meter("test").create_counter("syncpod_step_attempts").add(1)
 telemetry.flush()
 """
-"""What a worker does with its telemetry, in a process of its own: providers are set once per process."""
+"""Exports telemetry like a worker, in a process of its own, since providers are set once per process."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def program() -> Path:
 
 @contextmanager
 def collector(program: Path, log: Path, ports: dict[str, int]) -> Iterator[None]:
-    """Run it with the settings as they are, but on these ports of the loopback, until the `with` block ends."""
+    """Run the collector with the mounted settings, but on these loopback ports, for the `with` block."""
     path = "receivers::otlp::protocols::{}::endpoint=127.0.0.1:{}"
     at = [f"--set={path.format(protocol, port)}" for protocol, port in ports.items()]
     with log.open("wb") as said:
@@ -60,7 +60,7 @@ def collector(program: Path, log: Path, ports: dict[str, int]) -> Iterator[None]
 
 
 def until(log: Path, pattern: str) -> str:
-    """Wait until something is in the log, and return it."""
+    """Wait until the log matches a pattern, and return the match."""
     deadline = time.monotonic() + PATIENCE
     while (found := re.search(pattern, log.read_text())) is None:
         assert time.monotonic() < deadline, log.read_text()

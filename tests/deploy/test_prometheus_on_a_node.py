@@ -43,7 +43,7 @@ PODS: dict[str, dict[str, Any]] = {
     "waits": {"image": "registry.invalid/nothing:1"},
     "rejected": {},
 }
-"""The container of each pod, beside its name and image."""
+"""The fields of each pod's container, without name and image."""
 
 EMPTY_ON_A_HEALTHY_NODE = {
     "Sandboxes that could not be made": "the runtime makes each",
@@ -52,13 +52,13 @@ EMPTY_ON_A_HEALTHY_NODE = {
     "Workflows begun anew": "each workflow can be continued",
     "Seconds past the deletion's deadline": "no pod is being deleted",
 }
-"""Panels that the node does not fill, and why; tests/deploy/rare_metrics.py does."""
+"""Panels without data on this node, with the reason; tests/deploy/rare_metrics.py fills them."""
 
 BEGIN_AT_ZERO = (
     'syncpod_step_attempts_total{step="create_sandbox", outcome="fault"}',
     'kubelet_admission_rejections_total{reason="NodeAffinity"}',
 )
-"""What happens to the pod `rejected`, once; the series were there before."""
+"""The counters that increase once for the pod `rejected`, and exist before."""
 
 # What the alerts of kubernetes-mixin read and join, in words of our own: whoever has those can use them on a node.
 MIXIN = {
@@ -89,7 +89,7 @@ FIRES = {
     ("SyncpodPodNotReady", "unready"),
     ("SyncpodPodFailed", "rejected"),
 }
-"""What must fire, were nothing to be waited for (`for`)."""
+"""The alerts that must fire if their waiting time (`for`) is removed."""
 MAY_FIRE = {
     ("KubePodNotReady", "crashes"),  # not while it runs
     ("SyncpodPodNotReady", "crashes"),  # as above
@@ -134,7 +134,7 @@ async def test_every_panel_shows_something_and_the_right_alerts_fire(
 
 
 def _configuration(directory: Path, *targets: str) -> dict[str, Any]:
-    """deploy/prometheus, hurried: scraped and evaluated each second, without `for`; of these nodes; and the mixin's."""
+    """deploy/prometheus and the mixin's rules for these nodes, but evaluated each second and without `for`."""
     configuration: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     configuration["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     for job in configuration["scrape_configs"]:
@@ -176,13 +176,13 @@ async def _apply(client: Client, node: str, name: str) -> None:
 
 
 def _increased_from_zero(series: str, instance: str = "") -> str:
-    """Return a query for a counter that has grown, all of which `increase` has seen: without a 0, it misses 1."""
+    """Return a query for a counter whose whole increase `increase` sees; without an initial 0, it would miss 1."""
     series = series.replace("{", f'{{instance="{instance}", ') if instance else series
     return f"increase({series}[10m]) >= 0.9 * {series} and {series} > 0"
 
 
 async def _restart_once(client: Client, prometheus: Prometheus, name: str) -> None:
-    """Restart a pod's container once, and wait until `increase` has seen it."""
+    """Restart a pod's container once, and wait until `increase` shows that."""
     series = f'kube_pod_container_status_restarts_total{{pod="{name}"}}'
     await _until_shown(prometheus, f"{series} == 0")
     await client.get_workflow_handle(pod_workflow_id("default", name)).signal("restart", {"container": "main"})
@@ -213,7 +213,7 @@ def _variables() -> Iterator[tuple[str, str]]:
 
 
 def _substituted(expression: str, instance: str) -> str:
-    """A query with what Grafana would put in place of its variables."""
+    """A query with its variables replaced as by Grafana."""
     values = {"$instance": instance, "$namespace": "default", "$pod": ".*", "$__rate_interval": "5m"}
     for variable, value in values.items():
         expression = expression.replace(variable, value)
@@ -233,7 +233,7 @@ async def _until_shown(prometheus: Prometheus, expression: str) -> None:
 
 
 def _parts(prometheus: Prometheus, expression: str) -> dict[str, list[dict[str, Any]]]:
-    """What each series shows that an expression names."""
+    """For each series in an expression, its current values."""
     selectors = set(re.findall(r"[a-z_]+(?:\{[^}]*\})", expression))
     return {each: prometheus.query(each) for each in selectors}
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def bill() -> dict[str, Any]:
-    """What the script prints, the same each time."""
+    """The output of the script, which is the same each time."""
     printed = {subprocess.check_output([sys.executable, ROOT / "deploy" / "sbom.py"], cwd="/") for _ in range(2)}
     (once,) = printed
     found: dict[str, Any] = json.loads(once)
@@ -24,7 +24,7 @@ def bill() -> dict[str, Any]:
 
 
 def installed() -> dict[tuple[str, str], set[str]]:
-    """What pip installs from requirements.txt: the hashes of each package in its version."""
+    """The packages that pip installs from requirements.txt: the hashes of each version."""
     entries = re.findall(
         r"^([\w.-]+)==([^\s;]+)([^\n]*(?:\n +--hash=[^\n]+)+)", (ROOT / "requirements.txt").read_text(), re.M
     )

@@ -15,7 +15,7 @@ from tests.runtimes.temporal import temporal_program
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one of our commands."""
+    """The result of one of our commands."""
 
     code: int
     out: str
@@ -23,7 +23,7 @@ class Result:
 
 
 def machine_of(node: EngineNode) -> dict[str, str]:
-    """The environment of a person who uses `syncpod` on a node's machine."""
+    """The environment of a user of `syncpod` on a node's machine."""
     home = node.worker.state_dir.parent
     return {
         **os.environ,

@@ -72,7 +72,7 @@ class LivePod:
         return pod
 
     async def until(self, seen: Callable[[dict[str, Any]], Any], *, patience: float = PATIENCE) -> dict[str, Any]:
-        """Query until `seen` holds; fails with the pod's status, history and events, and the worker's log."""
+        """Query until `seen` is true; fails with the pod's status, history and events, and the worker's log."""
         deadline = time.monotonic() + patience
         pause = pauses(0.1)
         while True:
@@ -104,7 +104,7 @@ class LivePod:
         await until_trapped(told.container.pid, *numbers)
 
     async def phase(self, phase: str) -> dict[str, Any]:
-        """Wait until it is in this phase."""
+        """Wait until the pod is in this phase."""
         return await self.until(lambda pod: pod["status"].get("phase") == phase)
 
     async def events(self, reason: str = "") -> list[dict[str, Any]]:
@@ -150,12 +150,12 @@ class LivePod:
         return answer
 
     async def delete(self, grace: int | None = None) -> dict[str, Any]:
-        """Delete it, and wait until nothing of it is left anywhere; the final Pod."""
+        """Delete it, and wait until no remains exist; returns the final Pod."""
         await self.handle.execute_update("delete", {} if grace is None else {"gracePeriodSeconds": grace})
         return await self.gone()
 
     async def gone(self) -> dict[str, Any]:
-        """Wait for its workflow's end, and until nothing is left in the runtime or on disk; the final Pod."""
+        """Wait for its workflow's end, and until the runtime and the disk have no remains; returns the final Pod."""
         async with asyncio.timeout(PATIENCE):
             final: dict[str, Any] = await self.handle.result()
 
@@ -172,7 +172,7 @@ class LivePod:
         return {POD_NAME_LABEL: self.name, NODE_LABEL: self.node.name}
 
     async def sandboxes(self) -> list[SandboxStatus]:
-        """Its sandboxes in full, oldest attempt first."""
+        """The full statuses of its sandboxes, oldest attempt first."""
         listed = await self.node.cri.list_pod_sandboxes(labels=self._labels)
         statuses = []
         for each in listed:
@@ -181,12 +181,12 @@ class LivePod:
         return sorted(statuses, key=lambda sandbox: sandbox.attempt)
 
     async def sandbox(self) -> SandboxStatus:
-        """The one sandbox that is ready."""
+        """Its only ready sandbox."""
         (ready,) = [each for each in await self.sandboxes() if each.state == "SANDBOX_READY"]
         return ready
 
     async def containers(self, name: str = "") -> list[ObservedContainer]:
-        """Its containers in full (or only those with this name), oldest instance first."""
+        """The full statuses of its containers (or those with this name), oldest instance first."""
         listed = await self.node.cri.list_containers(labels=self._labels)
         statuses = []
         for each in listed:
@@ -208,12 +208,12 @@ class LivePod:
         return (done.stdout + done.stderr).decode().strip()
 
     async def lines(self, name: str, file: str, count: int) -> list[str]:
-        """The lines of a file in a running container, once it has `count`: what writes them may have just begun."""
+        """The lines of a file in a running container, once there are `count`: their writer may have just begun."""
         wait = f"until [ $(wc -l < {file}) -ge {count} ]; do sleep 0.05; done"
         return (await self.exec(name, f"{wait}; cat {file}")).splitlines()
 
     async def logged(self, name: str) -> list[str]:
-        """The log of a container's newest instance, once there is a line in it: a container that runs may have none."""
+        """The log of a container's newest instance, once it has a line."""
         async with asyncio.timeout(PATIENCE):
             while not (lines := await self.log(name)):  # noqa: ASYNC110  # a container tells nobody that it has written
                 await asyncio.sleep(0.1)
@@ -294,7 +294,7 @@ class EngineNode:
         return sorted(path for place in places for path in Path("/sys/fs/cgroup").glob(place))
 
     def directories(self, uid: str) -> list[Path]:
-        """The node's files of a pod: its directory, the one in memory, its logs and the links to them."""
+        """The node's directories for a pod: on disk, in memory, for its logs, and the links to the logs."""
         home = self.worker.state_dir.parent
         places = (f"state/pods/*{uid}*", f"memory/pods/*{uid}*", f"logs/*{uid}*")
         return sorted([*(path for place in places for path in home.glob(place)), *self.log_links(uid)])
@@ -344,7 +344,7 @@ class Pods:
         return pod
 
     def know(self, document: dict[str, Any]) -> LivePod:
-        """Take charge of a pod that somebody else applies: it can be watched, and is deleted at the end."""
+        """Register a pod that somebody else applies: it can be watched, and is deleted at the end."""
         name = document["metadata"]["name"]
         pod = LivePod(self.node, name, document, self.node.client.get_workflow_handle(pod_workflow_id("default", name)))
         self.applied.append(pod)
@@ -379,7 +379,7 @@ async def engine_node(
 
 
 def status_of(pod: dict[str, Any], name: str) -> dict[str, Any]:
-    """The status of one container of any kind; {} while there is none."""
+    """The status of one container of any kind; {} if there is none."""
     status = pod["status"]
     kinds: Sequence[str] = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
     found: list[dict[str, Any]] = [each for kind in kinds for each in status.get(kind, []) if each["name"] == name]

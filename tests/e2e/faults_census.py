@@ -32,12 +32,12 @@ class Census:
     """Everything that was ever seen of a node's pods."""
 
     duplicates: set[str] = field(default_factory=set)
-    """Every sandbox and container name of which two were seen alive at once."""
+    """The names of sandboxes and containers of which two were alive at once."""
     looks: int = 0
-    """How many listings were taken."""
+    """The number of listings."""
 
     def take(self, sandboxes: tuple[SandboxSummary, ...], containers: tuple[ContainerSummary, ...]) -> None:
-        """Add a listing. The sandboxes were listed before the containers."""
+        """Add a listing, in which the sandboxes were read before the containers."""
         ready = Counter(each.uid for each in sandboxes if each.state == "SANDBOX_READY")
         running = Counter((each.labels[POD_UID_LABEL], each.name) for each in containers if each.state == "running")
         self.duplicates.update(f"sandbox of {uid}" for uid, count in ready.items() if count > 1)
@@ -45,13 +45,13 @@ class Census:
         self.looks += 1
 
     def of(self, *uids: str) -> tuple[str, ...]:
-        """The duplicates that were seen of these pods."""
+        """The duplicates among these pods."""
         return tuple(sorted(each for each in self.duplicates if each.rpartition(" ")[2] in uids))
 
 
 @contextlib.asynccontextmanager
 async def census(cri: CriClient, node: str) -> AsyncIterator[Census]:
-    """Count a node's pods throughout the block. If the runtime is away, it is asked again."""
+    """Count a node's pods repeatedly during the block; calls that fail are repeated."""
     found = Census()
 
     async def look() -> None:

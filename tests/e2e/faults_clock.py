@@ -23,7 +23,7 @@ class Clock:
 
     @classmethod
     def make(cls, directory: Path) -> Clock:
-        """Build the library that shows this clock, in a directory. Skips the test if there is no compiler."""
+        """Build the library that replaces the clock, in a directory. Skips the test if there is no compiler."""
         library, file = directory / "clock.so", directory / "clock"
         try:
             subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True, capture_output=True)
@@ -34,7 +34,7 @@ class Clock:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables of a process that is to see this clock."""
+        """The environment variables of a process that shall use this clock."""
         return {"LD_PRELOAD": str(self.library), "FAULTS_CLOCK": str(self.file)}
 
     def jump(self, ahead: int) -> None:

@@ -28,9 +28,9 @@ log = logging.getLogger("faults")
 CONVERGED = 180.0
 """The seconds that a pod has to converge: steps that failed meanwhile are retried after 10 s, then 20 s."""
 FILLS = 3
-"""How often the disk is full."""
+"""The number of times that the disk is full."""
 _FELT = 10.0
-"""The seconds that a pod has to be affected; it may first find space that another pod freed."""
+"""The seconds within which a full disk must affect a pod; it may first find space that another pod freed."""
 HANGS: tuple[tuple[str, When], ...] = (
     ("RunPodSandbox", "before"),
     ("CreateContainer", "after"),
@@ -58,11 +58,11 @@ class FaultRun:
     disk: Path
     """The disk of the node's state and its pods' logs."""
     clock: Clock
-    """The worker's."""
+    """The worker's clock."""
     seed: int
     """The seed of the order and the pauses of faults. The machine's reaction differs each time."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)
-    """Whether the worker serves."""
+    """Set while the worker serves."""
     pods: list[Pod] = field(default_factory=list)
     untouched: list[Pod] = field(default_factory=list)
     words: dict[str, Word] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class FaultRun:
     updated: list[Pod] = field(default_factory=list)
     deleted: list[Pod] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
-    """How often each fault has happened."""
+    """The number of times that each fault happened."""
 
     def __post_init__(self) -> None:
         """Give each kind of fault a random sequence of its own, so that no draw changes the others."""
@@ -126,7 +126,7 @@ class FaultRun:
     # --- what is done to the node -------------------------------------------------------------------------------------
 
     async def kill_worker(self) -> None:
-        """Kill the worker, and start another after a while, until one serves; on a full disk none does."""
+        """Kill the worker, and start others after a while until one serves, which none does on a full disk."""
         self.serving.clear()
         await self.node.kill()
         await self._pause("kill")
@@ -193,7 +193,7 @@ class FaultRun:
             await self._pause("jump")
 
     async def _renew(self) -> None:
-        """Make one pod after the other continue as new, whatever it is doing, without end."""
+        """Let one pod after another continue as new, whatever it is doing, without end."""
         while True:
             with contextlib.suppress(RPCError):  # the server is dead, or the pod has ended
                 await self.chance["renew"].choice(self.pods).handle.signal("renew", {})
@@ -206,7 +206,7 @@ class FaultRun:
     # --- all of it ----------------------------------------------------------------------------------------------------
 
     async def run(self, count: int) -> None:
-        """Apply so many pods and do everything, the pods' changes all through the faults.
+        """Apply this many pods and cause all faults, while the pods are changed.
 
         Half of them run by then, the others start in the fault_run. Calls hang as long as anything else goes on.
         """
@@ -257,7 +257,7 @@ async def _is_told(pod: Pod, words: str) -> bool:
 
 
 async def _taken(call: Callable[[], Awaitable[_T]]) -> _T:
-    """Repeat a call until the server has accepted it."""
+    """Repeat a call until the server accepts it."""
     async with asyncio.timeout(CONVERGED):
         while True:
             try:

@@ -17,7 +17,7 @@ NO_EVICTION = {"SYNCPOD_EVICTION_HARD": "none"}
 
 @contextlib.contextmanager
 def small_disk(directory: Path, *shown_at: Path, megabytes: int = 8) -> Iterator[Path]:
-    """A file system of a few megabytes on a directory, a part of it at each other place, by the place's name.
+    """Mount a file system of a few megabytes at a directory, and subdirectories of it at the other places.
 
     Skips the test where nothing can be mounted.
     """
@@ -44,7 +44,7 @@ def _mounted(place: Path, *what: str | Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def filled(disk: Path) -> Iterator[Callable[[], None]]:
-    """Fill a disk to the last byte for the block; yields a function that also fills the space freed since."""
+    """Fill a disk to the last byte for the block; yields a function that fills space which was freed since then."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
 

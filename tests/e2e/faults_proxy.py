@@ -50,7 +50,7 @@ class Stopped:
 
     @property
     def arrived(self) -> int:
-        """How many calls have arrived."""
+        """The number of calls that have arrived."""
         return self._arrived
 
     async def reached(self, calls: int = 1, *, patience: float = 60.0) -> None:
@@ -79,7 +79,7 @@ class Stopped:
 
 
 class CriProxy(grpc.GenericRpcHandler):
-    """The socket; `async with` serves and closes it. A worker gets `endpoint`."""
+    """The proxy's socket; `async with` serves and closes it. The worker uses `endpoint`."""
 
     def __init__(self, socket: Path, target: str) -> None:
         self._socket = socket
@@ -92,7 +92,7 @@ class CriProxy(grpc.GenericRpcHandler):
         self.allowed: dict[str, float] = {}
         """The deadline, in seconds, of the last call of each method."""
         self.under_way = 0
-        """How many calls of live callers are pending."""
+        """The number of pending calls of live callers."""
 
     async def __aenter__(self) -> Self:
         self._socket.unlink(missing_ok=True)
@@ -118,7 +118,7 @@ class CriProxy(grpc.GenericRpcHandler):
             stopped.open()
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """Handle any method there is, by making the same call of the runtime."""
+        """Handle any method by making the same call to the runtime."""
         path = handler_call_details.method
         if path in _STREAMS:
             return grpc.unary_stream_rpc_method_handler(partial(self._stream, path))
@@ -144,7 +144,7 @@ class CriProxy(grpc.GenericRpcHandler):
     async def _stream(
         self, path: str, request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]
     ) -> AsyncIterator[bytes]:
-        """Pass on what the runtime announces as it comes: one that nobody reads from makes nothing any more."""
+        """Pass on the runtime's events as they come: if nobody reads them, the runtime makes no more containers."""
         self.calls[path.rpartition("/")[2]] += 1
         open_stream: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(path)
         call = open_stream(request, metadata=_passed_on(context))
@@ -163,5 +163,5 @@ class CriProxy(grpc.GenericRpcHandler):
 
 
 def _passed_on(context: grpc.aio.ServicerContext[bytes, bytes]) -> tuple[tuple[str, str | bytes], ...]:
-    """The headers that the runtime needs: containerd's own API requires a namespace."""
+    """The headers that the runtime requires: containerd's own API needs a namespace."""
     return tuple((name, value) for name, value in context.invocation_metadata() or () if name.startswith("containerd-"))

@@ -62,7 +62,7 @@ def shell(name: str, script: str = RUNS, **more: Any) -> dict[str, Any]:
 
 
 def open_to_all(place: Path) -> None:
-    """Make a directory that a container can write to as any user."""
+    """Make a directory to which a container of any user can write."""
     place.mkdir(parents=True)
     place.chmod(0o777)
 
@@ -88,7 +88,7 @@ class Pod:
         return pod
 
     async def until(self, seen: Callable[[dict[str, Any]], bool], *, patience: float = PATIENCE) -> dict[str, Any]:
-        """Ask until `seen` holds; fails with the pod's status, history and the worker's log."""
+        """Query until `seen` is true; fails with the pod's status, history and the worker's log."""
         deadline = time.monotonic() + patience
         pause = pauses()
         while True:
@@ -153,12 +153,12 @@ class Pod:
         return [line for line in lines if line["kind"] == kind]
 
     async def delete(self, grace: int | None = None) -> dict[str, Any]:
-        """Delete it and wait until it is gone; the final Pod."""
+        """Delete it and wait until it is gone; returns the final Pod."""
         await self.handle.signal("delete_pod", {} if grace is None else {"gracePeriodSeconds": grace})
         return await self.gone()
 
     async def gone(self, *, patience: float = PATIENCE) -> dict[str, Any]:
-        """Wait for the workflow's end, and until nothing is left in the runtime or on disk; the final Pod."""
+        """Wait for the workflow's end, and until no remains exist in the runtime or on disk; returns the final Pod."""
         try:
             async with asyncio.timeout(patience):
                 final: dict[str, Any] = await self.handle.result()
@@ -194,7 +194,7 @@ class Pod:
         return sorted(listed, key=lambda container: (container.name, container.attempt))
 
     async def live(self, name: str) -> ContainerSummary:
-        """The one running instance of a container."""
+        """The only running instance of a container."""
         (container,) = [each for each in await self.containers() if each.name == name and each.state == "running"]
         return container
 
@@ -258,12 +258,12 @@ class FaultyNode:
         return "\n".join(self.worker.log.read_text().splitlines()[-40:])
 
     async def warm_up(self) -> None:
-        """Start and remove a pod by raw calls. Some processes that tests hold are started by the runtime only then."""
+        """Start and remove a pod by raw calls, since the runtime starts some processes that tests hold only then."""
         async with BareCri(self.runtime.endpoint) as calls:
             await calls.remove_pod(await calls.start_pod(calls.sandbox_config(f"first-of-{self.name}")))
 
     async def serve(self, **environment: str) -> datetime:
-        """Start a worker, with more in its environment, and wait until it serves; the time when its process began."""
+        """Start a worker with additional variables, and wait until it serves; return its process's start time."""
         began = datetime.now(UTC)
         self._worker = self.worker_process(self.directory, **environment)
         await self._worker.ready()
@@ -271,7 +271,7 @@ class FaultyNode:
         return began
 
     async def kill(self) -> None:
-        """`kill -9` the worker; returns when the runtime's side has noticed that its caller is gone."""
+        """`kill -9` the worker; return when the runtime has noticed that its caller is gone."""
         self.worker.kill()
         await until_true(lambda: self.proxy.under_way == 0)
 
@@ -380,7 +380,7 @@ class FaultyNode:
 async def faulty_node(
     runtime: Runtime, server: DevServer, directory: Path, **settings: str
 ) -> AsyncIterator[FaultyNode]:
-    """A node whose workers all have these settings; nothing of it is left at the end."""
+    """A node whose workers all have these settings; at the end, everything of it is removed."""
     name = f"n-{uuid.uuid4().hex[:8]}"
     client = await connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     async with (
@@ -405,9 +405,9 @@ def _is_down(part: DevServer | Runtime) -> bool:
 
 
 async def until(question: Callable[[], Any], *, patience: float = PATIENCE) -> Any:
-    """Wait until an awaited answer is truthy, and return it; raises TimeoutError.
+    """Wait until the awaited answer is true, and return it; raises TimeoutError.
 
-    A runtime that is away gives none.
+    While the runtime is down, there is no answer.
     """
     pause = pauses(0.02, most=0.2)
     async with asyncio.timeout(patience):

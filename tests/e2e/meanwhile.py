@@ -11,12 +11,12 @@ from tests.e2e.engine import EngineNode, Pods
 
 Story = Callable[[Pods], Awaitable[None]]
 Told = dict[str, asyncio.Task[None]]
-"""The stories by the name of their function. Awaiting one waits for its end, and raises its error."""
+"""The stories' tasks by the name of their function; awaiting a task raises the story's error."""
 
 
 @contextlib.asynccontextmanager
 async def meanwhile(engine: EngineNode, *stories: Story) -> AsyncIterator[Told]:
-    """Begin each story with pods of its own. A story that no test asked for is cancelled; all pods are deleted."""
+    """Start each story with pods of its own. At the end, running stories are cancelled and all pods deleted."""
     told = {_name(story): asyncio.ensure_future(_tell(engine, story)) for story in stories}
     try:
         yield told

@@ -22,7 +22,7 @@ WAYS = {
     "cut-body": "HTTP/1.1 302 Found\r\nLocation: http://elsewhere.invalid/\r\nContent-Length: 2000\r\n\r\n"
     "{pad:940}{text}{pad:2000}",
 }
-"""By path: the answer."""
+"""The answers by path."""
 
 
 class QuotingServer:
@@ -41,12 +41,12 @@ class QuotingServer:
         self.grpc_port: int = self._grpc.add_insecure_port("0.0.0.0:0")
 
     def probe(self, way: str) -> dict[str, Any]:
-        """A probe that is answered in this way."""
+        """A probe that gets this answer."""
         asks: dict[str, Any] = {"httpGet": self.get(way)} if way in WAYS else {"grpc": {"port": self.grpc_port}}
         return {**asks, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 5}
 
     def get(self, way: str) -> dict[str, Any]:
-        """The request that is answered in this way."""
+        """A request that gets this answer."""
         return {"host": "127.0.0.1", "port": self.port, "path": f"/{way}"}
 
     def _check(self, _request: Any, context: grpc.ServicerContext) -> None:

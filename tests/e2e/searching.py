@@ -43,7 +43,7 @@ def files_with(text: str, *places: Path) -> list[Path]:
 
 
 class CommandLines:
-    """Command lines of all processes that begin on the machine during the `with` block, read as they begin.
+    """Records the command lines of all processes that begin on the machine during the `with` block.
 
     Each process is watched for its first second, since it may execute another program.
     """

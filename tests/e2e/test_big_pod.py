@@ -23,7 +23,7 @@ WAITS = "trap 'exit 0' TERM; while :; do sleep 1; done"
 """Not `sleep 10000 & wait`: containerd 2.4 takes two seconds for the end of each container that leaves a child, one
 after the other."""
 BIG = "0123456789abcde\n" * (64 * 1024 - 1)
-"""A MiB minus 16 bytes, which leaves room for the rest of the ConfigMap."""
+"""A text of 1 MiB minus 16 bytes, which leaves room for the rest of the ConfigMap."""
 
 
 def objects(name: str) -> tuple[ConfigMap, Secret]:
@@ -67,7 +67,7 @@ def mounts(some: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 
 def document(pods: Pods, name: str, wanted: list[dict[str, Any]]) -> dict[str, Any]:
-    """The pod. Its first container mounts every volume, each other one of each kind."""
+    """The pod. Its first container mounts every volume, each other container one volume of each kind."""
 
     def share(number: int) -> list[dict[str, Any]]:
         return [volume for volume in wanted if volume["name"].endswith(f"-{number % OF_EACH_KIND}")]
@@ -128,7 +128,7 @@ async def test_a_big_pod_starts_is_correct_from_inside_and_leaves_nothing(
 
 
 async def assert_right_from_inside(pod: LivePod, wanted: list[dict[str, Any]]) -> None:
-    """Assert that the first container sees every volume as it is, and that each other has read the large ConfigMap."""
+    """Assert that the first container sees every volume right, and that each other one has read the large ConfigMap."""
     order = "\n".join(str(number) for number in range(INIT_CONTAINERS))
     assert await pod.exec("c0", "cat /v/disk-0/order") == order
     seen = (await pod.exec("c0", "ls /v")).split()
@@ -163,5 +163,5 @@ async def assert_right_from_inside(pod: LivePod, wanted: list[dict[str, Any]]) -
 
 
 async def history_events(pod: LivePod) -> int:
-    """How many events the newest run's history has."""
+    """The number of events in the newest run's history."""
     return (await pod.handle.describe()).history_length

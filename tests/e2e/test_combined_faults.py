@@ -36,13 +36,13 @@ pytestmark = pytest.mark.parametrize("runtime", ["embedded", *ALIKE], indirect=T
 """One containerd is enough."""
 
 PODS = 50 if asked_for() == ALL else 20
-"""Twenty are enough for every fault to happen; fifty are more of the same."""
+"""Twenty pods are enough for every fault to happen."""
 TAKEN_OVER = 50 if asked_for() == ALL else 12
-"""Some with an exit meanwhile, some with a label, and two with neither."""
+"""The number of pods in a takeover: some exit meanwhile, some get another label, and two are unchanged."""
 
 SEED = 20
 DISK_MEGABYTES = 32
-"""Room for the files of fifty pods."""
+"""The size of the disk, which has room for the files of fifty pods."""
 
 
 async def test_many_pods_survive_a_worker_kill_with_all_their_state(node: FaultyNode, tmp_path: Path) -> None:

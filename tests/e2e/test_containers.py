@@ -24,7 +24,7 @@ ABSENT = "syncpod.invalid/no/such:1"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
 async def slow(engine: EngineNode, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Told]:
-    """What waits for ten seconds, while the other tests run."""
+    """Runs stories that wait for ten seconds, while the other tests run."""
     place = tmp_path_factory.mktemp("host") / "later"
     async with meanwhile(engine, partial(a_host_path_that_is_not_there, place=place)) as told:
         yield told

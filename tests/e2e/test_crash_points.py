@@ -47,7 +47,7 @@ def calls(boundaries: Iterable[Boundary]) -> list[str]:
 
 
 def documented(runtime: str) -> dict[str, list[str]]:
-    """The boundaries that the document has for a runtime, by phase."""
+    """The boundaries of a runtime in the document, by phase."""
     part = DOCUMENT.read_text().partition(f"\n## {runtime}\n")[2].partition("\n## ")[0]
     found = re.findall(r"^\| (\w+) \| \d+\. (?:before|after) (\w+)", part, re.MULTILINE)
     return {life.name: sorted(call for name, call in found if name == life.name) for life in LIVES}

@@ -32,7 +32,7 @@ def telling(name: str, on_term: str, **more: Any) -> dict[str, Any]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
 async def slow(engine: EngineNode, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Told]:
-    """What waits for containers that take their time, while the other tests run."""
+    """Runs stories that wait for slow containers, while the other tests run."""
     stories = (
         partial(deletion_keeps_the_grace, place=tmp_path_factory.mktemp("grace")),
         partial(sidecars_stop_last, place=tmp_path_factory.mktemp("sidecars")),
@@ -75,7 +75,7 @@ async def deletion_keeps_the_grace(pods: Pods, *, place: Path) -> None:
 
 
 async def sidecars_stop_last(pods: Pods, *, place: Path) -> None:
-    """Hold to the order of kuberuntime_termination_order.go."""
+    """Sidecars stop last, in the order of kuberuntime_termination_order.go."""
     said = place / "said"
     then = "echo {0} is told >> /out/said; sleep 1; echo {0} ends >> /out/said; exit 0"
     pod = await pods.apply(

@@ -18,7 +18,7 @@ from tests.e2e.faults_support import FaultyNode, shell
 from tests.workflows.scripted import container
 
 BACK_OFF = 6
-"""Seconds of each of the pod's back-offs."""
+"""The length of each of the pod's back-offs in seconds."""
 
 pytestmark = pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
 """One runtime is enough, since others would not behave differently here."""

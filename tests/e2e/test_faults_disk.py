@@ -37,13 +37,13 @@ def labelled(pod: Pod, labels: dict[str, str]) -> dict[str, Any]:
 
 
 async def shown(pod: Pod) -> str:
-    """The labels that the pod's container reads in its file."""
+    """The pod's labels in its container's file."""
     done = await pod.node.cri.exec_sync((await pod.live("web")).id, ("cat", "/info/labels"), timeout_seconds=20)
     return done.stdout.decode().strip()
 
 
 async def nothing_half_written(directory: Path) -> bool:
-    """Say whether no new file is left. A state is written a second after it was published, so one may be there now."""
+    """Return whether no new file is left. One may exist briefly: a state is written a second after publication."""
     return halves(directory) == []
 
 

@@ -36,7 +36,7 @@ async def stranger(
 
 
 async def lives(node: FaultyNode, pod: OwnedPod, container: str) -> bool:
-    """Return whether a stranger's sandbox and container are unchanged."""
+    """Return whether the foreign sandbox and its container are unchanged."""
     (sandbox,) = await node.cri.list_pod_sandboxes(id=pod.sandbox_id)
     return (
         sandbox.state == "SANDBOX_READY" and (await node.cri.container_status(container)).container.state == "running"

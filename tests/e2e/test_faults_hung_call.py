@@ -24,7 +24,7 @@ log = logging.getLogger("faults")
 
 @contextlib.contextmanager
 def frozen(processes: Iterable[Process]) -> Iterator[None]:
-    """Stop these processes for the block."""
+    """Stop these processes by SIGSTOP for the block."""
     pids = [process.pid for process in processes]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -43,7 +43,7 @@ async def doing(pod: Pod) -> str:
 
 
 async def others_live(node: FaultyNode) -> None:
-    """Assert that another pod can be applied, crashes, is restarted and deleted."""
+    """Assert that another pod can be applied, crashes, is restarted, and can be deleted."""
     other = await node.apply(shell("a"), shell("crashes", "sleep 0.5; exit 3"))
     await other.until(lambda pod: any(each["restartCount"] for each in pod["status"].get("containerStatuses", [])))
     await other.delete()

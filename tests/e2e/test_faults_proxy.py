@@ -38,7 +38,7 @@ async def test_what_the_runtime_announces_passes_as_it_comes(tmp_path: Path, run
             return pod.sandbox_id
 
         async def is_open() -> bool:
-            """Whether the stream has told of a pod: it begins with the next event after it was opened."""
+            """Whether the stream has sent an event about a pod; its first event is the next one after its opening."""
             await run()
             return bool(heard) or listening.done()
 

@@ -23,7 +23,7 @@ log = logging.getLogger("faults")
 
 
 async def told(pod: Pod) -> None:
-    """Log the pod's changes, in their order."""
+    """Log the outcomes in the pod's history, in order."""
     steps = [f"{line['subject']} {line['container']}: {line['outcome']}" for line in await pod.history()]
     log.info("%s: %s", pod.node.runtime.name, "; ".join(steps))
 

@@ -25,7 +25,7 @@ from tests.workflows.scripted import container
 log = logging.getLogger("faults")
 
 CROWD = 20 if asked_for() == ALL else 9
-"""How many pods are starting when a worker is killed: more than it starts at the same time."""
+"""The number of starting pods when a worker is killed, which is more than it starts at the same time."""
 
 
 # --- where a start can be interrupted ---------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ BETWEEN_CALLS = {
     "after StartContainer, its answer lost": ("StartContainer", "after"),
 }
 POINTS: dict[str, Any] = {**WITHIN_A_CALL, **(BETWEEN_CALLS if asked_for() == ALL else {})}
-"""Between calls, the usual run kills a worker at the crash points alone."""
+"""The points at which a worker is killed; a usual run has those between calls only in the tests of crash points."""
 
 
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
@@ -359,7 +359,7 @@ async def test_a_crowd_starts_after_a_worker_kill(node: FaultyNode) -> None:
 
 
 async def restarts_once_running(pod: Pod) -> int:
-    """Wait until `main` runs, and return its restarts: one only if its first process may have begun.
+    """Wait until `main` runs, and return its restarts, which may be one only if its first process may have begun.
 
     That is so if the kill falls within StartContainer: the runtime gives up the start, and nobody sees its end.
     """

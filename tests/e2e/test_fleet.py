@@ -49,7 +49,7 @@ from tests.worker.node_process import ROOT, NodeProcess
 
 
 class Addressed(Protocol):
-    """A Temporal frontend, or a load balancer before several."""
+    """A Temporal server, or a load balancer in front of several."""
 
     @property
     def address(self) -> str: ...
@@ -57,25 +57,25 @@ class Addressed(Protocol):
 
 @dataclass
 class FleetOfOne:
-    """A fleet on a server of its own, commanded as people do. A test can cut the connection to it."""
+    """A fleet on a server of its own, with the commands of its users. A test can cut the connection to it."""
 
     authority: Fleet
     server: Addressed
     client: Client
     environ: dict[str, str]
     log: Path
-    """What its worker logs."""
+    """The log of its worker."""
     gate: Gate | None = None
     port: int = 0
 
     async def open(self) -> None:
-        """Let nodes in, always at the same port."""
+        """Start the gate, always at the same port."""
         keys = make_signing_keys(self.authority.directory)
         self.gate = Gate(self.authority, keys, TemporalFrontend(self.server.address, "default"), ["localhost"])
         self.port = await self.gate.start("127.0.0.1", self.port)
 
     async def cut(self) -> None:
-        """Cut off all nodes, even in the middle of a request."""
+        """Close the gate, which cuts off all nodes, even in the middle of a request."""
         if self.gate is not None:
             await self.gate.close()
         self.gate = None
@@ -101,7 +101,7 @@ class FleetOfOne:
         return done
 
     async def tries(self, *words: str, stdin: str = "") -> Result:
-        """Run ``syncpod fleet``, which may fail."""
+        """Run ``syncpod fleet``; return the result, even if it fails."""
         return await asyncio.to_thread(program, "fleet", *words, environ=self.environ, stdin=stdin)
 
     async def lists(self, *words: str) -> list[list[str]]:
@@ -119,7 +119,7 @@ class FleetOfOne:
         )
 
     async def until(self, node: str, seen: Callable[[FleetNodeView], Any]) -> FleetNodeView:
-        """Query the fleet about a node until `seen` holds."""
+        """Query the fleet about a node until `seen` is true."""
         handle, deadline, pause = self.client.get_workflow_handle(fleet_node_id(node)), time.monotonic(), pauses(0.1)
         while True:
             view = FleetNodeView.model_validate(await handle.query("fleet_node"))
@@ -131,7 +131,7 @@ class FleetOfOne:
 
 @dataclass
 class Node:
-    """A node whose pods are timers."""
+    """A node with simulated pods."""
 
     name: str
     runtime: Embedded
@@ -144,7 +144,7 @@ class Node:
         return self.directory / "state"
 
     async def serve(self) -> None:
-        """Start its worker, which takes over from the one before."""
+        """Start its worker, which takes over from the previous one."""
         worker = NodeProcess.of(self.runtime, self.server, self.directory, node=self.name, start=start_worker)
         self.worker = await worker.ready()
 
@@ -178,7 +178,7 @@ async def _terminated(client: Client, workflow_id: str) -> None:
 
 @asynccontextmanager
 async def new_node(server: DevServer, directory: Path, *options: str) -> AsyncIterator[Node]:
-    """A node with a runtime of its own that has these options, which does not serve yet; nothing is left of it."""
+    """A node that does not serve yet, with a runtime of its own with these options; at the end, all is removed."""
     runtime = await asyncio.to_thread(Embedded.launch, *options)
     node = Node(f"n-{uuid.uuid4().hex[:8]}", runtime, server, directory)
     try:
@@ -189,7 +189,7 @@ async def new_node(server: DevServer, directory: Path, *options: str) -> AsyncIt
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[Node]:
-    """A node that serves."""
+    """A serving node."""
     async with new_node(temporal_server, tmp_path, "--simulate") as node:
         await node.serve()
         yield node
@@ -219,14 +219,14 @@ async def fleet_of_one(directory: Path) -> AsyncIterator[FleetOfOne]:
 
 
 async def fleets_client(server: Addressed, state_dir: Path) -> Client:
-    """A client that commands the fleet in a state directory."""
+    """A client with the keys of the fleet in a state directory."""
     settings = ClientConnectConfig(target_host=server.address, namespace="default")
     return await connect_to_fleet(settings, access_to(state_dir))
 
 
 @contextmanager
 def serving(environ: dict[str, str], log: Path) -> Iterator[None]:
-    """The fleet's worker as a process with this log; asserts that it ends cleanly."""
+    """Run the fleet's worker as a process with this log; asserts that it ends cleanly."""
     command = [sys.executable, str(ROOT / "fleet_worker.py")]
     with (
         log.open("ab") as logged,
@@ -255,7 +255,7 @@ def words(view: FleetNodeView) -> dict[str, str]:
 
 
 async def rotated(fleet: FleetOfOne) -> None:
-    """Have the fleet sign and encrypt with a new key, and remove the earlier one once no open workflow needs it."""
+    """Let the fleet sign and encrypt with a new key, and remove the earlier one once no open workflow needs it."""
     first = (await fleet.say("key", "list")).out.splitlines()[1].split()[0]
     said = (await fleet.say("key", "create")).out
     second = said.removeprefix("key/").removesuffix(" verifies and decrypts from now on\n")

@@ -40,7 +40,7 @@ def _sockets(directory: str, names: list[str]) -> list[str]:
 
 
 async def _start_of(client: Client, workflow_id: str) -> Payload:
-    """The input of a workflow's run, as anybody reads it who reaches the server."""
+    """The input of a workflow's run, as anybody with access to the server can read it."""
     history = await client.get_workflow_handle(workflow_id).fetch_history()
     return history.events[0].workflow_execution_started_event_attributes.input.payloads[0]
 

@@ -47,12 +47,12 @@ async def nodes(temporal_server: DevServer, fleet: FleetOfOne, tmp_path: Path) -
 
 
 async def joined(fleet: FleetOfOne, name: str) -> None:
-    """Wait until the fleet has heard from a node."""
+    """Wait until the fleet has got a report of a node."""
     await until(fleet, ("get", "nodes"), lambda out: f"{name}   Ready " in out)
 
 
 async def until(fleet: FleetOfOne, command: tuple[str, ...], seen: Callable[[str], Any]) -> str:
-    """Run ``syncpod fleet`` until `seen` holds for its output."""
+    """Run ``syncpod fleet`` until `seen` is true of its output."""
     deadline, pause = time.monotonic() + PATIENCE, pauses(0.5, 2)
     while not seen(out := (await fleet.say(*command)).out):
         assert time.monotonic() < deadline, out

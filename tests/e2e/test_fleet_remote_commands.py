@@ -41,7 +41,7 @@ class Joined:
     fleet: FleetOfOne
 
     async def runs(self, name: str, script: str) -> None:
-        """Have the node run a pod with a script."""
+        """Let the node run a pod with a script."""
         containers = [{"name": "main", "image": BUSYBOX, "command": ["sh", "-c", script]}]
         spec = {"nodeName": self.node.name, "terminationGracePeriodSeconds": 0, "containers": containers}
         document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}

@@ -25,7 +25,7 @@ __all__ = ["node"]
 
 
 async def opened(server: DevServer, state_dir: Path, log: Path, port: int = 0) -> FleetOfOne:
-    """A fleet whose worker runs, with its gate; `log` is that worker's."""
+    """A fleet with a running worker, whose log is `log`, and a gate."""
     environ = {"TEMPORAL_ADDRESS": server.address, "SYNCPOD_STATE_DIR": str(state_dir)}
     authority = await asyncio.to_thread(open_fleet, fleet_directory(state_dir), now())
     fleet = FleetOfOne(authority, server, await fleets_client(server, state_dir), environ, log, port=port)

@@ -33,7 +33,7 @@ AWAY = "Temporal is away: the workflows are dropped from memory"
 
 
 def is_back(view: FleetNodeView) -> bool:
-    """Say whether the fleet and the node believe one another, and the node has its newest list."""
+    """Return whether fleet and node accept each other's messages, and the node has its newest list."""
     return view.presence == "Ready" and view.taken == view.generation and not view.trouble
 
 
@@ -58,20 +58,20 @@ async def until(seen: Callable[[], Any]) -> None:
 
 
 def held(node: Node) -> str:
-    """The word in the Secret that the node has in memory."""
+    """The value in the Secret that the node has in memory."""
     found = ObjectStore(node.state_dir, node.directory / "memory").get(ObjectRef("Secret", "default", "keys"))
     return base64.b64decode(found.data["password"]).decode() if isinstance(found, Secret) else ""
 
 
 async def sealing_keys(fleet: FleetOfOne) -> list[tuple[str, str]]:
-    """The fleet's sealing keys, the oldest first, and what each is used for."""
+    """The fleet's sealing keys, the oldest first, with their uses."""
     lines = (await fleet.say("key", "list")).out.splitlines()
     rows = [line.split(maxsplit=2) for line in lines if line.endswith("opens")]
     return [(named, use) for named, _, use in rows]
 
 
 async def rotated(fleet: FleetOfOne) -> tuple[str, str]:
-    """Change the key; return the ids of the earlier one and of the new one."""
+    """Change the key; return the ids of the earlier key and the new one."""
     before = (await sealing_keys(fleet))[-1][0]
     done = await fleet.say("key", "rotate", "--sealing")
     after = done.out.removeprefix("key/").removesuffix(" seals from now on\n")
@@ -80,7 +80,7 @@ async def rotated(fleet: FleetOfOne) -> tuple[str, str]:
 
 
 async def removed(fleet: FleetOfOne, key: str) -> None:
-    """Remove a key as soon as nothing needs it but closed runs."""
+    """Remove a key as soon as only closed runs need it."""
     deadline, pause = time.monotonic() + PATIENCE, pauses(0.5)
     while "closed runs cannot be read" not in (refused := (await fleet.say("key", "remove", key, code=1)).err):
         assert time.monotonic() < deadline, refused
@@ -146,7 +146,7 @@ async def test_the_sealing_key_is_changed_while_a_node_serves_a_pod_with_a_secre
 
 
 async def restored(fleet: FleetOfOne, backup: Path) -> None:
-    """Put an earlier database in place of a fleet's, while its worker, its gate and its nodes run."""
+    """Replace a fleet's database by an earlier copy, while its worker, gate and nodes run."""
     server, away = fleet.server, fleet.log.read_text().count(AWAY)
     assert isinstance(server, DevServer)
     server.kill()
@@ -158,7 +158,7 @@ async def restored(fleet: FleetOfOne, backup: Path) -> None:
 
 
 async def complaint(fleet: FleetOfOne, *command: str) -> str:
-    """Return what a command says that gets no answer, once the server has heard the fleet's worker again."""
+    """Return the error of a command that gets no answer, after the worker has polled the server again."""
     deadline, pause = time.monotonic() + PATIENCE, pauses(0.5)
     while "no worker of the fleet" in (said := await fleet.say(*command, code=1)).err:
         assert time.monotonic() < deadline, said
@@ -194,7 +194,7 @@ async def test_an_older_database_is_restored_after_the_sealing_key_and_the_nodes
     await removed(fleet, first)
 
     async def goes_on() -> None:
-        """Assert that nothing has become of the node's pods."""
+        """Assert that the node's pods continue unchanged."""
         assert await runs(node) == {each: [("running", 0)] for each in everything}
         assert held(node) == "two"
 

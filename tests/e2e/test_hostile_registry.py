@@ -15,7 +15,7 @@ from tests.runtimes.hostile_registry import SHOUTED, HostileRegistry
 from tests.runtimes.selection import ALIKE
 
 _LONGEST = 4096
-"""Characters of a message that a pod keeps, at most."""
+"""The largest number of characters of a message in a pod's status."""
 
 pytestmark = pytest.mark.parametrize("runtime", ALIKE, indirect=True, scope="session")
 

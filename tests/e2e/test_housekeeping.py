@@ -44,7 +44,7 @@ MOUNT = [{"name": "scratch", "mountPath": "/scratch"}]
 
 @contextlib.contextmanager
 def small_disk(place: Path) -> Iterator[None]:
-    """A disk in memory, mounted there for the block."""
+    """A file system in memory, mounted at that path for the block."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "syncpod-test", str(place)], check=True)
     try:
         yield
@@ -56,7 +56,7 @@ def small_disk(place: Path) -> Iterator[None]:
 async def keeper(
     runtime: Runtime, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[EngineNode]:
-    """A node on a small disk of its own, with short housekeeping periods."""
+    """A node on a small file system of its own, with short housekeeping periods."""
     disk = tmp_path_factory.mktemp("keeper")
     with small_disk(disk):
         async with engine_node(runtime, temporal_server, disk, **SETTINGS) as node:
@@ -87,7 +87,7 @@ async def until_attempts(pod: LivePod, sandboxes: list[int], instances: list[int
 
 
 async def removals_told(pod: LivePod) -> int:
-    """How many signals of the agent reported nothing but removals."""
+    """The number of the agent's signals that reported only removals."""
     told = 0
     async for event in pod.handle.fetch_history_events():
         if event.HasField("workflow_execution_signaled_event_attributes"):
@@ -126,7 +126,7 @@ async def test_a_dead_empty_sandbox_is_removed(kept: Pods) -> None:
     await pod.running()
 
     async def runs_in(attempt: int) -> bool:
-        """Say whether it runs there, in the newer of two sandboxes; ends the back-off that it may have before."""
+        """Return whether it runs in the newer of two sandboxes; ends a back-off that it may have."""
         if "CrashLoopBackOff" in str(status_of(await pod.get(), "web").get("state")):
             await pod.handle.signal("backoff_expired", {"container": "web"})
         instances = await pod.containers("web")

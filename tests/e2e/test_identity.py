@@ -108,7 +108,7 @@ async def test_each_container_has_the_privileges_of_its_security_context(pods: P
 
 
 async def selinux_options(pod: LivePod, name: str) -> dict[str, str]:
-    """The request to the runtime; a machine without SELinux shows nothing beyond that."""
+    """The SELinux options in the request to the runtime; without SELinux, nothing else can be checked."""
     instance = await pod.instance(name)
     async with BareCri(pod.node.runtime.endpoint) as bare:
         request = cri.ContainerStatusRequest(container_id=instance.id, verbose=True)

@@ -30,7 +30,7 @@ def journaled(state_dir: Path, name: str) -> PodRunRecords | None:
 
 
 def is_told_whole(records: PodRunRecords | None) -> bool:
-    """Whether the journal has a gone pod with its deleter, whose name comes from the server."""
+    """Whether the journal has a deleted pod with the name of its deleter, which comes from the server."""
     lines = records.lines if records is not None and records.gone is not None else ()
     return any((line.kind, line.subject) == (SENDER, "delete") for line in lines)
 
@@ -42,7 +42,7 @@ echo life $n begins
 case $n in 1) echo no config; exit 3 ;; 3) exec tail /dev/zero ;; 7) echo over again; exit 88 ;; esac
 while :; do sleep 600 & wait $!; done
 """
-"""Counts its lives; the first, third and seventh end by themselves, two fail a probe, two run until they are ended."""
+"""A script that counts its lives: three (1, 3, 7) end by themselves, two fail a probe, two run until they are ended."""
 
 
 def probe(life: int, said: str) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def seven_ways() -> dict[str, Any]:
 
 
 async def crashed_in_seven_ways(node: FaultyNode) -> Pod:
-    """A pod whose container has ended in seven ways, and was changed, resized and deleted; its runs are gone."""
+    """A deleted pod whose container ended in seven ways, and which was changed and resized; its runs are deleted."""
     pod = await node.apply(
         seven_ways(), annotations=QUICKLY, hostNetwork=False, volumes=[{"name": "scratch", "emptyDir": {}}]
     )
@@ -169,7 +169,7 @@ async def test_what_a_failed_hook_has_said_and_the_step_under_way_are_told(node:
     said: dict[str, Any] = {}
 
     def is_hook_told() -> bool:
-        """The start begins the container before it comes to the hook."""
+        """Whether `explain` shows the postStart hook as running, which begins only after the container's start."""
         environ = {**os.environ, "SYNCPOD_STATE_DIR": str(node.worker.state_dir)}
         said.update(json.loads(run_syncpod(("explain", pod.name, "-o", "json"), env=environ).stdout))
         return bool(said["underWay"][0].get("doing") == "carries out the postStart hook of app")

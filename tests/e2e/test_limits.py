@@ -18,7 +18,7 @@ pytestmark = pytest.mark.every_runtime("cgroups of containers are made by the ru
 
 MIB = 1 << 20
 MOST = f"{os.cpu_count() or 1}000m"
-"""All of the machine's CPU."""
+"""The whole CPU of the machine."""
 
 by_cgroups_of_the_kernel = pytest.mark.skipif(
     not kernel_limits.IS_THERE, reason="the CPU controller is not mounted here"
@@ -26,7 +26,7 @@ by_cgroups_of_the_kernel = pytest.mark.skipif(
 
 
 def require_cgroups(pods: Pods) -> None:
-    """Skip if the runtime may make no cgroups: then the worker, as the same user, may not either."""
+    """Skip if the runtime may make no cgroups, because then the worker, as the same user, may make none."""
     if not pods.node.runtime.cgroup_parent:
         pytest.skip("cgroups are closed to this user")
 
@@ -37,7 +37,7 @@ def outside(pods: Pods, cgroup: str) -> tuple[str, str, str]:
 
 
 def enforced(runtime: Runtime, cgroup: str) -> tuple[str, str, str]:
-    """The same for a cgroup of any runtime."""
+    """The weight, quota and memory limit of a cgroup, for any runtime."""
     return kernel_limits.enforced(path_of(runtime, cgroup))
 
 
@@ -49,7 +49,7 @@ def path_of(runtime: Runtime, cgroup: str) -> str:
 
 
 def is_used(pods: Pods, cgroup: str) -> bool:
-    """Whether a container's processes are in its cgroup, for CPU and memory."""
+    """Whether a container's processes are in its cgroups of CPU and memory."""
     path = path_of(pods.node.runtime, cgroup)
     return all((kernel_limits.directory(each, path) / "cgroup.procs").read_text() for each in ("cpu", "memory"))
 
@@ -119,12 +119,12 @@ async def test_containers_are_oom_killed_at_the_memory_limit_of_their_pod(pods: 
 
 
 GROWS = "dd if=/dev/zero of=/dev/null bs=96M count=1; echo ended $?; sleep 1000"
-"""A script whose child runs out of memory, and that goes on if it may."""
+"""A script whose child runs out of memory, and which then continues if it is not killed."""
 SMALL = {"limits": {"memory": "48Mi"}}
 
 
 async def goes_on(pod: LivePod) -> None:
-    """Wait until the script has told of its child's end by SIGKILL; it still runs."""
+    """Wait until the script has reported its child's end by SIGKILL; the script still runs."""
     await pod.running()
     assert await pod.logged("grows") == ["ended 137"]
     assert "running" in status_of(await pod.get(), "grows")["state"]

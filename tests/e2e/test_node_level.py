@@ -78,7 +78,7 @@ class ManifestNode(EngineNode):
         return NodeView.model_validate(await handle.query("node"))
 
     async def until(self, seen: Callable[[NodeView], Any]) -> NodeView:
-        """Query until `seen` holds; fails with the last answer and the worker's log."""
+        """Query until `seen` is true; fails with the last answer and the worker's log."""
         deadline, answered = time.monotonic() + PATIENCE, ""
         while time.monotonic() < deadline:
             try:
@@ -93,7 +93,7 @@ class ManifestNode(EngineNode):
         raise AssertionError(f"{self.name} did not come to that:\n{answered}\n{self.said}")
 
     async def applied(self, *pods: LivePod) -> NodeView:
-        """Wait until exactly these pods are desired, and their workflows have been told."""
+        """Wait until exactly these pods are desired, and their workflows have been notified."""
         wanted = sorted((pod.name, "applied") for pod in pods)
         return await self.until(lambda view: sorted((each.name, each.state) for each in view.desired) == wanted)
 
@@ -123,7 +123,7 @@ async def _runs(pod: LivePod) -> bool:
 
 
 async def answered(node: EngineNode, *arguments: str) -> Result:
-    """The output of our command about a node. On a busy machine, it may take several tries until the node answers."""
+    """The output of our command about a node. On a busy machine, it may take several attempts."""
     async with asyncio.timeout(PATIENCE):
         while True:
             result = await syncpod(node, *arguments)
@@ -155,7 +155,7 @@ async def test_pods_of_manifest_files_survive_changes_worker_kills_and_drains(
 
 
 async def made_by_files(node: ManifestNode) -> tuple[LivePod, LivePod]:
-    """A file makes a pod. A hidden file, and a file without a pod, make none and harm nobody."""
+    """A file makes a pod. A hidden file and a file without a pod make none, and cause no errors."""
     (node.manifests / ".hidden.yaml").write_text("nonsense: [")
     (node.manifests / "broken.yaml").write_text("kind: Pod\napiVersion: v1\nspec: {containers: 7}\n")
     web, job = node.write("web.json", "web"), node.write("job.json", "job")
@@ -218,7 +218,7 @@ async def cordoned_and_drained(node: ManifestNode, web: LivePod, late: LivePod) 
 
 
 async def drained(node: ManifestNode, pods: Pods, static: LivePod) -> None:
-    """A drain ends the applied pods, and names those that it leaves."""
+    """A drain ends the applied pods, and lists those that it keeps."""
     bare = await pods.apply("bare", shell("main"), hostNetwork=True)
     await bare.running()
     kept = await syncpod(node, "drain", node.name)

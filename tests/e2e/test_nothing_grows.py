@@ -24,10 +24,10 @@ from tests.worker import census
 OF_EACH_KIND = 3
 ROUNDS = 2
 LOOKS = 4
-"""How many looks in a row find nothing less before a worker counts as quiet."""
+"""The number of successive counts without a decrease after which a worker counts as idle."""
 PATIENCE = 240.0
 OURS = ("syncpod.", "workflows.", "activities.", "protos.", "temporalio.", "asyncio.", "_asyncio.")
-"""Objects of whose classes none may be left; others are parts of these, or of the interpreter's own caches."""
+"""Prefixes of classes without remaining objects; other objects are parts of these or of the interpreter's caches."""
 BOUNDED = {
     "activities.node.fences.FenceClaim": "kept for ten minutes: a try of an ended life may be stalled",
     "activities.node.fences.Fences._newest": "the same",
@@ -39,7 +39,7 @@ BOUNDED = {
     "syncpod.translation.paths._is_plain": "at most 2,000 UIDs",
     "syncpod.agent.storage.log_rotation._is_ours": "at most 2,000 paths",
 }
-"""What grows for a while, and why it is bounded."""
+"""Objects that remain for a while, with the reason why their number is bounded."""
 
 _PROBE = {"periodSeconds": 1, "failureThreshold": 1}
 _FAILS, _HOLDS = {"exec": {"command": ["false"]}, **_PROBE}, {"exec": {"command": ["true"]}, **_PROBE}
@@ -109,7 +109,7 @@ async def socket(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def engine(
     embedded: Embedded, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory, socket: Path
 ) -> AsyncIterator[EngineNode]:
-    """A node whose worker tells what lives in it."""
+    """A node whose worker answers with a census of its objects."""
 
     def start(command: list[str], **more: Any) -> Any:
         return subprocess.Popen([sys.executable, str(Path(census.__file__)), *command[2:]], **more)
@@ -141,7 +141,7 @@ async def test_pods_that_come_and_go_leave_nothing_in_memory(engine: EngineNode,
 
 
 async def _come_and_go(engine: EngineNode) -> None:
-    """Have some pods of each kind come to their state, a few at the same time, and delete them."""
+    """Apply some pods of each kind, a few at the same time, wait for their state, and delete them."""
     free = asyncio.Semaphore(6)
     async with engine.pods() as pods:
 
@@ -164,7 +164,7 @@ async def _applied(pods: Pods, kind: str, spec: dict[str, Any]) -> LivePod:
 
 
 async def _quiet(socket: Path) -> Mapping[str, int]:
-    """Return the least that there is of each kind, once a few looks in a row have found nothing less."""
+    """Return the smallest count of each class, once several successive counts have not decreased."""
     least, unchanged = await asyncio.to_thread(census.ask, socket), 0
     while unchanged < LOOKS:
         await asyncio.sleep(4)

@@ -48,7 +48,7 @@ READY = {"exec": {"command": ["true"]}, "periodSeconds": 3600}
 
 
 class OrphanNode(EngineNode):
-    """A node that looks for orphans often, and a server whose database can be lost."""
+    """A node that searches for orphans often, and a server whose database can be lost."""
 
     def start(self, directory: Path, *more: str) -> None:
         settings = ("--cgroup-parent", self.runtime.cgroup_parent) if self.runtime.cgroup_parent else ()
@@ -67,7 +67,7 @@ class OrphanNode(EngineNode):
 
     @property
     def manifests(self) -> Path:
-        """Where the manifests of the node's static pods are."""
+        """The directory of the node's static pods' manifests."""
         return self.server.directory / "manifests"
 
     async def lose_the_database(self) -> None:
@@ -79,7 +79,7 @@ class OrphanNode(EngineNode):
 
     @contextlib.contextmanager
     def stopped(self, *flags: str) -> Iterator[list[Path]]:
-        """Kill worker and server, give the database's files, and start both again, the worker with these flags."""
+        """Kill worker and server, yield the database's files, and start both again, the worker with these flags."""
         self.worker.kill()
         self.server.kill()
         yield list(self.server.directory.glob("temporal.db*"))
@@ -96,7 +96,7 @@ class OrphanNode(EngineNode):
         return read_node_report(self.worker.state_dir) or NodeReport()
 
     async def orphans(self, *keys: str) -> dict[str, Orphan]:
-        """Wait until exactly these are named as orphans, by UID or runtime id."""
+        """Wait until exactly these are listed as orphans, by UID or runtime id."""
 
         async def so() -> bool:
             return {each.uid or each.id for each in self.report.orphans} == set(keys)
@@ -134,7 +134,7 @@ class OrphanNode(EngineNode):
             raise AssertionError(f"{last}\n{self.said}") from None
 
     async def run_sandbox(self, labels: dict[str, str], like: SandboxStatus | None = None, attempt: int = 0) -> str:
-        """Make a sandbox by a raw call: one without a pod, or another one for the pod of `like`."""
+        """Make a sandbox by a raw call: one without a pod, or a second one for the pod of `like`."""
         name = like.name if like is not None else f"orphan-{uuid.uuid4().hex[:6]}"
         uid = like.uid if like is not None else name
         namespaces = cri.NamespaceOption(network=cri.NamespaceMode.NODE, pid=cri.NamespaceMode.CONTAINER)
@@ -170,7 +170,7 @@ async def orphaned(runtime: Runtime, tmp_path: Path) -> AsyncIterator[OrphanNode
 
 
 async def has_come(pod: LivePod) -> bool:
-    """Say whether the pod has a workflow that answers."""
+    """Return whether the pod has a workflow that answers."""
     try:
         return bool(await pod.get())
     except RPCError:
@@ -186,7 +186,7 @@ class Population:
     """Pods of every kind on a node, and their state from before the database was lost."""
 
     web: LivePod
-    """With a container that has crashed once, and one whose probe has succeeded once."""
+    """A pod with a container that crashed once, and one whose probe succeeded once."""
     job: LivePod
     """A finished pod."""
     stale: LivePod
@@ -196,7 +196,7 @@ class Population:
     orphan: str = ""
     """A sandbox without a pod."""
     as_it_was: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The pods, by name."""
+    """The pods' documents before the loss, by name."""
     instances: dict[str, list[str]] = field(default_factory=dict)
     """The containers that ran, by the name of their pod."""
 
@@ -270,7 +270,7 @@ async def test_a_lost_database_kills_no_pod_and_running_pods_can_be_adopted_or_p
 
 
 async def adopted_by_their_owner(node: OrphanNode, here: Population) -> None:
-    """Adopt a running pod and a finished one: both stay as they were, and nothing of them is started."""
+    """Adopt a running pod and a finished one: both stay unchanged, and no container is started."""
     web, job = here.web, here.job
     plan = await syncpod(node, "adopt", "--all", "--dry-run")
     assert (plan.code, len(plan.out.splitlines())) == (0, 4), plan

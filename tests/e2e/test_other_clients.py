@@ -148,7 +148,7 @@ async def refusal(pod: LivePod, update: str, payload: Any) -> str:
 
 
 async def failed_tasks(pod: LivePod) -> list[str]:
-    """The failed workflow tasks in the history: there must never be any."""
+    """The failed workflow tasks in the history, of which there must be none."""
     return [
         str(event.workflow_task_failed_event_attributes.failure.message)
         async for event in pod.handle.fetch_history_events()

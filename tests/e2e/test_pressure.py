@@ -26,7 +26,7 @@ CRITICAL = 2_000_000_000
 
 
 def no_less_of(signal: str, amount: str) -> dict[str, str]:
-    """Settings by which the node is short of something as soon as any of it is used."""
+    """Settings with which the node is short of a resource as soon as any of it is used."""
     rest = (each for each in ("memory.available", "nodefs.available", "imagefs.available") if each != signal)
     hard = ",".join([f"{signal}<{amount}", *(f"{each}<0%" for each in rest)])
     inodes = "nodefs.inodesFree<0%,imagefs.inodesFree<0%"
@@ -35,7 +35,7 @@ def no_less_of(signal: str, amount: str) -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def served_anew(node: EngineNode, **settings: str) -> AsyncIterator[None]:
-    """Have the node served by a worker with other settings, in the place of the one before, for the block."""
+    """Replace the node's worker by one with other settings for the block."""
     assert await node.worker.stop() == 0
     home = node.worker.state_dir.parent
     with NodeProcess.of(node.runtime, node.server, home, node=node.name, start=start_worker, **settings) as node.worker:
@@ -48,7 +48,7 @@ async def served_anew(node: EngineNode, **settings: str) -> AsyncIterator[None]:
 async def calm_node(
     runtime: Runtime, server: DevServer, directory: Path
 ) -> AsyncIterator[tuple[EngineNode, Pods, contextlib.AsyncExitStack]]:
-    """A node that is short of nothing, its pods, and a stack that outlives them, for the worker that ends them."""
+    """A node without pressure, its pods, and an exit stack for workers, which is closed after the pods' end."""
     async with (
         engine_node(runtime, server, directory, SYNCPOD_EVICTION_HARD="none") as node,
         contextlib.AsyncExitStack() as workers,
@@ -59,18 +59,18 @@ async def calm_node(
 
 
 def amount_of(file: str) -> int:
-    """The first whole number in a file of the kernel's."""
+    """The first integer in a file of the kernel."""
     return int(next(filter(str.isdigit, Path("/proc", file).read_text().split())))
 
 
 def evicted(node: EngineNode) -> list[str]:
-    """The pods that its worker has put out, in that order."""
+    """The pods that its worker evicted, in order."""
     lines = (line for line in node.worker.log.read_text().splitlines() if " is evicted: " in line)
     return [line.partition("pod default/")[2].partition(" ")[0] for line in lines]
 
 
 async def assert_it_says(node: EngineNode, condition: str, reason: str, refused: str, words: str) -> None:
-    """Assert what `syncpod node` says of the node, and `syncpod describe` of a pod that came to it too late."""
+    """Assert the output of `syncpod node`, and of `syncpod describe` for a pod that was rejected."""
 
     async def said() -> bool:
         lines = (await syncpod(node, "node")).out.splitlines()

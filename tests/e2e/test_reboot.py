@@ -39,14 +39,14 @@ class Starts:
         self._mounts = [{"name": "kept", "mountPath": str(directory)}]
 
     def shell(self, name: str, script: str) -> dict[str, Any]:
-        """A container that notes its start, then does as the script says."""
+        """A container that records its start, then runs the script."""
         return shell(name, f"echo {name} >> {self._file}; {script}", volumeMounts=self._mounts)
 
     def counted(self) -> Counter[str]:
         return Counter(self._file.read_text().split())
 
     async def noted(self, least: Counter[str]) -> Counter[str]:
-        """The starts, once there are these: a container that runs may not have noted its own yet."""
+        """The recorded starts, once they are these: a running container may not have recorded its own yet."""
 
         async def are_there() -> bool:
             return self.counted() >= least
@@ -61,7 +61,7 @@ def starts(tmp_path: Path) -> Starts:
 
 
 async def reboot(node: FaultyNode) -> None:
-    """Have every process of the node end as in a power cut, and start what a machine starts."""
+    """Kill every process of the node, as a power cut does, and start the programs that a machine starts."""
     containers = with_descendants([shim.pid for shim in node.runtime.shims], processes())
     node.worker.kill()
     node.runtime.kill()
@@ -81,7 +81,7 @@ def ended(pod: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def runs(pod: dict[str, Any], name: str) -> bool:
-    """Say whether a container runs."""
+    """Return whether a container runs."""
     return "running" in container(pod, name).get("state", {})
 
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.parametrize("runtime", CONTAINERDS, indirect=True, scop
 
 @pytest.fixture
 def shop(runtime: Runtime, tmp_path: Path) -> Iterator[DockerRegistry]:
-    """A registry, empty as yet."""
+    """A registry without images."""
     try:
         registry = DockerRegistry(tmp_path, user="jo", password=PASSWORD)
     except Missing as missing:

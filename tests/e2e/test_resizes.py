@@ -36,7 +36,7 @@ async def resize(pod: LivePod, name: str, resources: dict[str, Any], kind: str =
 
 
 def resizing(pod: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The conditions about a resize, by type: status, reason, message."""
+    """The pod's resize conditions, by type: status, reason, message."""
     return {type_: said for type_, said in conditions_of(pod).items() if type_.startswith("PodResize")}
 
 

@@ -38,14 +38,14 @@ DELAYS = ("10s", "20s", "40s", "1m20s", "2m40s", "5m0s", "5m0s")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
 async def slow(engine: EngineNode) -> AsyncIterator[Told]:
-    """What waits for half a minute, while the other tests run."""
+    """Runs stories that wait for half a minute, while the other tests run."""
     async with meanwhile(engine, the_delays_of_a_crash_loop) as told:
         yield told
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def lives(engine: EngineNode) -> AsyncIterator[dict[str, LivePod]]:
-    """The pods of these tests, all applied at once: each takes its time."""
+    """The pods of these tests, all applied at once, since each test takes long."""
     async with engine.pods() as pods:
         manifests: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
             f"{policy.lower()}-{code}": ([shell("main", f"exit {code}")], {"restartPolicy": policy})

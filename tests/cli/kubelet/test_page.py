@@ -48,7 +48,7 @@ DERIVED = {
 
 
 def rendered() -> str:
-    """The page as the table has it now."""
+    """The page as it is generated from the table now."""
     return HEAD + "".join(f"| {_field(row)} | {_flag(row)} | {_effect(row)} |\n" for row in FIELDS)
 
 

@@ -62,7 +62,7 @@ class Kubelet:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; it goes on by itself."""
+        """Start it in the background."""
         command = [sys.executable, "-m", "syncpod.cli.kubelet.program", f"--config={self.config}"]
         command += [f"--root-dir={self.root}", "--hostname-override", "n1"]
         environ = {**os.environ, "TEMPORAL_CONFIG_FILE": os.devnull, "SYNCPOD_MEMORY_DIR": str(self.memory)}
@@ -76,12 +76,12 @@ class Kubelet:
         return self._process.wait(60)
 
     def pods(self) -> list[dict[str, Any]]:
-        """The node's pods, as its worker shows them."""
+        """The node's pods, as listed by its worker."""
         shown = program("get", "pods", "-o", "json", environ=self.environ)
         return json.loads(shown.out)["items"] if shown.code == 0 else []
 
     def until(self, condition: Callable[[list[dict[str, Any]]], Any]) -> None:
-        """Wait until the pods are so."""
+        """Wait until the condition is true of the pods."""
         deadline = time.monotonic() + 90
         while not condition(self.pods()):
             assert time.monotonic() < deadline, self.log.read_text()
@@ -103,7 +103,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def kubelet(tmp_path: Path, embedded: Embedded) -> Iterator[Kubelet]:
-    """One that has not been started yet."""
+    """A program that has not been started yet."""
     made = Kubelet(tmp_path, embedded.endpoint)
     yield made
     made.close()
