@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, TextIO
 
@@ -44,6 +44,12 @@ def remark(text: str) -> None:
     sys.stdout.flush()
     sys.stderr.write(f"{harmless(text, sys.stderr)}\n")
     sys.stderr.flush()
+
+
+def first_few(names: Sequence[str], shown: int = 3) -> str:
+    """Return names as a sentence has them: the first ones, and how many others there are."""
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from syncpod.api.views.text import printable
-from syncpod.cli.console import program, remark
+from syncpod.cli.console import first_few, program, remark
 from syncpod.cli.failure import BadInput
 from syncpod.node.orphan_mark import why_orphaned
 
@@ -38,8 +38,7 @@ def orphan_notes(pods: Iterable[Mapping[str, Any]]) -> list[str]:
 def _several(pods: Sequence[Mapping[str, Any]], *, of_directory: bool) -> str:
     """Return the sentence about several orphans. `of_directory`: their manifests are in the node's directory."""
     names = sorted({str(pod["metadata"]["name"]) for pod in pods})
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    which = f"{len(pods)} pods run without a workflow ({', '.join(names[:_NAMED])}{more})"
+    which = f"{len(pods)} pods run without a workflow ({first_few(names, _NAMED)})"
     if of_directory:
         return (
             f"{which}: their manifests are in the node's directory, so the node gives them one again by itself, within "

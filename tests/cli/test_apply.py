@@ -613,6 +613,20 @@ async def test_the_command_asks_the_server_for_its_namespace_and_the_node_and_ap
         assert sent == ["describe_namespace", "describe_workflow_execution", "execute_multi_operation"], answer
 
 
+async def test_one_warning_names_all_pods_of_a_node_that_does_not_answer(syncpod: Command, client: Client) -> None:
+    names, ghost = [fresh_name() for _ in range(5)], f"ghost-{fresh_name()}"
+    pods = "\n---\n".join(as_json(manifest(name)) for name in names)
+    made = await syncpod("apply", "-f", "-", "--node", ghost, stdin=pods)
+    assert (made.code, made.out) == (0, "".join(f"pod/{name} created\n" for name in names))
+    few = ", ".join(names[:3])
+    assert made.err == (
+        f"Warning: no worker has ever polled for node {ghost}: pods {few} and 2 more start when one does; if the "
+        "node's name is wrong, `syncpod delete pod NAME --force` takes the pod back\n"
+    )
+    for name in names:
+        await client.get_workflow_handle(f"pod/default/{name}").terminate()
+
+
 async def test_an_unanswered_change_leaves_no_traceback(client: Client, tmp_path: Path) -> None:
     name, away = fresh_name(), f"gone-{fresh_name()}"
     arguments = ("apply", "-f", "-", "--wait", "--timeout", "1s", "--node", away)

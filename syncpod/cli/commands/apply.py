@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from syncpod.cli.console import remark, say, warn
+from syncpod.cli.console import first_few, remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_dry_run, read_timeout
 from syncpod.cli.input.manifests import Manifests, admitted
@@ -168,6 +168,7 @@ async def apply_all(
     lacking = await image_warnings(settings().state_dir, node, [admission.pod for admission in admissions])
     applied: list[Applied] = []
     failures: list[Failure] = []
+    away: dict[str, list[str]] = {}
     applying = {asyncio.create_task(apply_one(pod)): pod for pod, _ in admissions}
     telling = asyncio.create_task(_tell_what_takes_long(applying, node))
     for (pod, warnings), answer in zip(admissions, applying, strict=True):
@@ -185,13 +186,15 @@ async def apply_all(
         for warning in (*warnings, *images, *await _missing_features(client, one, served)):
             warn(f"pod {pod.metadata.name}: {warning}")
         if one.node_is_away:
-            warn(await _absence(client, one, served))
+            away.setdefault(one.node, []).append(one.pod.metadata.name)
         if one.node != (asked := pod.spec.node_name or node):
             remark(
                 f"Note: pod {pod.metadata.name} stays on node {one.node}: it is on {asked} only if it is deleted and "
                 "applied again"
             )
     telling.cancel()
+    for silent, names in away.items():
+        warn(await _absence(client, names, silent, served))
     if failures:
         raise together(failures, done=bool(applied))
     return applied
@@ -246,17 +249,18 @@ async def _tell_what_takes_long(applying: Mapping[asyncio.Task[Applied], Pod], n
     remark(f"Note: node {nodes} has not answered yet about {names}; it is waited for, up to half a minute")
 
 
-async def _absence(client: Client, applied: Applied, served: Collection[str]) -> str:
-    """Return what to expect of a pod whose node did not answer, and what to do."""
+async def _absence(client: Client, names: Sequence[str], node: str, served: Collection[str]) -> str:
+    """Return what to expect of pods whose node did not answer, and what to do."""
     from syncpod.cli.temporal.unserved import never_served
 
-    name, node = applied.pod.metadata.name, applied.node
+    one = names[0] if len(names) == 1 else "NAME"
+    pods, start = (f"pod {one}", "starts") if len(names) == 1 else (f"pods {first_few(names)}", "start")
     if node not in served and await never_served(client, (node,)):
         return (
-            f"no worker has ever polled for node {node}: pod {name} starts when one does; if the node's name is wrong, "
-            f"`syncpod delete pod {name} --force` takes the pod back"
+            f"no worker has ever polled for node {node}: {pods} {start} when one does; if the node's name is wrong, "
+            f"`syncpod delete pod {one} --force` takes the pod back"
         )
-    return f"node {node} is away: pod {name} starts when its worker does (`syncpod up` there)"
+    return f"node {node} is away: {pods} {start} when its worker does (`syncpod up` there)"
 
 
 async def _wait(client: Client, applied: list[Applied], timeout: timedelta | None, spent: timedelta) -> None:

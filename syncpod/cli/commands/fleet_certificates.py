@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syncpod.api.views.text import columns
-from syncpod.cli.console import program, remark, say
+from syncpod.cli.console import first_few, program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.kernel.os_errors import sentence_of
@@ -191,10 +191,7 @@ def retire(
     valid = [each for each in issued_by(fleet) if not each.revoked and each.not_after > at]
     renewed = {each.node for each in valid if each.authority != authorities[0]}
     if (needing := sorted({each.node for each in valid} - renewed)) and not force:
-        more = f" and {len(needing) - 3} more" if len(needing) > 3 else ""
-        raise Failure(
-            f"{', '.join(needing[:3])}{more} would be kept out: invite them anew, or use --force to keep them out"
-        )
+        raise Failure(f"{first_few(needing)} would be kept out: invite them anew, or use --force to keep them out")
     say(f"authority/{fleet.retire()} retired")
 
 

@@ -10,7 +10,7 @@ import typer
 from syncpod.api.views.durations import age
 from syncpod.api.views.text import columns
 from syncpod.cli.commands import fleet_sealing_key
-from syncpod.cli.console import program, remark, say
+from syncpod.cli.console import first_few, program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.cli.manual import Group, Page
@@ -194,9 +194,8 @@ def remove(
 
     needing, ended = fleet.run(work, state_dir=state_dir)
     if needing:
-        more = f" and {len(needing) - 3} more" if len(needing) > 3 else ""
         raise Failure(
-            f"key {named}: {', '.join(needing[:3])}{more} could no longer be replayed without it: "
+            f"key {named}: {first_few(needing)} could no longer be replayed without it: "
             f"`{program()} fleet key use {key_id(keys.current)}` has them continue as new"
         )
     if ended and not force:

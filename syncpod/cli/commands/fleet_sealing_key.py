@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.commands.fleet_certificates import issued_by
-from syncpod.cli.console import program, remark, say
+from syncpod.cli.console import first_few, program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.kernel.os_errors import sentence_of
 from syncpod.settings.values import SettingsInvalid
@@ -80,7 +80,7 @@ def use(state_dir: str, after: str) -> None:
         return await without_it(client, after, _ANSWER_SECONDS)
 
     if late := fleet.run(work, state_dir=state_dir):
-        remark(f"not taken yet by {_named(late)}: a node takes it when it is back")
+        remark(f"not taken yet by {first_few(late)}: a node takes it when it is back")
 
 
 def remove(state_dir: str, named: str, *, force: bool) -> None:
@@ -120,15 +120,15 @@ def _require_unneeded(named: str, current: str, needs: Needs, ended: int, *, for
     anew = f"`{program()} fleet key use {current}`"
     if needs.nodes and not force:
         raise Failure(
-            f"key {named}: {_named(needs.nodes)} would not believe the fleet without it: a node learns of the new key "
-            "when it is back, or from a new invitation; --force cuts these nodes off"
+            f"key {named}: {first_few(needs.nodes)} would not believe the fleet without it: a node learns of the new "
+            "key when it is back, or from a new invitation; --force cuts these nodes off"
         )
     if needs.objects:
-        raise Failure(f"key {named}: {_named(needs.objects)} could not be read without it: {anew} seals them anew")
+        raise Failure(f"key {named}: {first_few(needs.objects)} could not be read without it: {anew} seals them anew")
     if needs.workflows:
         raise Failure(
-            f"key {named}: {_named(needs.workflows)} could no longer be replayed without it: {anew} has them continue "
-            "as new"
+            f"key {named}: {first_few(needs.workflows)} could no longer be replayed without it: {anew} has them "
+            "continue as new"
         )
     if ended and not force:
         raise Failure(
@@ -147,11 +147,6 @@ def _certified(state_dir: str) -> list[Certified]:
         if not each.revoked and each.not_after > at:
             invited[each.node] = max(each.issued, invited.get(each.node, each.issued))
     return [Certified(node, last) for node, last in invited.items()]
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}"
 
 
 def _files(state_dir: str) -> SealingKeyFiles:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from syncpod.cli.commands.fleet_gate import parse_listen
-from syncpod.cli.console import remark, say
+from syncpod.cli.console import first_few, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.manifest_files import STDIN
 from syncpod.cli.input.options import StateDir
@@ -130,9 +130,8 @@ def _say_joined(state_dir: Path, invited: Invitation) -> None:
     giver, pods = pods_of_fleet(state_dir)
     if giver == fleet or not pods:
         return
-    more = f" and {len(pods) - _NAMED} more" if len(pods) > _NAMED else ""
     what, end = ("1 pod", "ends") if len(pods) == 1 else (f"{len(pods)} pods", "end")
-    named = f"{', '.join(pods[:_NAMED])}{more}"
+    named = first_few(pods, _NAMED)
     remark(f"Note: {what} of fleet {giver} on this node {end} as soon as fleet {fleet} has sent its own list: {named}")
 
 

@@ -9,7 +9,7 @@ import typer
 
 from syncpod.api.views.durations import age
 from syncpod.api.views.text import columns
-from syncpod.cli.console import program, remark, say
+from syncpod.cli.console import first_few, program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.cli.manual import Group, Page
@@ -97,9 +97,8 @@ def remove(
         return await workflows_with_key(client, node_task_queue(here.node), named)
 
     if needing := session.run(work, state_dir=state_dir):
-        more = f" and {len(needing) - 3} more" if len(needing) > 3 else ""
         raise Failure(
-            f"key {named}: {', '.join(needing[:3])}{more} could no longer be replayed without it: "
+            f"key {named}: {first_few(needing)} could no longer be replayed without it: "
             f"`{program()} key rotate` has them continue as new"
         )
     remove_signing_key(here.state_dir, named)

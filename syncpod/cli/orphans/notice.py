@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from syncpod.api.views.text import printable
-from syncpod.cli.console import program
+from syncpod.cli.console import first_few, program
 from syncpod.cli.failure import Failure
 from syncpod.cli.orphans.found_orphans import FoundOrphan, Standing, standing_of, told_apart
 from syncpod.cli.temporal import session
@@ -50,9 +50,8 @@ def note(config: ClientConnectConfig, worker: WorkerRecord) -> str:
 def sentence(found: Sequence[str]) -> str:
     """Return the note, which names the first few of these pods."""
     us = shlex.quote(program())
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return (
-        f"Note: in the runtime and without a workflow: {', '.join(found[:_NAMED])}{more}. "
+        f"Note: in the runtime and without a workflow: {first_few(found, _NAMED)}. "
         f"`{us} adopt --all` keeps the pods running, `{us} prune --all` ends all of it; "
         f"`{us} node` says more within a minute"
     )

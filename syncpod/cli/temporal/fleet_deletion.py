@@ -9,7 +9,7 @@ from typing import Final
 
 from temporalio.client import Client
 
-from syncpod.cli.console import paint, remark
+from syncpod.cli.console import first_few, paint, remark
 from syncpod.cli.deletion import DeletionResult, Going, NotThere, Selection, Thing
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.kind_words import OBJECTS
@@ -21,8 +21,6 @@ from syncpod.messages.workload import WorkloadPod, WorkloadView
 _LOOK_SECONDS: Final = 0.3
 _FEW: Final = 10
 """For each this many things that are left, the pause between two looks is _LOOK_SECONDS longer."""
-_NAMED: Final = 3
-"""The most pods of a workload that are named."""
 
 
 class FleetThings:
@@ -173,10 +171,9 @@ def why_workload_is_left(view: WorkloadView) -> str:
         return f"no answer yet from {names}, which may have pods of it (a node that is gone: `fleet remove --force`)"
     if not view.pods:
         return "its workflow is ending"
-    named = ", ".join(map(_pod, view.pods[:_NAMED]))
-    more = f" and {len(view.pods) - _NAMED} more" if len(view.pods) > _NAMED else ""
+    named = first_few([_pod(pod) for pod in view.pods])
     count = "1 pod is" if len(view.pods) == 1 else f"{len(view.pods)} pods are"
-    return f"{count} left: {named}{more}"
+    return f"{count} left: {named}"
 
 
 def why_pod_is_left(placed: PlacedPod, presence: str) -> str:

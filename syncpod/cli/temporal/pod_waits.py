@@ -73,18 +73,23 @@ async def until_settled(
 
     A pod for which `gives_up` returns True is not waited for. With a timeout of 0, nothing is read if no node answered
     the apply. `show` is called with all pods after each round. The pause after a round is at least as long as the
-    round, so that the node is not kept from its other work.
+    round, so that the node is not kept from its other work. All pods are read at least once, whatever the timeout.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout.total_seconds() if timeout is not None else None
     if timeout == timedelta() and all(one.node_is_away for one in applied):
         return [(one, None, Settled.NOT_YET) for one in applied]
     keys, open_runs = [(one.pod.metadata.namespace, one.pod.metadata.name) for one in applied], OpenRuns(client)
+    outcome: list[Outcome] = []
     while True:
         begun = loop.time()
-        fetched_pods = await read_pods(client, keys, open_runs)
-        show([fetched for fetched in fetched_pods if fetched is not None])
-        states = await _come_to(client, applied, fetched_pods)
+        try:
+            async with asyncio.timeout_at(deadline if outcome else None):
+                fetched_pods = await read_pods(client, keys, open_runs)
+                show([fetched for fetched in fetched_pods if fetched is not None])
+                states = await _come_to(client, applied, fetched_pods)
+        except TimeoutError:  # a node that does not answer takes two seconds to do so
+            return outcome
         outcome = list(zip(applied, fetched_pods, states, strict=True))
         done = all(
             state != Settled.NOT_YET or (fetched is not None and fetched.current and gives_up(fetched.pod))
@@ -92,7 +97,8 @@ async def until_settled(
         )
         if done or (deadline is not None and loop.time() > deadline):
             return outcome
-        await asyncio.sleep(max(POLL_SECONDS, loop.time() - begun))
+        pause = max(POLL_SECONDS, loop.time() - begun)
+        await asyncio.sleep(pause if deadline is None else min(pause, max(deadline - loop.time(), 0)))
 
 
 _WITHOUT_IMAGE: Final = frozenset(
