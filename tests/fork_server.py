@@ -39,15 +39,15 @@ from tests.forked_worker import Main, exit_code_of, take_environment, with_a_wor
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOM = 4_000
-"""Bytes of the server's command line, which its forks have for their own."""
+"""The size in bytes of the server's command line, in which its forks write their own."""
 
 Program = Literal["worker", "syncpod"]
 _SHOWN = {"worker": [str(ROOT / "worker.py")], "syncpod": ["-m", "syncpod.cli.main"]}
-"""What follows the interpreter in a program's command line."""
+"""The arguments after the interpreter in a program's command line."""
 
 
 class Files(TypedDict):
-    """Where a program begins, and the paths of the files that it reads and writes there."""
+    """A program's working directory, and the paths of its standard streams."""
 
     cwd: str
     stdin: str
@@ -56,7 +56,7 @@ class Files(TypedDict):
 
 
 class Forked:
-    """One process: what `subprocess.Popen` is to others."""
+    """One forked process, with the methods of `subprocess.Popen`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -64,34 +64,34 @@ class Forked:
         self._ended = threading.Event()
 
     def end(self, code: int) -> None:
-        """Note that it has ended with this exit code."""
+        """Record that it has ended with this exit code."""
         self.returncode = code
         self._ended.set()
 
     def poll(self) -> int | None:
-        """Return the exit code, None while it runs."""
+        """Return the exit code; None while it runs."""
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; the exit code. Raises subprocess.TimeoutExpired."""
+        """Wait for its end and return the exit code. Raises subprocess.TimeoutExpired."""
         if not self._ended.wait(timeout):
             raise subprocess.TimeoutExpired("a fork", timeout or 0)
         assert self.returncode is not None
         return self.returncode
 
     def send_signal(self, number: int, /) -> None:
-        """Send it a signal, if it lives."""
+        """Send it a signal, if it is alive."""
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it has just ended, and we have not been told yet
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
 class ForkServer:
-    """The process that others are forked from. It ends with the process that started it, and its forks end with it."""
+    """The process that forks others. It ends with the process that started it, and its forks end with it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -121,7 +121,7 @@ class ForkServer:
         return self._process.pid
 
     def close(self) -> None:
-        """End it, and what it has forked."""
+        """End it and its forks."""
         self._process.kill()
         self._process.wait()
 
@@ -151,7 +151,7 @@ def fork_server() -> ForkServer:
 def start_worker(
     command: Sequence[str], *, cwd: Path, stdout: IO[bytes], stderr: IO[bytes], env: Mapping[str, str]
 ) -> Forked:
-    """Start a worker as `subprocess.Popen` would, from a command `python worker.py ...`."""
+    """Start a worker like `subprocess.Popen`, from a command `python worker.py ...`."""
     files = Files(cwd=str(cwd), stdin=os.devnull, stdout=stdout.name, stderr=stderr.name)
     return fork_server().start("worker", command[2:], files, env)
 
@@ -159,7 +159,7 @@ def start_worker(
 def run_syncpod(
     arguments: Sequence[str], *, env: Mapping[str, str], stdin: str = "", seconds: float = 120
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command as `subprocess.run` would. Raises subprocess.TimeoutExpired after so many seconds."""
+    """Run the command like `subprocess.run`. Raises subprocess.TimeoutExpired after this many seconds."""
     with TemporaryDirectory() as directory:
         paths = [Path(directory, name) for name in ("stdin", "stdout", "stderr")]
         for path, text in zip(paths, (stdin, "", ""), strict=True):
@@ -220,7 +220,7 @@ def _serve() -> None:
 
 
 def _import_late_modules() -> None:
-    """Import what the programs import only when they run, which else each of them would compile and import."""
+    """Import the modules that programs import late, so that not each fork must import them."""
     for name in ("syncpod.cli", "syncpod.temporal", "activities"):
         for each in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
             importlib.import_module(each.name)

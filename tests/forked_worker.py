@@ -29,25 +29,25 @@ Main = Callable[[list[str]], int]
 _STARTING = frozenset({"up", "down"})
 """The commands that may start a worker."""
 _ROOM = 1 << 17
-"""Bytes of a worker's arguments and environment, at most."""
+"""The largest size in bytes of a worker's arguments and environment."""
 
 
 class Detached:
-    """A child of this process: what commands need of `subprocess.Popen`."""
+    """A child of this process, with the methods of `subprocess.Popen` that commands use."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit code, None while it runs."""
+        """Return the exit code; None while it runs."""
         if self.returncode is None and (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
             self.returncode = os.waitstatus_to_exitcode(ended[1])
         return self.returncode
 
 
 def with_a_worker(command: Main, worker: Main) -> Main:
-    """The command, whose worker, if it starts one, is a fork of this process that runs `worker`."""
+    """Return the command, whose worker (if it starts one) is a fork of this process that runs `worker`."""
 
     def run(arguments: list[str]) -> int:
         if _STARTING & set(arguments):
@@ -58,7 +58,7 @@ def with_a_worker(command: Main, worker: Main) -> Main:
 
 
 def exit_code_of(main: Main, arguments: list[str]) -> int:
-    """Run a program to its end as the interpreter does; the exit code."""
+    """Run a program to its end as the interpreter does, and return the exit code."""
     try:
         code = int(main(arguments))
     except SystemExit as end:
@@ -74,7 +74,7 @@ def exit_code_of(main: Main, arguments: list[str]) -> int:
 
 
 def take_environment(environment: Mapping[str, str]) -> None:
-    """Have that environment, and nothing of the one before."""
+    """Replace the environment by this one."""
     os.environ.clear()
     os.environ.update(environment)
 

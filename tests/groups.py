@@ -57,7 +57,7 @@ the runtime that they run on."""
 
 
 def apply(items: list[pytest.Item]) -> None:
-    """Name the group of each test, and put those of a group together, the longest groups first."""
+    """Set the group of each test, and sort tests by groups, the longest groups first."""
     groups = {item: group_of(item) for item in items}
     for item, group in groups.items():
         if item.get_closest_marker("xdist_group") is None:
@@ -67,7 +67,7 @@ def apply(items: list[pytest.Item]) -> None:
 
 
 def group_of(item: pytest.Item) -> str:
-    """The group of a test: the one that it names, else its runtime, else its file."""
+    """The group of a test: its mark's, else its runtime, else its file."""
     named = item.get_closest_marker("xdist_group")
     if named is not None:
         return str(named.args[0])

@@ -19,7 +19,7 @@ _ANSWER, _VERSION = "<IiQ", "<II56x"
 
 @contextmanager
 def hung_disk(place: Path, *, taken: bool = False) -> Iterator[Path]:
-    """Mount it at `place`, as root: each call that touches it waits until the block ends, and then fails.
+    """Mount a hung disk at `place`, as root: each call that uses it waits until the block ends, and then fails.
 
     Nobody reads its requests, not even the first one of the kernel's. With `taken`, a server begins, and takes each
     request without answering it: then not even SIGKILL ends a process that waits for it.

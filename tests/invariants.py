@@ -23,7 +23,7 @@ _TESTS = "  Tests: "
 
 @functools.cache
 def holders() -> dict[str, list[str]]:
-    """By invariant: the tests and import contracts that name it, as links of the page."""
+    """For each invariant, the tests and import contracts that name it, as links in the page."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text()
@@ -43,7 +43,7 @@ def invariants(text: str) -> list[str]:
 
 
 def written(text: str) -> str:
-    """The page with the names of the tests as the tests have it."""
+    """The page with the current names of the tests."""
     lines: list[str] = []
     awaited: str | None = None
     for line in [*text.splitlines(), ""]:
@@ -58,7 +58,7 @@ def written(text: str) -> str:
 
 
 def _docstrings(module: ast.Module) -> Iterator[tuple[str, str]]:
-    """Each docstring with the name of its test, which is empty for the whole module."""
+    """Each docstring with the name of its test, or "" for the module's."""
     yield "", ast.get_docstring(module) or ""
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

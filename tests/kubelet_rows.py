@@ -17,13 +17,13 @@ ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "kubelet-rows.md"
 _NAMED = re.compile(r"^Rows? \d+(?: \(ours\))?(?:(?:,| and) (?:row )?\d+)*:")
 _ANYWHERE = re.compile(r"\bRows? \d")
-"""In every text that names a row: most files name none, and need not be parsed."""
+"""Matches every text that names a row; most files do not match, and are not parsed."""
 _LINE = re.compile(r"^\| (\d+) \| (.*?) \| (?:(.*) )?\|$")
 
 
 @functools.cache
 def holders() -> dict[int, set[str]]:
-    """By row: the files, below the repository, of the tests that name it."""
+    """For each row, the files of the tests that name it, relative to the repository."""
     found: dict[int, set[str]] = defaultdict(set)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text()
@@ -35,12 +35,12 @@ def holders() -> dict[int, set[str]]:
 
 
 def rows(text: str) -> dict[int, tuple[str, str]]:
-    """By number: a row's promise and its tests, as the document has them."""
+    """The rows of the document by number: the promise and the tests."""
     return {int(line[1]): (line[2], line[3] or "") for each in text.splitlines() if (line := _LINE.match(each))}
 
 
 def written(text: str) -> str:
-    """The document with its last column as the tests have it."""
+    """The document with its last column from the current tests."""
     found = holders()
 
     def row(line: str) -> str:

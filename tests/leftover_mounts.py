@@ -17,7 +17,7 @@ from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.tree_removal import remove_tree
 
 _LOCK = ".lock"
-"""The file in which pytest notes the process whose temporary directory it is."""
+"""The file in which pytest records the process that owns a temporary directory."""
 
 
 def left_behind(mount_points: Iterable[str], root: Path, alive: Callable[[int], bool]) -> Iterator[str]:
@@ -29,7 +29,7 @@ def left_behind(mount_points: Iterable[str], root: Path, alive: Callable[[int], 
 
 
 def unmount_left_behind() -> None:
-    """Unmount what runs of this user have left. Does nothing where that is not allowed."""
+    """Unmount the leftovers of this user's runs. Does nothing if that is not permitted."""
     root = _root()
     mounts = (each.mount_point for each in reversed(read_mounts()))
     for place in left_behind(mounts, root, lambda pid: Path(f"/proc/{pid}").exists()):
@@ -37,19 +37,19 @@ def unmount_left_behind() -> None:
 
 
 def remove_left_behind() -> None:
-    """Remove what pytest has tried to remove and could not; it is named `garbage-...` then. What is mounted stays."""
+    """Remove directories that pytest failed to remove and named `garbage-...`. Mounted ones are kept."""
     for garbage in _root().glob("garbage-*"):
         with contextlib.suppress(OSError):
             remove_tree(garbage)
 
 
 def _root() -> Path:
-    """Return the directory of this user's runs, which need not be there."""
+    """Return the directory of this user's runs, which may not exist."""
     return Path(tempfile.gettempdir()).resolve() / f"pytest-of-{_user()}"
 
 
 def _user() -> str:
-    """Return the name in pytest's directories; a user whom the machine does not know has one, too."""
+    """Return the user's name in pytest's directories, which also exists for unknown users."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -223,7 +223,7 @@ async def test_a_container_has_a_policy_and_rules_of_its_own(
 
 
 async def starting_over(pods: Pods) -> LivePod:
-    """A pod whose container asks for a restart of all containers at `/scratch/go`, and again at `/scratch/again`."""
+    """A pod whose container requests a restart of all containers at `/scratch/go`, and again at `/scratch/again`."""
     again = f"{waits_for('/scratch/again')}; exit 88"
     runs = f"echo run >> /scratch/runs; {RUNS}"
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
@@ -246,7 +246,7 @@ async def starting_over(pods: Pods) -> LivePod:
 
 
 async def is_held_as_a_whole(pod: LivePod) -> None:
-    """Wait until the pod is in its back-off: none of its containers runs, and each says what it waits for."""
+    """Wait until the pod is in its back-off: no container runs, and each status has the reason."""
     held = await pod.until(lambda pod: "CrashLoopBackOff" in str(status_of(pod, "victim")["state"]))
     assert conditions_of(held)["AllContainersRestarting"][0] == "True"
     assert [each for each in await pod.containers() if each.state == "running"] == []
@@ -313,7 +313,7 @@ async def hold(pod: LivePod) -> dict[str, Any]:
 
 
 async def backing_off(pod: LivePod, restarts: int) -> int:
-    """Wait until the container is held back after at least this many restarts; returns their number."""
+    """Wait until the container is in its back-off after at least this many restarts; returns their number."""
 
     def seen(pod: dict[str, Any]) -> bool:
         status = status_of(pod, "main")
@@ -323,7 +323,7 @@ async def backing_off(pod: LivePod, restarts: int) -> int:
 
 
 async def restarted(pod: LivePod, restarts: int) -> None:
-    """Wait until the container has been restarted this often."""
+    """Wait until the container has been restarted this many times."""
 
     def seen(pod: dict[str, Any]) -> bool:
         return bool(status_of(pod, "main").get("restartCount", 0) >= restarts)

@@ -41,7 +41,7 @@ from tests.worker.collector import Collector
 from tests.worker.node_process import NodeProcess
 
 USES = 'echo "$TOKEN|$token|$(cat /keys/token)|$(cat /all/keys/token)|$(cat /part)" | sha256sum; '
-"""Proves what it sees without revealing it."""
+"""A script that prints a hash of what it sees, so that its log does not reveal it."""
 
 
 class Exports(Collector):
@@ -57,7 +57,7 @@ class Exports(Collector):
 
 
 class ClosedRegistry:
-    """An image registry on loopback that accepts no password, and keeps those that it was given."""
+    """An image registry on loopback that accepts no password, and records the received ones."""
 
     def __init__(self) -> None:
         self.shown: set[str] = set()
@@ -104,7 +104,7 @@ def registry(runtime: Runtime) -> Iterator[ClosedRegistry]:
 
 @dataclass
 class Here:
-    """A node's commands, as a person gives them, and all their output."""
+    """Runs a node's commands, and collects all their output."""
 
     environ: dict[str, str]
     said: list[str] = field(default_factory=list)
@@ -131,7 +131,7 @@ def objects(token: str, registry: str) -> list[dict[str, Any]]:
 
 
 def pod(name: str, registry: str, *, absent: str) -> dict[str, Any]:
-    """A pod that uses them in every way; some ways fail. `absent` is a program that does not exist."""
+    """A pod that uses the Secrets in every way, some of which fail. `absent` is a program that does not exist."""
     env = [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}}]
     volumes = {"name": "keys", "mountPath": "/keys"}, {"name": "all", "mountPath": "/all"}
     part = {"name": "keys", "mountPath": "/part", "subPath": "token"}
@@ -241,7 +241,7 @@ async def test_a_secret_appears_in_no_history_log_trace_or_file(
 
 
 async def until_forgotten(token: str, memory: Path) -> None:
-    """Wait until a node that has neither the Secret nor a pod that was given it has nothing of it in its memory."""
+    """Wait until a node without the Secret and without its pods has removed it from its memory."""
 
     async def has_nothing() -> bool:
         return files_with(token, memory) == []
@@ -378,7 +378,7 @@ async def test_an_old_value_of_a_secret_stays_hidden_after_the_worker_is_killed(
 
 
 async def live(here: Here, client: Client, name: str, token: str) -> bytes:
-    """Run the pod through all uses and failures while every command looks at it; returns its history as JSON."""
+    """Let the pod go through all uses and failures while all commands read it; returns its history as JSON."""
     handle = client.get_workflow_handle(pod_workflow_id("default", name))
     seen: dict[str, Any] = {}
 

@@ -22,7 +22,7 @@ OF_EACH_KIND = 6 if asked_for() == ALL else 2
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def engine(temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EngineNode]:
-    """A node whose pods are timers."""
+    """A node with simulated pods."""
     runtime = await asyncio.to_thread(Embedded.launch, "--simulate")
     try:
         async with engine_node(runtime, temporal_server, tmp_path_factory.mktemp("simulated")) as node:
@@ -103,7 +103,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any], Expected]] = {
     "pause-dies": ({"pod": {"runTime": "5s"}}, {"restartPolicy": "Never"}, ended("Failed", 143, "Error")),
     "kills-runtime": ({"web": {"restartRuntime": ["CreateContainer", "StopContainer"]}}, {}, runs(0)),
 }
-"""By kind: the scripts, additions to the spec, and the required outcome."""
+"""By kind: the scripts, additions to the spec, and the expected result."""
 
 
 async def test_every_simulated_pod_reaches_its_expected_end_and_leaves_nothing(pods: Pods) -> None:

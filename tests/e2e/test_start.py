@@ -20,7 +20,7 @@ pytestmark = pytest.mark.every_runtime(
 
 
 def gated(name: str, then: str = "", **more: object) -> dict[str, object]:
-    """A container that continues when the test says its name."""
+    """A container that continues when the test writes its name."""
     mounts = [{"name": "gates", "mountPath": "/gates"}]
     return shell(name, f"{waits_for(f'/gates/{name}')}; {then}", volumeMounts=mounts, **more)
 
@@ -143,7 +143,7 @@ async def assert_started_in_order(pod: LivePod) -> None:
 
 
 async def add_ephemeral_containers(pod: LivePod) -> None:
-    """Add one with the SDK and one with the `temporal` CLI: both run, and the other containers are not touched."""
+    """Add one with the SDK and one with the `temporal` CLI: both run, and the other containers are unchanged."""
     before = {each.name: each.id for each in await pod.containers()}
     debug = shell("debug", "echo hello from debug; sleep 1000", targetContainerName="a")
     answer = await pod.handle.execute_update("add_ephemeral_container", debug)

@@ -37,7 +37,7 @@ STORY = (
     "backoff_queue" if PICTURES else "backoff_expired",
     "start_container • start web, restart 2, after exit 1 (Error)",
 )
-"""What a reader of the page sees, from top to bottom; without a picture, an operator ends the back-off."""
+"""The rows of the page from top to bottom; if no picture is taken, an operator ends the back-off."""
 LOOKS = pytest.mark.skipif(
     asked_for() != ALL and not PICTURES, reason="pages are looked at where all tests are asked for"
 )
@@ -46,9 +46,9 @@ EMBEDDED = pytest.mark.parametrize("runtime", ["embedded"], indirect=True, scope
 PATIENCE = 300_000
 """The longest wait for a page in milliseconds: tests assert what appears, never how soon."""
 RESTARTS, LONGEST_BACKOFF = (36, "5s") if PICTURES or NIGHTLY else (4, "1s")
-"""The length of the crash loop: as long as a person may find it (four minutes), or just long enough."""
+"""The length of the crash loop: four minutes for pictures and nightly runs, else just long enough."""
 LONGEST_LINE = 120
-"""Characters that a row of the timeline shows."""
+"""The largest number of characters in a row of the timeline."""
 CRASH_LOOP = (
     "start_container • start app, restart #, after exit # (Error)",
     "app exited # after #s; restart # in #s",
@@ -112,7 +112,7 @@ async def test_a_listing_is_signalled_only_if_it_tells_what_no_step_has_returned
 
 
 def listed(payloads: Iterable[Payload]) -> set[tuple[str, str]]:
-    """What a listing has: each sandbox and container by its id, with its state."""
+    """The sandboxes and containers of a listing: id and state."""
     (payload,) = payloads
     status = json.loads(payload.data)["status"]
     sandboxes, containers = status.get("sandboxes", ()), status.get("containers", ())
@@ -130,7 +130,7 @@ def numberless(text: str) -> str:
 
 
 def restart_from(number: int) -> re.Pattern[str]:
-    """A start with this number or a slightly higher one, since the loop continues meanwhile."""
+    """A pattern for a start with this number or a slightly higher one, since the loop continues meanwhile."""
     return re.compile(rf"start app, restart ({'|'.join(str(number + more) for more in range(100))}),")
 
 
@@ -206,7 +206,7 @@ async def test_a_crash_loop_is_readable_at_a_glance(shop: LivePod, browser: Brow
 
 @contextlib.asynccontextmanager
 async def looking(browser: Browser, *, height: int) -> AsyncIterator[Page]:
-    """A page of the browser without any stored settings."""
+    """Yield a page of the browser without stored settings."""
     page = await browser.new_page(viewport={"width": 1400, "height": height}, color_scheme="light")
     yield page
     await page.unroute_all(behavior="ignoreErrors")
@@ -214,7 +214,7 @@ async def looking(browser: Browser, *, height: int) -> AsyncIterator[Page]:
 
 
 def rows_of(page: Page) -> Locator:
-    """The rows that a timeline's window shows."""
+    """The rows that are visible in a timeline."""
     return page.get_by_role("listitem").filter(has=page.get_by_role("button", name="Event "))
 
 
@@ -269,7 +269,7 @@ async def scrolled_to(element: Locator) -> FloatRect:
 
 
 async def named(pods: Pods, name: str, *containers: dict[str, Any], **more: Any) -> LivePod:
-    """Apply a pod of exactly this name, as a person would have named it."""
+    """Apply a pod with exactly this name."""
     annotations = more.pop("annotations", {})
     document = pods.manifest(name, *containers, **more)
     document["metadata"] |= {"name": name, "annotations": annotations}
@@ -279,7 +279,7 @@ async def named(pods: Pods, name: str, *containers: dict[str, Any], **more: Any)
 
 
 async def told_by(pod: LivePod) -> AsyncIterator[str]:
-    """The source of the timeline: activities, timers and signals, with their summaries, in order."""
+    """The source of the timeline: activities, timers and signals with their summaries, in order."""
     async for event in pod.handle.fetch_history_events():
         summary = json.loads(event.user_metadata.summary.data or '""')
         if event.HasField("activity_task_scheduled_event_attributes"):
@@ -306,7 +306,7 @@ async def show(page: Page, address: str, sign: Locator) -> None:
 
 
 async def storied_pod(pods: Pods) -> LivePod:
-    """Apply it and wait until it keeps running; except for a picture, an operator ends its back-off of ten seconds."""
+    """Apply the pod and wait until it keeps running; its back-off of ten seconds is ended, except for pictures."""
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
     crash = 'echo x >> /scratch/runs; [ "$(wc -l < /scratch/runs)" -gt 2 ] || { sleep 1; exit 1; }; exec sleep 1000'
     pod = await named(
@@ -324,7 +324,7 @@ async def storied_pod(pods: Pods) -> LivePod:
 
 
 async def timeline_of(pod: LivePod) -> str:
-    """The address of its page."""
+    """The address of its timeline page."""
     server = pod.node.server
     run = (await pod.handle.describe()).run_id
     return f"{server.ui}/namespaces/{server.namespace}/workflows/{quote(pod.handle.id, safe='')}/{run}/timeline"

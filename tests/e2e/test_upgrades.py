@@ -57,11 +57,11 @@ NEWER = {
         ('{"snapshot": taken, ', '{"snapshot": {**taken, "of_the_newer": {"kept": True}}, '),
     ],
 }
-"""How the planted next version differs: it obeys an annotation, and its snapshot has a field that is unknown here."""
+"""The changes that make the next version: it obeys an annotation, and its snapshot has a new field."""
 
 
 def newer_tree(directory: Path) -> Path:
-    """A source tree as the next version might have it."""
+    """A source tree of a possible next version."""
     for part in PARTS:
         if (ROOT / part).is_dir():
             shutil.copytree(ROOT / part, directory / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -84,7 +84,7 @@ class Fleet:
         self.directory = directory
 
     async def serve(self, tree: Path) -> None:
-        """End the present worker, and start one from `tree`."""
+        """End the current worker, and start one from `tree`."""
 
         def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
             program, _, *arguments = command
@@ -96,7 +96,7 @@ class Fleet:
         await self.node.worker.ready()
 
     async def end(self) -> None:
-        """End the present worker, as an upgrade does."""
+        """End the current worker, as an upgrade does."""
         if hasattr(self.node, "worker"):
             assert await self.node.worker.stop() == 0, self.node.worker.log.read_text()
             del self.node.worker
@@ -117,7 +117,7 @@ async def fleet(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIt
 
 
 async def instances(pods: list[LivePod]) -> dict[str, list[tuple[str, int, str]]]:
-    """By pod: the ids of its sandboxes, and its containers in the runtime with number and state."""
+    """For each pod, the ids of its sandboxes, and its containers in the runtime with number and state."""
     return {
         pod.name: [
             *((each.id, each.restart_count, each.state) for each in await pod.containers()),
@@ -142,7 +142,7 @@ async def renewed(pods: list[LivePod], before: list[str]) -> list[str]:
 
 
 async def types_of_events(pod: LivePod) -> Counter[int]:
-    """How many events of each type the runs of a pod have."""
+    """The number of events of each type in a pod's runs."""
     client = pod.node.client
     types: Counter[int] = Counter()
     async for run in client.list_workflows(f"WorkflowId = '{pod.handle.id}'"):

@@ -21,12 +21,12 @@ def waits_for(word: str) -> str:
 
 
 def says(word: str) -> str:
-    """A shell command that says the word at this path of its container, as soon as somebody waits for it."""
+    """A shell command that writes the word at this path of its container, as soon as a reader waits."""
     return f"until [ -p {word} ]; do sleep 0.05; done; echo >{word}"
 
 
 async def say(word: Path) -> None:
-    """Say the word at this path of the machine, as soon as somebody waits for it. Raises TimeoutError."""
+    """Write the word at this path of the machine, as soon as a reader waits. Raises TimeoutError."""
     await until(lambda: _is_said(word))
 
 
@@ -45,7 +45,7 @@ def _is_said(word: Path) -> bool:
 
 @dataclass
 class Word:
-    """A word that may be said before anybody waits for it, and is kept until then."""
+    """A word that can be written before a reader waits, and is kept until then."""
 
     fifo: int
 

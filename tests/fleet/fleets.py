@@ -16,7 +16,7 @@ ZONES = ("east", "west")
 
 
 def pod(name: str = "web-1", **spec: Any) -> Pod:
-    """Return an admitted pod; `labels` are its labels, `cpu` its request, `limits` its limits, all else its spec's."""
+    """Return an admitted pod; keywords are its `labels`, `cpu` request and `limits`, and fields of its spec."""
     labels = spec.pop("labels", {"app": "web"})
     resources = {"requests": {"cpu": spec.pop("cpu")}} if "cpu" in spec else {}
     resources |= {"limits": spec.pop("limits")} if "limits" in spec else {}

@@ -18,11 +18,11 @@ DUD = "dud"
 
 @dataclass
 class World:
-    """Nodes, what really runs on them, and what the fleet knows."""
+    """Nodes, the pods that really run on them, and the fleet's knowledge."""
 
     spec: RolloutSpec
     nodes: dict[str, bool] = field(default_factory=lambda: {"n1": True, "n2": True, "n3": True, "n4": True})
-    """Which can be reached."""
+    """Whether each node can be reached."""
     now: datetime = START
     state: RolloutState = field(default_factory=RolloutState)
     members: dict[str, Member] = field(default_factory=dict)
@@ -31,10 +31,10 @@ class World:
     numbered: int = 0
     draining: set[str] = field(default_factory=set)
     stopped: dict[str, bool] = field(default_factory=dict)
-    """Pods that their lost nodes have stopped, and whether their nodes have said so."""
+    """Pods that their lost nodes have stopped, and whether the nodes have reported that."""
 
     def step(self, seconds: int = 5) -> WorkloadDecision:
-        """Let time pass, nodes report, and the decision be carried out; check what holds for every decision."""
+        """Let time pass and nodes report, carry out the decision, and check the properties of every decision."""
         self.now += timedelta(seconds=seconds)
         self._report()
         self._stop_what_is_lost()
@@ -56,7 +56,7 @@ class World:
         return decide(self.spec, members, self.state, self.now)
 
     def settle(self, most: int = 400) -> None:
-        """Step until nothing is to be done any more, and time alone changes nothing."""
+        """Step until there is nothing to do and time changes nothing."""
         for _ in range(most):
             decision = self.step()
             pending = any(self._changes(member) for member in self.members.values())
@@ -84,7 +84,7 @@ class World:
         ]
 
     def _changes(self, member: Member) -> bool:
-        """Say whether a pod gets on by itself."""
+        """Return whether a pod's state changes by itself."""
         if not member.node:
             return any(is_reached and name not in self.draining for name, is_reached in self.nodes.items())
         starts = member.ready_since is None and member.revision not in (BAD, DUD)
@@ -137,7 +137,7 @@ class World:
                 self.stopped.setdefault(member.name, False)
 
     def running(self) -> list[str]:
-        """Return the pods that really run, also where the fleet does not see them."""
+        """Return the pods that really run, including those on nodes that the fleet cannot reach."""
         return [one.name for one in self.members.values() if one.node and one.name not in self.stopped]
 
     def _on(self, node: str) -> int:

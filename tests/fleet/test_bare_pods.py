@@ -35,7 +35,7 @@ class OfOnePod(World):
 
 
 def placed(rule: WhenLost = WAIT) -> OfOnePod:
-    """Return a world in which the pod runs on n1; its bounds are those of one pod that is never doubled."""
+    """Return a world in which the pod runs on n1, and at most one copy may exist."""
     world = OfOnePod(RolloutSpec("the pod", 1, max_surge=0, max_unavailable=1, recreate=True, when_lost=rule))
     world.settle()
     assert [each.node for each in world.members.values()] == ["n1"]

@@ -55,7 +55,7 @@ class Nodes:
         default_factory=lambda: {f"n{number}": Standing(True, True) for number in (1, 2, 3)}
     )
     unseen: set[str] = field(default_factory=set)
-    """Nodes that the last survey has missed."""
+    """Nodes that did not answer the last survey."""
     now: datetime = START
     state: RolloutState = field(default_factory=RolloutState)
     members: dict[str, Member] = field(default_factory=dict)

@@ -33,7 +33,7 @@ BASE: dict[str, Any] = {
 
 
 def changed(kind: str = "Deployment", /, **changes: Any) -> dict[str, Any]:
-    """Return the base with values by path, `__` between the steps; a value of ... is left out."""
+    """Return the base document with these values by path (`__` between the steps); the value ... removes a field."""
     document = copy.deepcopy(BASE) | {"kind": kind}
     if kind == "DaemonSet":
         del document["spec"]["replicas"]

@@ -43,13 +43,13 @@ def test_each_pod_of_a_kind_has_a_name_that_its_workload_knows_again(kind: str) 
 
 
 def single() -> dict[str, object]:
-    """A Pod that is called web."""
+    """A Pod named web."""
     spec = {"containers": [{"name": "main", "image": "registry.local/web:1"}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default"}, "spec": spec}
 
 
 class Ordinals(Numbered):
-    """The names of a StatefulSet: ``web-0``, ``web-1``, of which each is given again."""
+    """The names of a StatefulSet: ``web-0``, ``web-1``, each of which is reused."""
 
     is_passed_over = False
 
@@ -63,7 +63,7 @@ class Ordinals(Numbered):
 
 
 def ordinals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the pods of Deployments an identity, as those of a StatefulSet."""
+    """Give the pods of Deployments an identity, like those of a StatefulSet."""
     rules: tuple[Action, ...] = ("wait", "stop-after")
     why = "of whose pods none may run twice"
     other = replace(KINDS["Deployment"], names=Ordinals(), lost_rules=rules, lost_why=why)

@@ -25,7 +25,7 @@ SERVICE = "/temporal.api.workflowservice.v1.WorkflowService/"
 
 @dataclass
 class Gated:
-    """A gate that serves, and its fleet."""
+    """A serving gate and its fleet."""
 
     fleet: Fleet
     gate: Gate
@@ -48,7 +48,7 @@ class Gated:
         return await Client.connect(self.address, namespace=NAMESPACE, tls=tls, **more)
 
     def channel(self, pair: Pair | None, *, roots: str = "", **options: Any) -> grpc.aio.Channel:
-        """A bare gRPC channel, for what no SDK would send."""
+        """A plain gRPC channel, for requests that no SDK sends."""
         credentials = grpc.ssl_channel_credentials(
             root_certificates=(roots or self.fleet.authorities_pem()).encode(),
             private_key=pair.key.encode() if pair else None,
@@ -78,6 +78,6 @@ async def served(fleet: Fleet, behind: str, port: int = 0) -> AsyncIterator[Gate
 
 @pytest.fixture
 async def door(tmp_path: Path, temporal_server: DevServer) -> AsyncIterator[Gated]:
-    """A gate that serves a fleet of its own."""
+    """A serving gate with a fleet of its own."""
     async with gated(tmp_path / "fleet", temporal_server.address) as served:
         yield served

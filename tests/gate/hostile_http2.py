@@ -23,14 +23,14 @@ ACKNOWLEDGED = frame(4, 1, 0, b"")
 
 
 def call(stream: int, more: bytes = b"") -> bytes:
-    """A call without a message, with further headers as they are packed."""
+    """A call without a message, with additional encoded headers."""
     named = {":method": "POST", ":scheme": "http", ":path": f"{SERVICE}GetSystemInfo", ":authority": "x"}
     named |= {"te": "trailers", "content-type": "application/grpc"}
     return frame(1, 5, stream, b"".join(literal(name, value, 0) for name, value in named.items()) + more)
 
 
 def literal(name: str, value: str, kind: int) -> bytes:
-    """A header that is spelled out; of kind 0x40 it goes into the table of headers, so that a byte stands for it."""
+    """A literal header; with kind 0x40 it is added to the header table, so that one byte can refer to it."""
     return bytes([kind]) + _text(name) + _text(value)
 
 
@@ -46,12 +46,12 @@ def _text(text: str) -> bytes:
 
 
 def growing(stream: int, size: int) -> bytes:
-    """A call whose headers are unpacked to 4 KB for each of `size` bytes."""
+    """A call whose headers are decoded to 4 KB for each of `size` bytes."""
     return call(stream, literal("x", "a" * 3_900, 0x40) + b"\xbe" * size)
 
 
 async def connect(door: Gated, pair: Pair) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect as a node whose certificate this is."""
+    """Connect with this certificate of a node."""
     context = ssl.create_default_context(cadata=door.fleet.authorities_pem())
     context.check_hostname = False
     context.set_alpn_protocols(["h2"])

@@ -92,7 +92,7 @@ def completed(token: bytes, word: str = '"done"') -> wire.RespondActivityTaskCom
 
 @workflow.defn(name="AskOnce", sandboxed=False)
 class AskOnce:
-    """Asks a node once, and again if nobody answers."""
+    """A workflow that runs one activity on a node, which is retried until there is an answer."""
 
     @workflow.run
     async def run(self, node: str) -> Any:
@@ -103,7 +103,7 @@ class AskOnce:
 
 @asynccontextmanager
 async def asking(door: Gated, node: str) -> AsyncIterator[WorkflowHandle[Any, Any]]:
-    """A workflow of the fleet's that waits for a node."""
+    """Start a workflow of the fleet that waits for a node."""
     fleet = await Client.connect(door.behind)
     queue = f"fleet-{uuid.uuid4()}"
     async with Worker(fleet, task_queue=queue, workflows=[AskOnce], workflow_runner=UnsandboxedWorkflowRunner()):

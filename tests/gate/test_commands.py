@@ -32,7 +32,7 @@ SYNCPOD = [sys.executable, "-m", "syncpod.cli.main"]
 
 @dataclass(frozen=True)
 class Done:
-    """What a command said."""
+    """The result of a command."""
 
     returncode: int
     stdout: str
@@ -97,7 +97,7 @@ async def test_from_an_invitation_to_its_end(tmp_path: Path, temporal_server: De
 
 
 def begin(state_dir: Path) -> None:
-    """Do as the first start of a worker or a gate does."""
+    """Make the files that the first start of a worker or a gate makes."""
     make_signing_keys(open_fleet(state_dir / "fleet", now()).directory)
 
 

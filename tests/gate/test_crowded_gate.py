@@ -37,7 +37,7 @@ def at(door: Gated) -> tuple[str, int]:
 
 
 async def opened(door: Gated, count: int) -> list[asyncio.StreamWriter]:
-    """So many connections, one after the other."""
+    """Open this many connections, one after another."""
     return [(await asyncio.open_connection(*at(door)))[1] for _ in range(count)]
 
 
@@ -47,7 +47,7 @@ def close(writers: list[asyncio.StreamWriter]) -> None:
 
 
 async def rest_of(reader: asyncio.StreamReader) -> bytes:
-    """What still comes until the connection is closed; it is reset if what was sent has not been read."""
+    """Read until the connection is closed; it may be reset if data that we sent was not read."""
     async with asyncio.timeout(30):
         try:
             return await reader.read()
@@ -56,7 +56,7 @@ async def rest_of(reader: asyncio.StreamReader) -> bytes:
 
 
 async def lets_in(door: Gated, pair: Pair, node: str) -> bool:
-    """Whether a node's own link gets in."""
+    """Whether a node's own connection is let in."""
     invited = invitation(door, node, pair)
     try:
         client = await to_gate(door.fleet.directory)(invited, FleetKey(invited.fleet_key))
@@ -66,7 +66,7 @@ async def lets_in(door: Gated, pair: Pair, node: str) -> bool:
 
 
 async def fail_until_refused(door: Gated, caplog: pytest.LogCaptureFixture) -> None:
-    """Fail handshakes from this address until the gate begins no more of them."""
+    """Fail handshakes from this address until the gate refuses to begin another."""
     context = ssl.create_default_context(cadata=door.fleet.authorities_pem())
     context.check_hostname = False
 
@@ -159,7 +159,7 @@ async def test_one_address_has_so_many_connections_and_no_more(
 
 @asynccontextmanager
 async def older_gate(directory: Path, behind: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Gated]:
-    """A gate whose certificate is good for its own name alone."""
+    """A gate whose certificate is valid only for its own name."""
 
     def issue_gate(fleet: authority.Fleet, names: list[str], now: datetime) -> Pair:
         hosts = [authority._host(name) for name in (fleet.server_name, *names)]

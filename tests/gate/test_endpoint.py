@@ -36,7 +36,7 @@ from tests.agent.waiting import until, until_asked
 
 @dataclass
 class Said:
-    """What a command has said."""
+    """The output and exit code of a command."""
 
     out: bytes = b""
     err: bytes = b""
@@ -50,7 +50,7 @@ class Said:
 
 @dataclass
 class Listening:
-    """A node that listens, and its fleet."""
+    """A listening node and its fleet."""
 
     fleet: Fleet
     endpoint: Endpoint
@@ -58,13 +58,13 @@ class Listening:
     view: FleetNodeView
 
     async def run(self, *words: str, said: Said | None = None, **more: Any) -> tuple[int, Said]:
-        """Have the node run ``sh -c`` with the second word."""
+        """Let the node run ``sh -c`` with the second argument."""
         said = said or Said()
         async with reached(self.state_dir, self.view) as way:
             return await way.run(words, write=said.write, **more), said
 
     def renewed(self) -> Invitation:
-        """Another invitation of the node."""
+        """Make another invitation for the node."""
         return invitation(self.fleet, self.view.name, self.fleet.issue(self.view.name, timedelta(hours=1), now()))
 
 
@@ -83,7 +83,7 @@ async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 @asynccontextmanager
 async def listening(directory: Path, name: str, certified: str) -> AsyncIterator[Listening]:
-    """Something that listens as node `name`, with the certificate of `certified`."""
+    """Listen as node `name`, with the certificate of `certified`."""
     fleet = open_fleet(fleet_directory(directory), now())
     pair = fleet.issue(certified, timedelta(hours=1), now())
 
@@ -228,7 +228,7 @@ async def test_so_many_commands_and_no_more(node: Listening, monkeypatch: pytest
 
 
 async def greeting(node: Listening, directory: Path, pair: Pair | None) -> bytes:
-    """What the endpoint says first to somebody with this certificate, who asks for a command at once."""
+    """The endpoint's first answer to a client with this certificate that requests a command at once."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if pair is not None:

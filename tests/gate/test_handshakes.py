@@ -79,7 +79,7 @@ class Doorstep:
 
 
 class Task:
-    """Notes that it was cancelled."""
+    """Records whether it was cancelled."""
 
     is_cancelled = False
 

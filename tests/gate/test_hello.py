@@ -10,7 +10,7 @@ from syncpod.gate.hello import NotWhole, hello_name, server_name
 
 
 def first_message(name: str | None) -> bytes:
-    """What Python's own TLS says first."""
+    """The first message of Python's own TLS client."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     said = ssl.MemoryBIO()

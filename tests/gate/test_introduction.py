@@ -13,7 +13,7 @@ from syncpod.signing.keys import make_signing_keys
 
 
 class Behind:
-    """A server that notes which workflows it is asked to start."""
+    """A server that records which workflows it is requested to start."""
 
     def __init__(self) -> None:
         self.started: list[str] = []

@@ -45,7 +45,7 @@ def invited(
     life: timedelta = timedelta(hours=1),
     at: datetime | None = None,
 ) -> Invitation:
-    """An invitation that can be used, from a fleet of this id."""
+    """A valid invitation from a fleet with this id."""
     (home := directory / fleet).mkdir(mode=0o700, exist_ok=True)
     (home / "id").write_text(fleet)
     opened = open_fleet(home, now())
@@ -139,7 +139,7 @@ def test_an_invitation_comes_by_standard_input_to_a_container_whose_files_are_re
 
 
 def changes(invitation: Invitation, other: Invitation) -> Iterator[tuple[str, dict[str, str]]]:
-    """What may be wrong with an invitation, and the field that is named: `other` is another node's."""
+    """Errors in an invitation, each with the field that is named; `other` is another node's invitation."""
     for field in ("certificate", "authorities", "key", "fleet_key"):
         pem: str = getattr(invitation, field)
         for place in (len(pem) // 3, len(pem) // 2, 2 * len(pem) // 3, len(pem) - 4):

@@ -22,7 +22,7 @@ from tests.runtimes.temporal import DevServer
 
 
 async def refusal(door: Gated, home: Path, node: str, pair: object) -> str:
-    """Why the gate does not let in the node with this state directory; "" if it does."""
+    """The reason why the gate refuses the node with this state directory; "" if it does not."""
     invited = invitation(door, node, pair)  # type: ignore[arg-type]
     try:
         client = await to_gate(home)(invited, FleetKey(invited.fleet_key))

@@ -38,7 +38,7 @@ from tests.gate.conftest import SERVICE, Gated
 
 @workflow.defn(name="Ask", sandboxed=False)
 class Ask:
-    """Asks a node once."""
+    """A workflow that runs one activity on a node."""
 
     @workflow.run
     async def run(self, node: str, name: str, word: str) -> Any:
@@ -54,7 +54,7 @@ class Ask:
 
 @activity.defn
 async def echo(word: str) -> str:
-    """Answer with who asks."""
+    """Return the word with the task queue on which it was received."""
     activity.heartbeat("alive")
     return f"{word} from {activity.info().task_queue}"
 
@@ -103,7 +103,7 @@ def invitation(door: Gated, node: str, pair: Pair) -> Invitation:
 
 @dataclass
 class Leaver:
-    """A member that only counts how often it was told to end its pods."""
+    """A member that counts the requests to end its pods."""
 
     told: int = 0
 
@@ -111,10 +111,10 @@ class Leaver:
         self.told += 1
 
     async def tell_again(self, _view: NodeView | None) -> None:
-        """Has no list."""
+        """Do nothing: there is no list."""
 
     async def mind_silence(self) -> None:
-        """Has no pods."""
+        """Do nothing: there are no pods."""
 
 
 async def test_a_node_that_was_removed_while_it_was_away_is_told_when_it_is_back(door: Gated, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ REF = ObjectRef("Secret", "default", "keys")
 
 @dataclass
 class Sealed:
-    """A fleet that keeps a Secret, and two nodes of it."""
+    """A fleet with a Secret, and two nodes of it."""
 
     fleet: Fleet
     keys: FleetSealingKeys

@@ -14,7 +14,7 @@ from tests.gate.conftest import Gated
 
 
 class Later(datetime):
-    """The time after a night."""
+    """A clock that is 13 hours ahead."""
 
     @classmethod
     def now(cls, tz: Any = None) -> Any:

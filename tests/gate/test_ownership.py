@@ -35,7 +35,7 @@ from tests.runtimes.temporal import DevServer
 
 
 class Behind:
-    """A server whose workflows are of these fleets; None = it is away."""
+    """A server with workflows of these fleets; with None, it does not answer."""
 
     def __init__(self) -> None:
         self.fleets: list[str] | None = []
@@ -52,7 +52,7 @@ class Behind:
 
 
 def said(fleet: str) -> Payload:
-    """What a fleet writes into a memo, as far as it says whose it is."""
+    """The memo of a fleet's workflow, with the fleet's id."""
     return Payload(metadata={ENCODING: ENCRYPTED, FLEET: fleet.encode()}, data=b"something")
 
 

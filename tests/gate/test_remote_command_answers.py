@@ -41,7 +41,7 @@ Answer = Callable[[RemoteCommand], Awaitable[Any]]
 
 @asynccontextmanager
 async def stolen(door: Gated, answer: Answer, *, seals: bool = True) -> AsyncIterator[Client]:
-    """A client of the fleet whose node n1 answers so, and seals it unless told otherwise."""
+    """A client of the fleet whose node n1 gives this answer, by default sealed."""
     keys = FleetSealingKeys(door.fleet, now)
     access = FleetAccess(EncryptingKeys(make_signing_keys(door.fleet.directory)), keys)
     settings = ClientConnectConfig(target_host=door.behind, namespace="default")

@@ -158,7 +158,7 @@ def test_keys_follow_invitations_and_revocations(tmp_path: Path) -> None:
 
 @workflow.defn(name="Tell", sandboxed=False)
 class Tell:
-    """Tells a node a spec, and says what came back."""
+    """A workflow that sends a node a spec, and returns the answer."""
 
     @workflow.run
     async def run(self, node: str, spec: str) -> str:
@@ -177,7 +177,7 @@ class Tell:
 
 @activity.defn
 async def take(spec: str) -> str:
-    """Answer with what was told."""
+    """Return that the spec was received, or fail with it for `fail`."""
     if spec == "fail":
         raise ValueError(SPEC)
     return f"took {spec}"
@@ -192,7 +192,7 @@ def _keys(fleet: Fleet) -> Keys:
 
 
 async def told(door: Gated, fleet: DataConverter, node: DataConverter, spec: str = SPEC) -> tuple[str, bytes]:
-    """Have the fleet tell node a something; return what came of it, and the bytes of the history."""
+    """Let the fleet send something to node a; return the result and the bytes of the history."""
     queue, pair = f"fleet-{uuid.uuid4()}", door.pair("a")
     there = await Client.connect(door.behind, data_converter=fleet)
     here = await door.client("a", pair, data_converter=node)
@@ -286,14 +286,14 @@ async def test_what_can_never_be_decrypted_is_refused_and_stops_no_workflow(door
 
 
 class Earlier(FleetSealingKeys):
-    """Knows another key of the node than that of its invitation."""
+    """A fleet's keys, with another key of the node than that of its invitation."""
 
     def receiving(self, node: str) -> Sequence[EllipticCurvePublicKey]:
         return (OTHER.public_key(),)
 
 
 class Stranger(FleetSealingKeys):
-    """Knows the nodes' public keys, and has a key of its own."""
+    """The keys of a stranger: the nodes' public keys, and another key as the fleet's."""
 
     @property
     def own(self) -> Sequence[EllipticCurvePrivateKey]:
@@ -308,7 +308,7 @@ async def test_the_fleet_believes_no_answer_that_the_node_has_not_sealed(door: G
 
 
 class SealedByAnother(NodeCodec):
-    """Opens as the node, and seals as another."""
+    """A codec that opens messages as the node, and seals as another one."""
 
     def __init__(self, own: Sequence[EllipticCurvePrivateKey], fleet: Any, opens: NodeCodec, place: Any = None) -> None:
         super().__init__(own, fleet, place)

@@ -26,7 +26,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nX-Long: " + b"a" * 10_000 + b"\r\n\r\n"
 
 
 async def drips(*, of: bytes) -> bytes:
-    """Return the head that arrives a byte at a time."""
+    """Return the head of an answer that arrives a byte at a time."""
     rest = iter(of)
 
     async def read() -> bytes:

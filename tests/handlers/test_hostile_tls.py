@@ -48,7 +48,7 @@ def pair(openssl: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
 
 @contextmanager
 def openssl_server(openssl: str, pair: tuple[Path, Path], *options: str) -> Iterator[int]:
-    """A server of OpenSSL's that shows a page about the connection; yields its port."""
+    """An OpenSSL server that serves a page about the connection; yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port: int = taken.getsockname()[1]
     command = (openssl, "s_server", "-accept", f"127.0.0.1:{port}", "-cert", str(pair[0]), "-key", str(pair[1]))

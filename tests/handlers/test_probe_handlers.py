@@ -258,7 +258,7 @@ async def test_a_response_that_stalls_in_its_body_gives_no_result() -> None:
 
 @asynccontextmanager
 async def endless(block: bytes) -> AsyncIterator[int]:
-    """A server, of a thread of its own, that answers with this block again and again; yields its port."""
+    """A server in a thread of its own that answers with this block again and again; yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

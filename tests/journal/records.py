@@ -12,7 +12,7 @@ WEB = PodLife("default", "web", "uid-1", "inc-1")
 
 
 def at(seconds: float) -> datetime:
-    """The moment so many seconds after noon."""
+    """The time this many seconds after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
@@ -22,7 +22,7 @@ def exit_line(seconds: float, restart: int = 0, **more: Any) -> HistoryEntry:
 
 
 def ended(restart: int = 0, *, begun: float = 0, end: float = 1, container: str = "app", **more: Any) -> Instance:
-    """One instance of container `app` that ran from `begun` to `end`, and exited with 3 unless `more` has it else."""
+    """One instance of the container `app` that ran from `begun` to `end`, by default with exit code 3."""
     known: dict[str, Any] = {"restart": restart, "id": more.pop("id", f"id-{restart}"), "started_at": at(begun)}
     image, log_end = more.pop("image", "busybox:1"), more.pop("log_end", "")
     exit_ = Exit(name=container, **known, **{"exit_code": 3, "reason": "Error", "finished_at": at(end), **more})
@@ -30,7 +30,7 @@ def ended(restart: int = 0, *, begun: float = 0, end: float = 1, container: str 
 
 
 def otherwise(instance: Instance, **more: Any) -> Instance:
-    """The same instance, which ended in another way."""
+    """The same instance, with another kind of end."""
     assert instance.exit is not None
     return replace(instance, exit=replace(instance.exit, **more))
 

@@ -20,7 +20,7 @@ def found(ends: Sequence[End], *changed: datetime) -> list[str]:
 
 
 def ends(*spans: tuple[float, float], memory: str = "", **more: Any) -> list[End]:
-    """Ends of instances that each ran from one second to another."""
+    """Ends of instances, each with the seconds of its start and its end."""
     instances = [ended(number, begun=begun, end=end, **more) for number, (begun, end) in enumerate(spans)]
     return ends_of(instances, [], [event(0, container="app")], {"app": memory}).get("app", [])
 

@@ -55,7 +55,7 @@ ACCOUNT = PodRunRecords(
 
 
 def told(start: Start | None) -> list[tuple[float, float, str, str]]:
-    """Each phase: when and how long in seconds, its kind, and its first words."""
+    """For each phase: its start and duration in seconds, its kind, and its first words."""
     assert start is not None
     begun, second = start.begun, timedelta(seconds=1)
     return [

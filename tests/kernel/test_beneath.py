@@ -22,7 +22,7 @@ both_ways = pytest.mark.parametrize("opens", [open_beneath, walk_beneath])
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Path:
-    """A directory with what containers leave in theirs, beside something of the node's."""
+    """A volume with files like those that containers make, next to a file of the node."""
     root = tmp_path / "volume"
     (root / "a" / "b").mkdir(parents=True)
     (root / "a" / "file").write_text("in")
@@ -47,7 +47,7 @@ def root(volume: Path) -> Iterator[int]:
 
 
 def kernel_path_of(opens: Open, root: int, relative: str) -> str:
-    """Open, and return the kernel's path of what was opened."""
+    """Open a path, and return the kernel's path of the opened file."""
     descriptor = opens(root, relative)
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115

@@ -31,7 +31,7 @@ class Room:
         self.open = ExitStack()
 
     def has(self, host: str) -> bool:
-        """Connect, and say whether there was room; without it, the connection is closed at once."""
+        """Connect, and return whether there was room; if not, the connection is closed at once."""
         with ExitStack() as connected:
             has_room = connected.enter_context(self.callers.counted(cast("Any", Connection(host))))
             if has_room:

@@ -39,7 +39,7 @@ os.execve(sys.executable, [sys.executable, "-c", then, port], {**os.environ, **h
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    """A free one; nothing listens there afterwards."""
+    """A free address; asserts that nothing listens there afterwards."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         found = probe.getsockname()

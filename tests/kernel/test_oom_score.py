@@ -23,7 +23,7 @@ def read_pid() -> int:
 
 
 def result(program: str) -> str:
-    """What a program prints in a process of its own, which begins at 300."""
+    """The output of a program in a process whose score begins at 300."""
     begin = "from syncpod.kernel import process_priority as o; o.raise_oom_score_adj(300); "
     done = subprocess.run([sys.executable, "-c", begin + program], capture_output=True, text=True, check=True)
     return done.stdout.strip()

@@ -38,7 +38,7 @@ THEIR_OWN_WORDS = {
     "syncpod/runtime/images/unpacking.py": "an error of our own, about a path in an archive",
     "syncpod/cli/streams/log_files.py": "the words of gzip, if the system has none",
 }
-"""Where an OSError's own text is shown, and why."""
+"""The places where an OSError's own text is shown, with the reason."""
 
 
 def shown_as_python_does(path: Path) -> Iterator[int]:
@@ -56,7 +56,7 @@ def shown_as_python_does(path: Path) -> Iterator[int]:
 
 
 def errors_in(place: ast.AST) -> list[str]:
-    """The names by which a handler, or a function, has an OSError."""
+    """The names of variables with an OSError in a handler or a function."""
     if isinstance(place, ast.ExceptHandler):
         return [place.name] if place.name and caught(place.type) & _OF_THE_SYSTEM else []
     if isinstance(place, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -21,7 +21,7 @@ threading.Thread(target=lambda: print(os.getpriority(os.PRIO_PROCESS, 0))).start
 
 
 def nice_of(uid: int) -> int:
-    """Return the nice value of a thread of a process of this user that asked to be preferred."""
+    """Return the nice value of a thread, in a process of this user that has requested a higher priority."""
     run = subprocess.run([sys.executable, "-c", PROGRAM, str(uid)], capture_output=True, text=True, check=True)
     assert run.stderr == ""
     return int(run.stdout)

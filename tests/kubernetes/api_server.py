@@ -45,7 +45,7 @@ _KINDS = {
 
 @dataclass
 class Fault:
-    """What happens to the next calls of a kind."""
+    """A fault of the next calls of a kind."""
 
     method: str
     contains: str
@@ -59,26 +59,26 @@ class ApiServer:
     """The server. Its methods belong to the loop that it runs in."""
 
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By path."""
+    """The objects by path."""
     calls: Counter[str] = field(default_factory=Counter)
-    """How often each method was called, as ``PATCH status``."""
+    """The number of calls of each method, such as ``PATCH status``."""
     faults: deque[Fault] = field(default_factory=deque)
     oldest: int = 0
     """A watch from an older version is refused with 410."""
     version: int = 0
     skipped: set[str] = field(default_factory=set)
-    """Names of objects whose next change no watch tells."""
+    """Names of objects whose next change is not sent to watches."""
     drops: set[str] = field(default_factory=set)
-    """Fields of a status that it does not know, and leaves out."""
+    """Fields of a status that the server does not know, and drops."""
     users: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Whose each token is, as a TokenReview tells it."""
+    """The user of each token, in the form of a TokenReview."""
     allowed: set[tuple[str, str, str]] = field(default_factory=set)
-    """Who may do what at the node: user, verb, subresource."""
+    """The permitted requests at the node: user, verb, subresource."""
     reviews: list[dict[str, Any]] = field(default_factory=list)
-    """What was asked of users."""
+    """The requested reviews."""
     token: str = TOKEN
     token_requests: list[dict[str, Any]] = field(default_factory=list)
-    """The specs of the tokens of service accounts that it was asked for."""
+    """The specs of the requested tokens of service accounts."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     url: str = ""
     authorities: bytes = b""
@@ -89,7 +89,7 @@ class ApiServer:
     # --- what a test does ---------------------------------------------------------------------------------------------
 
     async def put(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Have an object be this; tell the watches."""
+        """Set an object, and send the change to watches."""
         known = self.objects.get(path)
         self.version += 1
         metadata = {**document.get("metadata", {}), "resourceVersion": str(self.version)}
@@ -99,7 +99,7 @@ class ApiServer:
         return new
 
     async def remove(self, path: str) -> None:
-        """Have an object be gone."""
+        """Remove an object, and send the change to watches."""
         gone = self.objects.pop(path)
         self.version += 1
         await self._tell(
@@ -107,7 +107,7 @@ class ApiServer:
         )
 
     async def delete_pod(self, name: str, grace: int) -> None:
-        """Delete a pod as a user does: the node is to end it."""
+        """Mark a pod as deleted, as a user's deletion does, so that the node ends it."""
         path = pod_path(name)
         pod = self.objects[path]
         metadata = {
@@ -118,17 +118,17 @@ class ApiServer:
         await self.put(path, {**pod, "metadata": metadata})
 
     def cut_watches(self) -> None:
-        """Cut off all watches that are under way."""
+        """Close all running watches."""
         for watch in list(self._watches):
             watch.cancel()
 
     @property
     def watches(self) -> int:
-        """How many watches are under way whose clients are still there."""
+        """The number of running watches whose clients are still connected."""
         return sum(each.transport is not None for each in self._watches.values())
 
     def forget_history(self) -> None:
-        """Know no version before this one any more."""
+        """Forget all versions before the current one."""
         self.oldest = self.version
 
     def backup(self) -> tuple[dict[str, dict[str, Any]], int]:
@@ -136,7 +136,7 @@ class ApiServer:
         return dict(self.objects), self.version
 
     def restore(self, backup: tuple[dict[str, dict[str, Any]], int]) -> None:
-        """Have the database be an older one: versions go back, and all watches end."""
+        """Replace the database by an older backup: versions go back, and all watches end."""
         objects, self.version = backup
         self.objects = dict(objects)
         self._log = [each for each in self._log if each[0] <= self.version]
@@ -309,7 +309,7 @@ class ApiServer:
 
 
 def _is_node(request: web.Request) -> bool:
-    """Whether a client shows a certificate that the cluster has issued to the node."""
+    """Whether a client presents a certificate that the cluster issued to the node."""
     connection = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
     shown = connection.getpeercert() if connection is not None else None
     return shown is not None and (("commonName", "system:node:n1"),) in shown.get("subject", ())
@@ -326,7 +326,7 @@ def object_path(kind: str, name: str) -> str:
 
 
 def given(kind: str, name: str, **data: str) -> dict[str, Any]:
-    """A ConfigMap or Secret as an API server has it."""
+    """A ConfigMap or Secret, as an API server stores it."""
     content = {
         key: base64.b64encode(text.encode()).decode() if kind == "Secret" else text for key, text in data.items()
     }
@@ -343,7 +343,7 @@ def given(kind: str, name: str, **data: str) -> dict[str, Any]:
 
 
 def pod(name: str, uid: str = "", **more: Any) -> dict[str, Any]:
-    """A pod as an API server has it, bound to n1."""
+    """A pod bound to n1, as an API server stores it."""
     spec = {
         "nodeName": "n1",
         "containers": [{"name": "app", "image": "busybox:1", "command": ["sleep", "1000"]}],
@@ -369,7 +369,7 @@ def pod(name: str, uid: str = "", **more: Any) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def served() -> AsyncIterator[ApiServer]:
-    """A server on a port of the loopback address."""
+    """Serve at a loopback port."""
     server = ApiServer()
     certificate, key = pair()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -455,7 +455,7 @@ def _selected(request: web.Request, path: str) -> bool:
 
 
 def _merged(known: Any, patch: Any) -> Any:
-    """A JSON merge patch, RFC 7396."""
+    """Apply a JSON merge patch (RFC 7396)."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(known) if isinstance(known, dict) else {}

@@ -23,14 +23,14 @@ def _builder(subject: x509.Name, since: timedelta, life: timedelta) -> x509.Cert
 
 
 def authority() -> bytes:
-    """Its own certificate."""
+    """The authority's own certificate."""
     builder = _builder(_NAME, timedelta(hours=1), timedelta(days=30)).public_key(_KEY.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     return builder.sign(_KEY, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
 def issued(request: str, *, since: timedelta = timedelta(seconds=1), life: timedelta = timedelta(days=365)) -> bytes:
-    """What it issues for a request, which is in PEM and base64."""
+    """The certificate for a request, which is in PEM and base64."""
     asked = x509.load_pem_x509_csr(base64.b64decode(request))
     builder = _builder(asked.subject, since, life).public_key(asked.public_key())
     for extension in asked.extensions:

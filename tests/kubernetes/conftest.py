@@ -16,7 +16,7 @@ from tests.kubernetes.api_server import ApiServer, served, write_kubeconfig
 
 @pytest_asyncio.fixture
 async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    """A server; failures are followed by short waits."""
+    """A server; the node's waits after failures are short."""
     monkeypatch.setattr(reflector, "BACKOFF_SECONDS", (0.01, 0.02))
     async with served() as server:
         yield server

@@ -50,7 +50,7 @@ class Authority:
         self.pem = self.certificate.public_bytes(Encoding.PEM).decode()
 
     def issue(self, name: str, *groups: str, days: int = 1) -> str:
-        """A certificate of a client and its key, in PEM; with negative `days` it has ended."""
+        """A client's certificate and key in PEM; with negative `days`, the certificate has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self._signed(name, groups, key, is_ca=False, days=days)
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -80,7 +80,7 @@ class Authority:
 
 @dataclass
 class Pods:
-    """The pods of the node (a `PodSource`, as far as the port asks it)."""
+    """The pods of the node: the part of a `PodSource` that the port uses."""
 
     pods: list[dict[str, Any]] = field(default_factory=list)
 
@@ -108,10 +108,10 @@ class OnePod(OfNoPod):
 
 @dataclass
 class Runtime(Measuring):
-    """A runtime with these containers, as far as the port asks it."""
+    """A runtime with these containers: the part that the port uses."""
 
     containers: dict[str, Any] = field(default_factory=dict)
-    """By id: each with `name`, `state`, `attempt` and `log_path`."""
+    """The containers by id, with `name`, `state`, `attempt` and `log_path`."""
     sandboxes: list[Any] = field(default_factory=list)
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     url: str = ""
@@ -177,7 +177,7 @@ class Node:
     number: int = 0
 
     def context(self, pair: str = "") -> ssl.SSLContext:
-        """The TLS of a client with this certificate."""
+        """The TLS context of a client with this certificate."""
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         context.set_alpn_protocols(["h2", "http/1.1"])
@@ -188,14 +188,14 @@ class Node:
 
     @property
     def master(self) -> str:
-        """The certificate of an API server."""
+        """The client certificate of an API server."""
         return self.authority.issue("kube-apiserver-kubelet-client", MASTERS)
 
     async def connect(self, pair: str = "") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.number, ssl=self.context(pair))
 
     async def read(self, path: str) -> Answered:
-        """Ask for something at the port for reading, which is without TLS."""
+        """Send a request to the read-only port, which has no TLS."""
         assert self.port.readable is not None
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port.readable.ports["127.0.0.1"])
         writer.write(f"GET {path} HTTP/1.1\r\nHost: n1\r\nConnection: close\r\n\r\n".encode())
@@ -216,7 +216,7 @@ class Node:
 
 
 async def read_answer(reader: asyncio.StreamReader) -> Answered:
-    """Read a whole answer of a server that closes the connection, or says how long it is."""
+    """Read a complete answer, which ends with the connection or after its declared length."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:]) if name}
     code = int(head[0].split(" ")[1])
@@ -236,7 +236,7 @@ async def chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 @contextlib.asynccontextmanager
 async def node(directory: Path, access: PortAccess = CLOSED) -> AsyncIterator[Node]:
-    """A node n1 with its port; an API server may do everything at it."""
+    """A node n1 with its port, at which an API server may do everything."""
     authority, pods, runtime = Authority(), Pods(), Runtime()
     published = PublishedPods(node_of(directory))
     readings = node_readings(directory, published, terminations=Terminations(lambda *_: None), runtime=runtime)

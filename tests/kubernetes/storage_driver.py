@@ -36,13 +36,13 @@ OTHER = ClaimNeed(ObjectRef("ConfigMap", "default", "u2-x", "claim"), "other", "
 
 
 def claims(client: ApiClient, store: ObjectStore, node: NodeContext = NODE) -> Claims:
-    """The claims of a node on which no driver has registered."""
+    """The claims of a node without registered drivers."""
     drivers = CsiDrivers(client, node.name, node.state_dir, lambda: A_NODE)
     return Claims(client, store, lambda: A_NODE, CsiVolumes(client, store, drivers, node), lambda _: None)
 
 
 class StorageDriver(csi_pb2_grpc.NodeServicer, api_pb2_grpc.RegistrationServicer):
-    """A driver whose volumes are empty directories at the paths that it is asked for."""
+    """A driver whose volumes are empty directories at the requested paths."""
 
     def __init__(self, name: str, directory: Path, capabilities: Sequence[str]) -> None:
         self.name, self.directory = name, directory
@@ -50,18 +50,18 @@ class StorageDriver(csi_pb2_grpc.NodeServicer, api_pb2_grpc.RegistrationServicer
         self.kind, self.versions = "CSIPlugin", ["1.0.0"]
         self.calls: list[tuple[str, Any]] = []
         self.refusals: dict[str, tuple[grpc.StatusCode, str]] = {}
-        """By call: what it is answered."""
+        """The errors with which calls are answered, by call."""
         self.hangs: set[str] = set()
         """The calls that get no answer."""
         self.usage = [
             csi_pb2.VolumeUsage(unit="BYTES", total=100, used=30, available=60),
             csi_pb2.VolumeUsage(unit="INODES", total=50, used=5, available=45),
         ]
-        """How full each of its volumes is."""
+        """The usage of each of its volumes."""
         self.endpoint = str(directory / "csi.sock")
-        """Where it says that it serves."""
+        """The socket that it announces at its registration."""
         self.statuses: list[tuple[bool, str]] = []
-        """What the node has told the registrar."""
+        """The registration statuses that the node has sent."""
 
     async def _refuse(self, call: str, request: Any, context: Any) -> None:
         self.calls.append((call, request))
@@ -179,7 +179,7 @@ class Node:
         self.begin()
 
     def begin(self) -> None:
-        """As a new worker."""
+        """Start, as a new worker does."""
         self.drivers = CsiDrivers(self.client, self.context.name, self.context.state_dir, lambda: A_NODE)
         self.volumes = CsiVolumes(self.client, self.store, self.drivers, self.context)
         self.events: list[Event] = []
@@ -191,7 +191,7 @@ class Node:
         return follower, asyncio.ensure_future(follower.run())
 
     async def brought(self, need: ClaimNeed = NEED) -> ClaimedPlace:
-        """Follow a claim until its volume is there."""
+        """Follow a claim until its volume is published."""
         follower, running = self.follow(need)
         await until(lambda: follower.is_known)
         await cancelled(running)

@@ -43,14 +43,14 @@ def a_pod(*, is_mounted: bool = False, **claim: Any) -> BoundPod:
 
 
 def need_of(found: BoundPod) -> ClaimNeed:
-    """What the pod needs."""
+    """The pod's need of volumes."""
     [need] = [each for each in found.needs if isinstance(each, ClaimNeed)]
     return need
 
 
 @pytest.fixture
 def device(tmp_path: Path) -> str:
-    """A block device of no driver: only what it is counts."""
+    """A block device without a driver, since only its type matters."""
     path = tmp_path / "device"
     try:
         os.mknod(path, stat.S_IFBLK | 0o600, os.makedev(240, 7))
@@ -81,7 +81,7 @@ async def node(api: ApiServer) -> AsyncIterator[Node]:
 
 
 def volume_of(source: dict[str, Any], mode: str = "Block") -> dict[str, Any]:
-    """The volume, with a source."""
+    """The volume with a source."""
     made = a_volume()
     spec = {name: each for name, each in made["spec"].items() if name != "csi"}
     return {**made, "spec": {**spec, **source, "volumeMode": mode}}

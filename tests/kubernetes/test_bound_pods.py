@@ -61,7 +61,7 @@ from tests.kubernetes.storage_driver import claims
 
 
 class State:
-    """What a pod's workflow has published."""
+    """A state that a pod's workflow has published."""
 
     replacing = ()
 
@@ -80,19 +80,19 @@ class State:
 
 
 class Node:
-    """A node whose pods' workflows begin and end at once, unless they are held."""
+    """A node whose pods' workflows start and end at once, except for held ones."""
 
     def __init__(self, client: ApiClient, state: Path) -> None:
         self.told: list[str] = []
         self.there: dict[str, str] = {}
         self.held: set[str] = set()
-        """Pods that take longer to end than the test waits."""
+        """Pods that do not end during the test."""
         self.known: list[ObjectMeta] = []
         self.failures: list[Exception] = []
         self.end_takes = 0.0
-        """Seconds until an order to end has reached its pod's workflow."""
+        """Seconds until an order to end reaches its pod's workflow."""
         self.unlisted: list[RPCError] = []
-        """Failures of the server that lists the open workflows."""
+        """Errors with which lists of open workflows fail."""
         self.listed = 0
         self.reflector = Reflector(
             client, "/api/v1/pods", "Pod", params={"fieldSelector": "spec.nodeName=n1"}, chance=lambda: 0.0
@@ -113,7 +113,7 @@ class Node:
         self.classes = RuntimeClasses(client, self.reflector.news.set)
         self.states: dict[str, State] = {}
         self.conditions: dict[str, dict[str, Any]] = {}
-        """By type: the conditions of others that the pods' workflows have."""
+        """The conditions that others have set on the pods' workflows, by type."""
         self.gates = ReadinessGates(
             lambda: self.reflector.objects, lambda _, name: self.states.get(name), self.set_condition
         )
@@ -145,7 +145,7 @@ class Node:
         self.running = [asyncio.ensure_future(run()) for run in runs]
 
     async def stop(self) -> None:
-        """As a worker that ends."""
+        """Stop, as an ending worker does."""
         for task in self.running:
             task.cancel()
         await asyncio.gather(*self.running, return_exceptions=True)
@@ -172,14 +172,14 @@ class Node:
         return PodWorkflowResult(uid=request.uids[0])
 
     def finish(self, name: str) -> None:
-        """Nothing of a pod runs any more."""
+        """Let a pod be finished, so that none of its containers runs."""
         uid = self.there.pop(name)
         self.statuses.gone(ObjectKey("default", name), State(uid, "Succeeded"))
         self.desired.gone(_meta(name, uid), is_followed=False)
         self.deletions.gone(uid)
 
     def publish(self, name: str, phase: str) -> None:
-        """A pod's workflow publishes its state."""
+        """Let a pod's workflow publish its state."""
         uid = self.there[name]
         self.desired.published(_meta(name, uid))
         state = State(uid, phase, tuple(self.conditions.values()))
@@ -210,7 +210,7 @@ class Node:
         return ()
 
     async def _nothing(self) -> None:
-        """Nothing is required."""
+        """Require nothing."""
 
 
 def _meta(name: str, uid: str) -> ObjectMeta:
@@ -220,14 +220,14 @@ def _meta(name: str, uid: str) -> ObjectMeta:
 
 @pytest_asyncio.fixture
 async def node(client: ApiClient, tmp_path: Path) -> AsyncIterator[Node]:
-    """A node that follows the server as soon as it is started."""
+    """A node that follows the server once it is started."""
     made = Node(client, tmp_path)
     yield made
     await made.stop()
 
 
 def status(api: ApiServer, name: str) -> dict[str, Any]:
-    """The status of a pod at the server."""
+    """The status of a pod on the server."""
     found: dict[str, Any] = api.objects[pod_path(name)].get("status", {})
     return found
 
@@ -357,7 +357,7 @@ async def test_nothing_is_kept_of_a_pod_that_the_server_forgot_before_its_end(
 
 
 def _kept(statuses: StatusWriter) -> list[Any]:
-    """All that a writer keeps by pod."""
+    """Everything that a writer keeps for each pod."""
     return [value for value in vars(statuses).values() if isinstance(value, dict)]
 
 
@@ -623,7 +623,7 @@ async def test_a_node_registers_renews_its_lease_and_comes_back_only_with_a_new_
             seen.append(bool(node.get("spec", {}).get("unschedulable")))
 
         def written(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-            """Nothing is told here."""
+            """Do nothing: this test does not check reports."""
 
     async def runtime() -> Mapping[str, Any]:
         return {"images": [{"names": ["busybox:1"], "sizeBytes": 7}], "declaredFeatures": ["A"]}
@@ -701,7 +701,7 @@ async def test_a_condition_that_a_gate_names_reaches_the_pod_once_whatever_fails
 
 
 def noted_waits(tried: StatusWriter | MirrorPods, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[float]]:
-    """Note by pod how long it is to wait after each of its failures; each first wait is a millisecond or two."""
+    """Record the waits after each pod's failures; the first waits are a few milliseconds."""
     monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.001, 30.0))
     waits: dict[str, list[float]] = defaultdict(list)
     look_again = tried._look_again

@@ -185,7 +185,7 @@ async def test_a_serving_certificate_is_replaced_when_the_addresses_change(
         return WantedCertificate("n1", SERVING_SIGNER, ("n1",), tuple(addresses))
 
     async def nothing() -> None:
-        """Nobody serves with it here."""
+        """Do nothing: no server uses the certificate."""
 
     running = asyncio.create_task(Rotation(client, file, wanted, replaced=nothing).run())
     try:

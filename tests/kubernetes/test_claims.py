@@ -65,7 +65,7 @@ def the_need(found: BoundPod) -> ClaimNeed:
 
 
 def a_claim(volume: str = "pv-1", *, phase: str = "Bound", **metadata: Any) -> dict[str, Any]:
-    """A claim as an API server has it."""
+    """A claim, as an API server stores it."""
     return {
         "kind": "PersistentVolumeClaim",
         "apiVersion": "v1",
@@ -151,7 +151,7 @@ def test_only_a_pod_of_the_cluster_has_claims() -> None:
 
 
 class Made:
-    """A pod whose volumes are made on a node of its own."""
+    """Makes a pod's volumes on a node of its own."""
 
     def __init__(self, directory: Path, found: BoundPod) -> None:
         self.node: NodeContext = replace(NODE, state_dir=directory / "state", memory_dir=directory / "memory")
@@ -161,7 +161,7 @@ class Made:
         make_directories(own_directories(self.pod.metadata.uid, self.node))
 
     def keep(self, place: ClaimedPlace) -> None:
-        """Have the node know the place."""
+        """Let the node store the volume's place."""
         self.store.keep(kept_place(self.need.ref, place), "claim")
 
     def make(self) -> Path:
@@ -170,7 +170,7 @@ class Made:
         return Path(self.mount().host_path)
 
     def mount(self) -> Any:
-        """What the runtime is asked to mount."""
+        """The mount in the request to the runtime."""
         return container_mounts(self.pod, self.pod.spec.containers[0], self.node, (), "spec.containers[0]")[0]
 
 
@@ -237,7 +237,7 @@ class TestTheVolumeOfAPod:
 
 @pytest_asyncio.fixture
 async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    """A server; failures are followed by short waits."""
+    """A server; the node's waits after failures are short."""
     monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.01, 0.02))
     monkeypatch.setattr(followed_claim, "RETRY_SECONDS", 0.02)
     async with served() as server:

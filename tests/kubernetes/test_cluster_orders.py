@@ -14,7 +14,7 @@ DEBUGGER = {"name": "debugger", "image": "busybox:1"}
 
 
 class Known:
-    """A pod as its workflow has published it."""
+    """A pod's state that its workflow has published."""
 
     def __init__(self, uid: str, *joined: str) -> None:
         self.uid, self._joined = uid, joined
@@ -24,7 +24,7 @@ class Known:
 
 
 class Workflow:
-    """Takes orders, and notes them."""
+    """Accepts orders to a workflow, and records them."""
 
     def __init__(self, refuses: str = "") -> None:
         self.told: list[str] = []
@@ -45,7 +45,7 @@ class Workflow:
 
 
 async def nothing() -> None:
-    """Nothing is required."""
+    """Require nothing."""
 
 
 def request(*ephemeral: Mapping[str, Any]) -> ApplyPodWorkflow:

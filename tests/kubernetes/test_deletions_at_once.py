@@ -14,7 +14,7 @@ from syncpod.messages.node import DeletePodWorkflow, PodWorkflowResult
 
 
 class Workflows:
-    """The workflows of pods, which count how many orders there are at once."""
+    """Pods' workflows, which count the concurrent orders."""
 
     def __init__(self) -> None:
         self.under_way = self.most = 0
@@ -34,7 +34,7 @@ async def test_a_thousand_pods_that_are_deleted_at_once_are_told_a_few_at_a_time
     workflows = Workflows()
 
     async def ours() -> None:
-        """It is the node's server."""
+        """Do nothing: the server is the node's."""
 
     deletions = Deletions(
         cast("ApiClient", None), cast("Orders", workflows), ours, cast("Any", None), cast("StatusWriter", None)
@@ -46,7 +46,7 @@ async def test_a_thousand_pods_that_are_deleted_at_once_are_told_a_few_at_a_time
 
 
 class _Deleted:
-    """What a deletion reads of a pod."""
+    """The part of a pod that a deletion reads."""
 
     namespace, grace = "default", 1
 

@@ -34,7 +34,7 @@ READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-01T00
 
 
 def status_of(before: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """The status that is written."""
+    """The status that the node writes."""
     return pod_status(before, ours)
 
 

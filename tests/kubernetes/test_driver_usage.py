@@ -77,19 +77,19 @@ POD = parse_pod(
 
 
 class Reader:
-    """What reads of the node, and the asking of drivers for it."""
+    """The node's readings, with the reader of drivers' statistics."""
 
     def __init__(self, node: Node) -> None:
         self.readings = SimpleNamespace(of_drivers=None)
         self.asking = DriverUsage(cast(NodeReadings, self.readings), node.drivers, node.store, node.context)
 
     async def told(self) -> dict[str, Any]:
-        """What drivers tell of the pod's volumes, by name."""
+        """The drivers' statistics of the pod's volumes, by name."""
         return dict((await self.asking.measure()).get("u1", {}))
 
 
 async def brought(node: Node) -> None:
-    """Have the pod's volumes be here."""
+    """Wait until the pod's volumes are published."""
     pod_directory(node.context, POD.metadata.uid).mkdir(parents=True)
     write_pod_record(node.context, PodRecord(pod=POD))
     await node.drivers.round()

@@ -45,7 +45,7 @@ TOKENS = "csi.storage.k8s.io/serviceAccount.tokens"
 
 
 def a_claim(size: str = "1Gi", *, wants: str = "1Gi", **status: Any) -> dict[str, Any]:
-    """The claim, with the size that its status has."""
+    """The claim with this size in its status."""
     spec = {"volumeName": "pv-1", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": wants}}}
     told = {"phase": "Bound", "capacity": {"storage": size}, **status}
     return {"metadata": {"name": "disk", "uid": "claim-uid"}, "spec": spec, "status": told}
@@ -58,7 +58,7 @@ def a_sized_volume(size: str = "1Gi", **csi: Any) -> dict[str, Any]:
 
 
 def growing(state: str = "NodeResizePending", to: str = "2Gi", *, wants: str = "2Gi") -> dict[str, Any]:
-    """The claim after its volume's controller has grown the volume."""
+    """The claim after its volume's controller has expanded the volume."""
     states: dict[str, Any] = {"allocatedResources": {"storage": to}, "allocatedResourceStatuses": {"storage": state}}
     conditions = [{"type": "FileSystemResizePending", "status": "True"}, {"type": "Other", "status": "True"}]
     return a_claim(wants=wants, conditions=conditions, **states)
@@ -66,7 +66,7 @@ def growing(state: str = "NodeResizePending", to: str = "2Gi", *, wants: str = "
 
 @pytest_asyncio.fixture
 async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    """A server that has the volume and its claim; the node looks at them often."""
+    """A server with the volume and its claim, which the node reads often."""
     monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.01, 0.02))
     monkeypatch.setattr(followed_claim, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(followed_claim, "UPKEEP_SECONDS", 0.02)
@@ -88,7 +88,7 @@ async def node(api: ApiServer) -> AsyncIterator[Node]:
 
 @pytest_asyncio.fixture
 async def driver(node: Node) -> AsyncIterator[StorageDriver]:
-    """A driver that stages and grows volumes, and has registered."""
+    """A registered driver that stages and expands volumes."""
     served_by = node.context.state_dir / "driver"
     found = StorageDriver(DRIVER, served_by, ["STAGE_UNSTAGE_VOLUME", "EXPAND_VOLUME"])
     async with serving(found, node.registry):
@@ -98,7 +98,7 @@ async def driver(node: Node) -> AsyncIterator[StorageDriver]:
 
 @pytest.fixture(autouse=True)
 def redactor() -> Iterator[None]:
-    """Values that a test has hidden are forgotten."""
+    """Forget hidden values after the test."""
     before = of_process.known()
     yield
     of_process.forget(of_process.known() - before)
@@ -115,7 +115,7 @@ def inline(**csi: Any) -> BoundPod:
 
 
 def need_of(found: BoundPod) -> ClaimNeed:
-    """What the pod needs of a driver."""
+    """The pod's need of a driver's volumes."""
     [need] = [each for each in found.needs if isinstance(each, ClaimNeed)]
     return need
 

@@ -39,7 +39,7 @@ def happened(
 
 
 class State:
-    """What a pod's workflow has published."""
+    """A state that a pod's workflow has published."""
 
     def __init__(
         self, name: str, events: Sequence[dict[str, Any]], source: str = KUBERNETES_SOURCE, *, uid: str = ""
@@ -73,7 +73,7 @@ def record(number: int, reason: str = "Started", *, container: str = "", count: 
 
 @asynccontextmanager
 async def running(client: ApiClient, state_dir: Path) -> AsyncIterator[tuple[EventWriter, PodEvents]]:
-    """A worker's part that writes events."""
+    """Run the writer of events."""
     writer = EventWriter(client, "n1")
     pods = PodEvents(writer, state_dir)
     tasks = [asyncio.ensure_future(run()) for run in (writer.run, pods.run)]
@@ -86,7 +86,7 @@ async def running(client: ApiClient, state_dir: Path) -> AsyncIterator[tuple[Eve
 
 
 def written(api: ApiServer) -> list[dict[str, Any]]:
-    """The events at the server, in the order in which they were made."""
+    """The events on the server, in the order of their creation."""
     return [each for path, each in api.objects.items() if "/events/" in path]
 
 

@@ -47,18 +47,18 @@ class Node:
         self.running: list[asyncio.Task[None]] = []
 
     def start(self, refs: Iterable[ObjectRef]) -> None:
-        """Follow what pods refer to."""
+        """Follow the objects that pods refer to."""
         self.running = [asyncio.ensure_future(self.given.run())]
         self.given.want(refs, ())
 
     async def stop(self) -> None:
-        """As a worker that ends."""
+        """Stop, as an ending worker does."""
         for task in self.running:
             task.cancel()
         await asyncio.gather(*self.running, return_exceptions=True)
 
     def has(self, ref: ObjectRef) -> dict[str, bytes] | str | None:
-        """The values of an object; `ABSENT`; None = it is not known."""
+        """The values of an object; `ABSENT` if it does not exist, None if that is not known."""
         try:
             held = self.store.get(ref)
         except ObjectUnknown:
@@ -74,7 +74,7 @@ class Node:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objects are looked at, and asked for again, after short waits."""
+    """Shorten the waits before objects are read and requested again."""
     monkeypatch.setattr(given_objects, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(followed_object, "RETRY_SECONDS", 0.02)
 

@@ -190,7 +190,7 @@ def test_the_files_of_a_pod_show_what_is_issued(tmp_path: Path) -> None:
 
 @pytest_asyncio.fixture
 async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    """A server with both resources; failures are followed by short waits."""
+    """A server with both resources; the node's waits after failures are short."""
     monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.01, 0.02))
     monkeypatch.setattr(followed_issued, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(followed_issued, "ANSWER_SECONDS", (0.01, 0.02))
@@ -210,14 +210,14 @@ async def client(api: ApiServer, tmp_path: Path) -> AsyncIterator[ApiClient]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    """A node's store; what it has hidden is hidden no more afterwards."""
+    """A node's store; hidden values are forgotten after the test."""
     before = of_process.known()
     yield ObjectStore(tmp_path / "state", tmp_path / "memory")
     of_process.forget(of_process.known() - before)
 
 
 async def serve(api: ApiServer, *resources: str) -> None:
-    """Have the server serve these resources of the group."""
+    """Let the server serve these resources of the group."""
     await api.put(VERSION, {"metadata": {"name": ""}, "resources": [{"name": each} for each in resources]})
 
 

@@ -94,7 +94,7 @@ def test_what_is_no_kubeconfig_is_said_in_one_sentence(tmp_path: Path) -> None:
 
 
 def made_for(common_name: str) -> dict[str, str]:
-    """A certificate with this name, and its key, as a user of a kubeconfig has them."""
+    """A user entry of a kubeconfig, with a certificate of this name and its key."""
     certificate, key = pair(common_name)
     data = {"client-certificate-data": certificate, "client-key-data": key}
     return {name: base64.b64encode(value).decode() for name, value in data.items()}

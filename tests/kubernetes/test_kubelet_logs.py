@@ -41,7 +41,7 @@ def pod_with(state: dict[str, Any], last: dict[str, Any] | None = None, *, id_: 
 
 @pytest_asyncio.fixture
 async def n1(tmp_path: Path) -> AsyncIterator[Node]:
-    """With a pod whose second instance runs."""
+    """A node with a pod whose second instance runs."""
     async with node(tmp_path) as found:
         ended = {"terminated": {"containerID": "x://c0", "exitCode": 1}}
         found.pods.pods.append(pod_with({"running": {}}, ended, id_="x://c1", restarts=1))

@@ -262,7 +262,7 @@ async def test_heads_and_headers_are_bounded(n1: Node) -> None:
 
 
 async def refused(n1: Node) -> None:
-    """A connection is closed at once."""
+    """Assert that a connection is closed at once."""
     reader, writer = await asyncio.open_connection("127.0.0.1", n1.number)
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""

@@ -53,7 +53,7 @@ async def commands() -> AsyncIterator[Commands]:
 
 
 async def upgraded(n1: Node, path: str, method: str = "POST", **headers: str) -> tuple[Any, Any, str]:
-    """Ask for an upgrade; return the connection, and the head of the answer."""
+    """Request an upgrade; return the connection and the head of the answer."""
     reader, writer = await n1.connect(n1.master)
     given = {
         "Host": "n1",

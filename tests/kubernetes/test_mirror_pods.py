@@ -43,7 +43,7 @@ class Static:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mirrors are looked at after short waits."""
+    """Shorten the waits before mirrors are checked."""
     monkeypatch.setattr(mirror_pods, "LOOK_SECONDS", 0.05)
 
 
@@ -55,7 +55,7 @@ async def node(client: ApiClient, tmp_path: Path) -> AsyncIterator[Node]:
 
 
 def publish(node: Node, state: Static) -> None:
-    """As the link to the cluster tells it."""
+    """Report the pod as the link to the cluster does."""
     node.there["web-n1"] = state.uid
     node.desired.published(state.metadata)
     node.mirrors.published(state)

@@ -42,7 +42,7 @@ else:
 
 @pytest_asyncio.fixture
 async def n1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
-    """A node whose command says its words, and waits where the pod is called `slow`."""
+    """A node whose command prints its arguments, and waits if the pod is named `slow`."""
     script = (
         f"""echo "$@"; case "$*" in *pod/slow*) echo $$ > {tmp_path / "pid"}; sleep 600;; esac; echo no >&2; exit 4"""
     )
@@ -104,7 +104,7 @@ async def test_a_few_commands_run_at_a_time_and_one_that_is_not_waited_for_is_ki
 
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A kubectl that notes how it is called."""
+    """A kubectl that records its arguments."""
     kubectl, found = tmp_path / "kubectl", tmp_path / "told"
     kubectl.write_text(_KUBECTL.format(python=sys.executable, told=str(found)))
     kubectl.chmod(0o755)

@@ -11,7 +11,7 @@ from syncpod.cri.errors import CriError
 
 
 class Runtime:
-    """A runtime that notes what it is given, and may refuse it."""
+    """A runtime that records the received configuration, and may refuse it."""
 
     def __init__(self) -> None:
         self.given: list[str] = []

@@ -46,7 +46,7 @@ async def served(*pods: dict[str, Any]) -> AsyncIterator[tuple[Path, grpc.aio.Ch
 
 
 def said(found: api_pb2.PodResources) -> tuple[str, str, list[str]]:
-    """What is told of a pod."""
+    """The API's answer about a pod."""
     assert not any(each.devices or each.cpu_ids or each.memory for each in found.containers)
     return found.namespace, found.name, [each.name for each in found.containers]
 

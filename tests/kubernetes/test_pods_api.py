@@ -48,13 +48,13 @@ class Served:
     dropped: int = 0
 
     def change(self, pod: Mapping[str, Any]) -> None:
-        """Have a pod be this one now."""
+        """Replace a pod by this one."""
         uid = pod["metadata"]["uid"]
         self.pods[uid] = dict(pod)
         self.news.changed(uid, lambda: pod)
 
     def end(self, uid: str) -> None:
-        """Have a pod be gone."""
+        """Remove a pod."""
         meta = self.pods.pop(uid)["metadata"]
         self.news.gone(uid, meta["namespace"], meta["name"])
 
@@ -239,7 +239,7 @@ def test_a_value_that_no_pod_has_is_named() -> None:
 
 
 class FakeAgent:
-    """An agent, as far as the API asks it."""
+    """The part of an agent that the API uses."""
 
     def __init__(self) -> None:
         self.published_pods = self.task_watch = self
@@ -264,7 +264,7 @@ class FakeAgent:
 
 
 def a_state(pod: dict[str, Any]) -> Any:
-    """What a workflow has published of a pod."""
+    """A pod's state that its workflow has published."""
     return SimpleNamespace(metadata=SimpleNamespace(**pod["metadata"]), pod=lambda: pod)
 
 

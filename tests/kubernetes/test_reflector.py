@@ -33,7 +33,7 @@ async def api() -> AsyncIterator[ApiServer]:
 
 @contextlib.asynccontextmanager
 async def following(api: ApiServer, tmp_path: Path) -> AsyncIterator[Reflector]:
-    """A reflector that runs."""
+    """Run a reflector."""
     config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api))
     async with ApiClient(config, user_agent="test") as client:
         reflector = Reflector(
@@ -49,12 +49,12 @@ async def following(api: ApiServer, tmp_path: Path) -> AsyncIterator[Reflector]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Failures are followed by short waits."""
+    """Shorten the waits after failures."""
     monkeypatch.setattr(module, "BACKOFF_SECONDS", (0.01, 0.02))
 
 
 def names(reflector: Reflector) -> set[str]:
-    """The names of the pods that it knows."""
+    """The names of the pods in its list."""
     return {key.name for key in reflector.objects}
 
 

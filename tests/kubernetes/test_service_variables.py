@@ -29,7 +29,7 @@ MASTER = ObjectRef("ConfigMap", "shop", "kubernetes", "services")
 
 
 def service(name: str, namespace: str = "shop", address: str = "10.0.0.7", *ports: Any) -> dict[str, Any]:
-    """A Service as an API server has it."""
+    """A Service, as an API server stores it."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -118,7 +118,7 @@ def test_a_pod_of_the_node_has_none_and_one_of_the_cluster_waits_for_them() -> N
 
 @pytest_asyncio.fixture
 async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    """A server with the Service of its own; failures are followed by short waits."""
+    """A server with its own Service; the node's waits after failures are short."""
     monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.01, 0.02))
     monkeypatch.setattr(given_objects, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(followed_services, "RETRY_SECONDS", 0.02)

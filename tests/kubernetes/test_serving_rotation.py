@@ -33,7 +33,7 @@ async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
 
 
 def shown(port: int) -> str:
-    """The common name of the certificate with which a new connection is served. Blocks."""
+    """The common name of the certificate of a new connection. This call blocks."""
     certificate = x509.load_pem_x509_certificate(ssl.get_server_certificate(("127.0.0.1", port), timeout=10).encode())
     return str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 

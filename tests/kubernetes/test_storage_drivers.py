@@ -59,7 +59,7 @@ from tests.translation.translation import NODE
 
 @pytest_asyncio.fixture
 async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiServer]:
-    """A server that has the volume and its claim; failures are followed by short waits."""
+    """A server with the volume and its claim; the node's waits after failures are short."""
     monkeypatch.setattr(reflectors, "BACKOFF_SECONDS", (0.01, 0.02))
     monkeypatch.setattr(followed_claim, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(csi_drivers, "RETRY_SECONDS", 0.0)

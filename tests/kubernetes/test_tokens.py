@@ -56,12 +56,12 @@ def bound(**spec: Any) -> BoundPod:
 
 @dataclass
 class Clock:
-    """A time that a test sets."""
+    """A clock that a test sets."""
 
     at: datetime = field(default_factory=lambda: datetime(2026, 11, 1, tzinfo=UTC))
 
     def __call__(self) -> datetime:
-        """Now."""
+        """The current time."""
         return self.at
 
 
@@ -83,7 +83,7 @@ class Node:
         return following
 
     def token(self) -> str:
-        """The token that a volume would show; "" = none."""
+        """The token that a volume would get; "" if there is none."""
         try:
             held = self.store.get(self.need.ref)
         except ObjectUnknown:
@@ -91,7 +91,7 @@ class Node:
         return "" if held is None else values(held)["token"].decode()
 
     async def stop(self) -> None:
-        """As a worker that ends."""
+        """Stop, as an ending worker does."""
         for task in self.running:
             task.cancel()
         await asyncio.gather(*self.running, return_exceptions=True)
@@ -102,7 +102,7 @@ class Node:
 
 @pytest.fixture(autouse=True)
 def redactor() -> Iterator[None]:
-    """Values that a test has hidden are forgotten."""
+    """Forget hidden values after the test."""
     before = of_process.known()
     yield
     of_process.forget(of_process.known() - before)
