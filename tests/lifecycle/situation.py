@@ -17,17 +17,17 @@ from syncpod.pod import Pod, container_hash
 SANDBOX = ObservedSandbox(id="sandbox", attempt=0, state="SANDBOX_READY", ip="10.0.0.1")
 
 NO_ACTION = PodActions()
-"""The sync that leaves everything as it is."""
+"""The actions of a sync that changes nothing."""
 
 
 def does_nothing(actions: PodActions) -> bool:
-    """Whether nothing is to be done: the sandbox that is there may be named."""
+    """Whether there is nothing to do; the actions may name the existing sandbox."""
     return replace(actions, sandbox_id="", attempt=0) == NO_ACTION
 
 
 @dataclass
 class Situation:
-    """One pod at one moment. Every method changes it and returns it, so that a situation reads as a sentence."""
+    """One pod at one moment. Every method changes the situation and returns it, so that calls can be chained."""
 
     spec: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=lambda: {"name": "foo", "namespace": "new", "uid": "12345678"})
@@ -46,7 +46,7 @@ class Situation:
         return self
 
     def of(self, name: str, **fields: Any) -> Self:
-        """Set fields (as the API spells them) of one container, of whatever kind."""
+        """Set fields (in the API's spelling) of one container of any kind."""
         self._wanted(name).update(fields)
         return self
 
@@ -63,7 +63,7 @@ class Situation:
         return self
 
     def rule(self, name: str, action: str, operator: str, *codes: int, policy: str = "Never") -> Self:
-        """Add a restart rule to a container, which then has a policy of its own."""
+        """Add a restart rule to a container, which also gets a restart policy of its own."""
         container = self._wanted(name)
         container["restartPolicy"] = policy
         exit_codes = {"operator": operator, "values": list(codes)}
@@ -73,7 +73,7 @@ class Situation:
     # --- what there is
 
     def state(self, name: str, state: ContainerRuntimeState, exit_code: int = 0, **fields: Any) -> Self:
-        """Put a container's newest instance in a state, making it if need be."""
+        """Put a container's newest instance in a state; make the instance if there is none."""
         found = next((i for i, status in enumerate(self.containers) if status.name == name), None)
         if found is None:
             wanted = self._wanted(name)
@@ -96,13 +96,13 @@ class Situation:
         return self
 
     def earlier(self, name: str, id: str, state: ContainerRuntimeState, exit_code: int = 0) -> Self:
-        """Add an older instance of a container, of the same sandbox."""
+        """Add an older instance of a container in the same sandbox."""
         ended = ObservedContainer(id=id, name=name, state=state, exit_code=exit_code, sandbox_id=self._newest_sandbox)
         self.containers.append(ended)
         return self
 
     def gone(self, *names: str) -> Self:
-        """Take every instance of some containers out of the runtime; without a name, of all."""
+        """Remove every instance of these containers from the runtime; without names, of all containers."""
         self.containers = [status for status in self.containers if names and status.name not in names]
         return self
 
@@ -121,7 +121,7 @@ class Situation:
         return self
 
     def another_sandbox(self, **fields: Any) -> Self:
-        """Put a newer sandbox in front of those there are."""
+        """Add a newer sandbox in front of the existing ones."""
         self.sandboxes.insert(0, SANDBOX.model_copy(update={"id": "newer", "attempt": 1, **fields}))
         return self
 
@@ -148,7 +148,7 @@ class Situation:
         return self
 
     def under(self, kubelet: KubeletVersion) -> Self:
-        """Have an earlier kubelet decide."""
+        """Use the decisions of an earlier kubelet."""
         self.kubelet = kubelet
         return self
 
@@ -219,17 +219,17 @@ def one_debugger() -> Situation:
 
 
 def act(**fields: Any) -> PodActions:
-    """Return actions in the sandbox that is there."""
+    """Return actions in the existing sandbox."""
     return replace(NO_ACTION, **{"sandbox_id": "sandbox", "attempt": 0, **fields})
 
 
 def anew(attempt: int = 1, sandbox_id: str = "sandbox", **fields: Any) -> PodActions:
-    """Return actions that begin with a new sandbox."""
+    """Return actions that begin by making a new sandbox."""
     return act(kill_pod=True, create_sandbox=True, sandbox_id=sandbox_id, attempt=attempt, **fields)
 
 
 def kill(name: str, message: str, cause: KillCause) -> ContainerToKill:
-    """Return the kill of the one instance of a container."""
+    """Return the kill of a container's only instance."""
     return ContainerToKill(id=f"{name}-id", name=name, message=message, cause=cause)
 
 

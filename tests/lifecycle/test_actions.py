@@ -198,13 +198,13 @@ def test_repeated_actions_converge_to_nothing_left_to_do(world: World) -> None:
 
 
 def restarts_all_on_success(container: Container) -> bool:
-    """Say whether an init container sends its pod back to the beginning each time it completes, without end."""
+    """Return whether an init container restarts its whole pod each time it completes, without end."""
     rule = matching_rule(container, 0)
     return rule is not None and rule.action == "RestartAllContainers"
 
 
 def runtime_waits_for(runtime: Runtime, container: ObservedContainer) -> bool:
-    """Say whether time has yet to pass for a container: to complete, or for its probes to succeed."""
+    """Return whether a container still needs time: to complete, or for its probes to succeed."""
     if container.state != "running":
         return False
     plain = {init.name for init in runtime.pod.spec.init_containers if not is_sidecar(init)}

@@ -33,7 +33,7 @@ def instance(
 
 
 def pod(*containers: ObservedContainer, uid: str = "u1", sandboxes: int = 1, ready: bool = True) -> ObservedPod:
-    """A pod with so many sandboxes, `s0` the oldest, of which the newest may be ready."""
+    """A pod with this many sandboxes, of which `s0` is the oldest; the newest may be ready."""
     return ObservedPod(
         uid=uid,
         sandboxes=tuple(

@@ -44,7 +44,7 @@ def policy(**settings: str) -> EvictionPolicy:
 
 
 def seen(**left: int) -> Observations:
-    """Plenty of every signal but those named (`_` for the dot), in GiB of 100."""
+    """Plenty of every signal except for the named ones (`_` for the dot), in GiB of 100."""
     return {**PLENTY, **{_signal(name): Observation(number, 100 * GI) for name, number in left.items()}}
 
 
@@ -65,7 +65,7 @@ def pod(name: str = "web", *, qos: str = "burstable", priority: int | None = Non
 def uses(
     memory: int = 0, *, layer: int = 0, logs: int = 0, volumes: int = 0, inodes: int = 0, pids: int = 0
 ) -> PodUsage:
-    """What a pod uses: bytes; inodes all in its layer."""
+    """The usage of a pod in bytes, and in inodes, which are all in its layer."""
     container = ContainerUsage("c", memory=memory, layer=Written(layer, inodes), logs=Written(logs))
     return PodUsage((container,), Written(volumes), pids)
 
@@ -265,7 +265,7 @@ def test_under_inode_pressure_inodes_count_and_storage_requests_still_rank() -> 
 
 
 def with_spec(made: Pod, **spec: Any) -> Pod:
-    """That pod with more said of it as a whole, as the API writes it."""
+    """The pod with more fields of its spec, in the API's spelling."""
     return Pod.model_validate({"metadata": made.metadata, "spec": {**made.spec.model_dump(by_alias=True), **spec}})
 
 

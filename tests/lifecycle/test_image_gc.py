@@ -22,7 +22,7 @@ LONG_AGO = NOW - 1000 * DAY
 
 
 def image(name: str, *, unused: timedelta, pulled: timedelta | None = None) -> UnusedImage:
-    """An image that was last used, and unless said otherwise pulled, so long ago."""
+    """An image that was last used this long ago, and by default also pulled then."""
     return UnusedImage(name, 100, pulled=NOW - (unused if pulled is None else pulled), last_used=NOW - unused)
 
 

@@ -38,7 +38,7 @@ def phase(
     initialized: bool = False,
     static: bool = False,
 ) -> str:
-    """Return the phase of a pod of these containers with these statuses (None: no status).
+    """Return the phase of a pod with these containers and their statuses (None: no status).
 
     `wanted` adds fields to the specification of single containers.
     """

@@ -23,7 +23,7 @@ from syncpod.pod import Pod, parse_pod, with_defaults
 
 
 def pod_of(*resources: dict[str, Any], whole: dict[str, Any] | None = None, init: dict[str, Any] | None = None) -> Pod:
-    """A pod with a container for each of these."""
+    """A pod with a container for each of these resources."""
     spec: dict[str, Any] = {
         "containers": [{"name": f"c{index}", "image": "i", "resources": each} for index, each in enumerate(resources)],
         "initContainers": [{"name": "first", "image": "i", "resources": init}] if init else [],

@@ -17,7 +17,7 @@ Mutate = Callable[[Situation], Situation]
 def values(
     *, cpu: int = 0, memory: int = 0, cpu_request: int | None = None, memory_request: int | None = None
 ) -> ContainerResources:
-    """Return resources whose requests equal their limits unless said otherwise: millicores and MiB."""
+    """Return resources in millicores and MiB, by default with requests equal to the limits."""
     return ContainerResources(
         memory_limit=memory * MI,
         memory_request=(memory if memory_request is None else memory_request) * MI,
@@ -36,7 +36,7 @@ def both(cpu: str, memory: str) -> dict[str, dict[str, str]]:
 
 
 def sized() -> Situation:
-    """Return three running containers of 100m and 100Mi each, as they were made."""
+    """Return three running containers, each made with 100m and 100Mi."""
     s = three_containers()
     for name in ("foo1", "foo2", "foo3"):
         s.of(name, resources=both("100m", "100Mi")).applied(name, **both("100m", "100Mi"))

@@ -93,7 +93,7 @@ def test_with_policy_never_only_containers_that_have_not_exited_start(state: str
 
 
 def whole_restart() -> Situation:
-    """Return a pod in which the exit of foo1 with code 42 restarts all."""
+    """Return a pod in which the exit of foo1 with code 42 restarts all containers."""
     s = three_init_containers().running("foo2", "foo3").exited("foo1", code=42)
     return s.rule("foo1", "RestartAllContainers", "In", 42)
 

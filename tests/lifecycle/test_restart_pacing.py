@@ -37,7 +37,7 @@ def ended(at: datetime, code: int, id: str = "", by_us: bool = False) -> Exit:
 
 
 class Loop:
-    """One container that runs, ends and is started again, as fast as it may, by a clock of its own."""
+    """One container that runs, ends and is started again as early as permitted, with a clock of its own."""
 
     def __init__(self, settings: RestartSettings) -> None:
         self.settings = settings
@@ -46,7 +46,7 @@ class Loop:
         self.exits = 0
 
     def again(self, code: int = 1, *, ran: float = 0.0, by_us: bool = False) -> RestartPermission:
-        """Let it end after `ran` seconds and start again; the answer that was given first."""
+        """Let it end after `ran` seconds and start again; return the first decision after the end."""
         self.now += seconds(ran)
         self.exits += 1
         self.ended = ended(self.now, code, f"exit {self.exits}", by_us)
@@ -65,7 +65,7 @@ class Loop:
 
 
 def waits(loop: Loop, count: int, code: int = 1, ran: float = 0.0) -> list[float]:
-    """How long each of so many restarts waits."""
+    """Return how long each of this many restarts waits."""
     return [_wait(loop, code, ran) for _ in range(count)]
 
 
@@ -234,7 +234,7 @@ spans = st.integers(1, 3600).map(seconds)
 
 @st.composite
 def settings_taken(draw: st.DrawFn) -> RestartSettings:
-    """Settings that validation takes."""
+    """Settings that validation accepts."""
     maximum = draw(spans)
     initial = draw(spans.filter(lambda span: span <= maximum)) if maximum > seconds(1) else seconds(1)
     return RestartSettings(

@@ -43,7 +43,7 @@ CRASH_LOOP = WaitingReason(reason="CrashLoopBackOff", message="back-off 10s rest
 
 @dataclass
 class Story:
-    """A pod, what the runtime has of it, and the status as it was last told. Each telling is a second later."""
+    """A pod, its state in the runtime, and its last status. Each new status is one second later."""
 
     spec: dict[str, Any]
     metadata: dict[str, Any] = field(
@@ -90,7 +90,7 @@ class Story:
         return self.has(name, restart, "exited", code, **fields)
 
     def without(self, *ids: str) -> Self:
-        """Take instances out of the runtime."""
+        """Remove instances from the runtime."""
         assert set(ids) <= {c.id for c in self.containers}
         self.containers = [c for c in self.containers if c.id not in ids]
         return self
@@ -100,7 +100,7 @@ class Story:
         return self
 
     def tell(self) -> Self:
-        """Build the status, and remember what ended."""
+        """Build the status, and record the exits."""
         self.now += timedelta(seconds=1)
         self.remember()
         observed = self.observed()
@@ -150,7 +150,7 @@ class Story:
         return self.status.phase
 
     def brief(self, name: str) -> tuple[str, str, int]:
-        """Return state and last state in a word each, and the restart count."""
+        """Return state and last state in one word each, and the restart count."""
         status = self.of(name)
         return in_a_word(status.state), in_a_word(status.last_state), status.restart_count
 

@@ -19,7 +19,7 @@ def pod(
     sidecars: dict[str, str | None] | None = None,
     **spec: Any,
 ) -> Pod:
-    """A pod of containers with these limits of ephemeral-storage, sidecars before other init containers."""
+    """A pod of containers with these limits of ephemeral-storage; sidecars come before other init containers."""
 
     def limited(name: str, limit: str | None, **fields: Any) -> dict[str, Any]:
         resources = {} if limit is None else {"limits": {"ephemeral-storage": limit}}

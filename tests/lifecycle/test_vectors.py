@@ -197,12 +197,12 @@ INVALID = {
     ),
     "no such event": ("backoff", json.dumps({"pod": {}, "events": [{"op": "stop", "at_ms": 1}]}), "events[0]: "),
 }
-"""By name: a command, a line that it refuses, and what it says of the line."""
+"""By name: a command, a line that it refuses, and its message about the line."""
 
 
 @functools.cache
 def answers_to_invalid_lines(kind: str) -> tuple[dict[str, Any], dict[str, tuple[str, Any, Any]]]:
-    """Give a command its invalid lines in one run, with a good one before, between and after them.
+    """Send a command its invalid lines in one run, with a good line before, between and after them.
 
     Returns what it answers to a good line at the beginning; and by name what it says of the invalid one, and what it
     answers to that and to the good one that follows.

@@ -21,7 +21,7 @@ RESULTS = ("success", "failure", "unknown")
 
 @dataclass(frozen=True)
 class World:
-    """Everything that a decision is made from."""
+    """The whole input of a decision."""
 
     pod: Pod
     observed: ObservedPod
@@ -139,7 +139,7 @@ def listings(draw: st.DrawFn, pod: Pod) -> ObservedPod:
 
 
 def _sandbox_of(draw: st.DrawFn, sandboxes: list[ObservedSandbox], state: str) -> str:
-    """Only what has ended is of an earlier sandbox than the newest: nothing else outlives its own."""
+    """The sandbox of an instance: only ended instances are in an earlier sandbox than the newest."""
     if not sandboxes:
         return "sandbox0"
     return draw(st.sampled_from(sandboxes)).id if state == "exited" else sandboxes[0].id
@@ -167,7 +167,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 class Runtime:
-    """A runtime in which everything asked for works at once, every probe succeeds and no container fails.
+    """A runtime in which every call works at once, every probe succeeds and no container fails.
 
     Plain init containers complete when time passes; everything else runs until it is stopped.
     """
@@ -188,7 +188,7 @@ class Runtime:
         return World(self.pod, observed, self.liveness, self.startup, self.actuated, self.restarting_all)
 
     def carry_out(self, actions: PodActions) -> None:
-        """Do what was decided, in the kubelet's order."""
+        """Carry out the decided actions in the kubelet's order."""
         spec = self.pod.spec
         if actions.kill_pod:
             for container in self.containers:
@@ -263,7 +263,7 @@ class Runtime:
 
 
 def with_reordered_mappings(world: World) -> World:
-    """Return the same world with every mapping filled the other way round."""
+    """Return the same world with the items of every mapping in reverse order."""
     applied = dict(reversed(world.actuated.containers.items()))
     return replace(
         world,

@@ -19,7 +19,7 @@ SLEEP = ("sleep", "1000")
 
 @dataclass
 class OwnedPod:
-    """A pod of which only the configurations exist until a test makes more of it."""
+    """A pod that has only configurations until a test makes its sandbox and containers."""
 
     runtime: CriRuntime
     sandbox: SandboxConfig
@@ -44,7 +44,7 @@ class OwnedPod:
         image: str = BUSYBOX,
         env: tuple[tuple[str, str], ...] = (),
     ) -> ContainerConfig:
-        """What CreateContainer needs for a container of this pod."""
+        """The configuration for CreateContainer of a container of this pod."""
         identity = {name: self.sandbox.labels[name] for name in self.sandbox.labels}
         return cri.ContainerConfig(
             metadata=cri.ContainerMetadata(name=name, attempt=restart),
@@ -62,7 +62,7 @@ class OwnedPod:
         )
 
     async def create(self, config: ContainerConfig | None = None) -> str:
-        """Create a container in its sandbox, and the directory of its log, which is the kubelet's to make."""
+        """Create a container in its sandbox, and the directory of its log, as a kubelet does."""
         config = config or self.container()
         log = Path(self.sandbox.log_directory, config.log_path)
         await asyncio.to_thread(log.parent.mkdir, parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ async def owned_pod(
     host_network: bool = True,
     owner: str = OWNER,
 ) -> AsyncIterator[OwnedPod]:
-    """A pod with a UID of its own; whatever it has in the runtime is removed at the end."""
+    """A pod with a unique UID; everything of it in the runtime is removed at the end."""
     uid = str(uuid.uuid4())
     namespaces = cri.NamespaceOption(
         network=cri.NamespaceMode.NODE if host_network else cri.NamespaceMode.POD, pid=cri.NamespaceMode.CONTAINER

@@ -38,7 +38,7 @@ PLAIN = replace(NODE, host=replace(HOST, hugepage_sizes=()))
 
 
 def pod_of(*resources: dict[str, Any], uid: str = "a", **spec: Any) -> Pod:
-    """A pod with a container for each of these."""
+    """A pod with a container for each of these resources."""
     containers = [{"name": f"c{index}", "image": "i", "resources": each} for index, each in enumerate(resources)]
     return make_pod({"containers": containers, **spec}, uid=uid)
 
@@ -52,7 +52,7 @@ LIMITED = {"limits": {"cpu": "500m", "memory": "64Mi"}, "requests": {"cpu": "250
 
 @pytest.fixture
 def unified(tmp_path: Path) -> Path:
-    """A directory that answers as the root of version 2 does, as far as names of files go."""
+    """A directory with the files of the root of cgroups of version 2."""
     root = tmp_path / "cgroup"
     cgroup(root, "cpu io memory hugetlb pids")
     return root
@@ -179,7 +179,7 @@ def test_the_weight_of_a_cgroup_v2_tier_follows_the_requests_of_its_pods(unified
 
 
 def tier_with_a_pod(unified: Path) -> Path:
-    """A tier of version 2 whose controllers are not handed down yet, with the cgroup of a pod."""
+    """A tier of version 2 whose controllers are not enabled below it yet, with the cgroup of a pod."""
     tier = cgroup(cgroup(unified / "syncpod", "cpu memory") / "burstable", "cpu memory")
     cgroup(tier / "poda", "cpu memory", "cpu.weight", "cpu.max", "memory.max")
     return tier
@@ -295,7 +295,7 @@ HERE = whole_hierarchies(read_mounts())
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeContext]:
-    """A node with a parent cgroup that is not there yet."""
+    """A node with a parent cgroup that does not exist yet."""
     if os.geteuid() != 0 or not HERE:
         pytest.skip("only root makes cgroups, and only where they are mounted")
     parent = f"syncpod-test-{os.getpid()}-{tmp_path.name}"
@@ -306,7 +306,7 @@ def node(tmp_path: Path) -> Iterator[NodeContext]:
 
 
 def value(node: NodeContext, below: str, version_1: str, version_2: str) -> str | None:
-    """The content of a file of a cgroup below the node's, in whichever version has it."""
+    """The content of a file of a cgroup below the node's, in either version."""
     for hierarchy in HERE:
         file = hierarchy.path / node.cgroup_parent / below / (version_1 if hierarchy.version == 1 else version_2)
         if file.exists():
@@ -315,7 +315,7 @@ def value(node: NodeContext, below: str, version_1: str, version_2: str) -> str 
 
 
 def limits(node: NodeContext, below: str) -> tuple[str | None, str | None, str | None]:
-    """Weight, quota and memory as the kernel has them, in the terms of version 1."""
+    """The kernel's weight, quota and memory limit, in the terms of version 1."""
     weight = value(node, below, "cpu.shares", "cpu.weight")
     quota = value(node, below, "cpu.cfs_quota_us", "cpu.max")
     if kernel_limits.IS_UNIFIED and weight and quota:
@@ -329,7 +329,7 @@ def read_back(shares: int) -> int:
 
 
 NO_MEMORY_LIMIT = (None, kernel_limits.UNLIMITED, "max")
-"""None: no cgroup of ours there, so only what is above the node's limits it."""
+"""The memory limits that count as no limit; None: there is no cgroup of ours."""
 
 
 def unlimited(memory: str | None) -> bool:

@@ -48,7 +48,7 @@ def mode(path: Path) -> int:
 
 
 def prepare(pod: Pod, node: NodeContext) -> Path:
-    """The pod's directory, made."""
+    """Make the pod's directory."""
     prepare_pod(plan_pod(pod, node), ObjectStore(node.state_dir, node.memory_dir))
     return node.state_dir / "pods" / pod.metadata.uid
 
@@ -157,7 +157,7 @@ def host_path(path: Path, kind: str) -> Pod:
 
 @pytest.fixture
 def places(tmp_path: Path) -> Iterator[dict[str, Path]]:
-    """One of each: a directory, a file, a socket, a device, nothing, and symlinks to some."""
+    """Paths of each kind: a directory, a file, a socket, a device, nothing, and symlinks to some."""
     (tmp_path / "directory").mkdir()
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "fifo")

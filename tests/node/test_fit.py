@@ -18,7 +18,7 @@ GIB = 1 << 30
 
 
 def pod_of(requests: dict[str, str] | None = None, *ports: dict[str, Any], **spec: Any) -> Pod:
-    """A pod with one container that requests this and has these ports."""
+    """A pod with one container with these requests and ports."""
     resources = {"requests": requests or {}}
     return make_pod({"containers": [{"name": "a", "image": "i", "resources": resources, "ports": list(ports)}], **spec})
 

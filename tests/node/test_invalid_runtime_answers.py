@@ -72,13 +72,13 @@ def status(
 
 
 def of_another(answer: _Status) -> _Status:
-    """The same status, of another pod."""
+    """The same status, with another pod's name."""
     answer.status.labels[names.POD_UID_LABEL] = "u2"
     return answer
 
 
 def answering(answers: Mapping[str, Message | bytes]) -> AnyCri:
-    """A runtime with one pod of one container, which gives these answers."""
+    """A runtime with one pod with one container, which gives these answers."""
     handler = AnyCri()
     honest = {
         "ListPodSandbox": sandboxes(),
@@ -92,7 +92,7 @@ def answering(answers: Mapping[str, Message | bytes]) -> AnyCri:
 
 
 async def relisted(**answers: Message | bytes) -> Relist:
-    """What the node's reader makes of such answers."""
+    """The result of the node's reader for such answers."""
     handler = answering(answers)
     async with serving(handler) as endpoint, CriClient(endpoint) as client:
         return await PodReader(client, boot=1, owner="n", pod_timeout_seconds=60).read_all()
@@ -146,7 +146,7 @@ async def test_an_invalid_answer_about_a_pod_fails_only_the_reading_of_that_pod(
 
 
 def theirs(entry: _Entry) -> _Entry:
-    """The same entry, as another pod's."""
+    """The same entry, as if it were another pod's."""
     entry.labels[names.POD_UID_LABEL] = "u2"
     return entry
 

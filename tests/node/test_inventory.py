@@ -19,10 +19,10 @@ NO_PODS_NUMBER = 2**32 - 1
 
 
 class Lists:
-    """A runtime of which two lists are all that answers."""
+    """A runtime that answers only two lists."""
 
     def __init__(self, sandboxes: Mapping[str, int], containers: Mapping[str, tuple[str, int]]) -> None:
-        """Have sandboxes by id with their attempts, and containers with their sandboxes and numbers: all of one pod."""
+        """Take sandboxes' attempts by id, and containers' sandboxes and numbers by id, all of one pod."""
         self._sandboxes = tuple(
             SandboxSummary(id_, number, "u1", "web", "default", "SANDBOX_READY", None, OF_THE_POD, {}, "")
             for id_, number in sandboxes.items()

@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> KeepingStore:
 
 
 def rebooted(tmp_path: Path) -> ObjectStore:
-    """The store after a reboot: what was in memory is gone."""
+    """The store after a reboot, without the data in memory."""
     shutil.rmtree(tmp_path / "memory")
     found = ObjectStore(tmp_path / "state", tmp_path / "memory")
     with pytest.raises(ObjectUnknown):

@@ -25,7 +25,7 @@ def encoded(text: str) -> str:
 
 
 def keyring(*registries: str) -> Keyring:
-    """A keyring that says to each registry its own name."""
+    """A keyring whose user name for each registry is the registry's name."""
     return Keyring((registry, Credential(registry, "secret")) for registry in registries)
 
 

@@ -56,7 +56,7 @@ LINES = st.lists(st.tuples(st.text("ab ", max_size=5), st.integers(min_value=0, 
 
 
 def written(lines: list[tuple[str, int]]) -> bytes:
-    """A log in which each line is preceded by so many parts."""
+    """A log in which each line is preceded by this many partial lines."""
     return b"".join(b"".join(record("p", tag="P") for _ in range(parts)) + record(text) for text, parts in lines)
 
 
@@ -157,7 +157,7 @@ SINCE = datetime(2026, 1, 31, 12, 0, 30, 500_000, tzinfo=UTC)
 
 
 def since(*lines: bytes, blocks: int = 1) -> list[str]:
-    """Print lines since half past, from so many blocks."""
+    """Print lines since half past, from a log that is read in this many blocks."""
     text, data = LogText(since=SINCE), b"".join(lines)
     size = -(-len(data) // blocks) or 1
     printed = b"".join(text.feed(data[begin : begin + size]) for begin in range(0, len(data), size)) + text.flush()

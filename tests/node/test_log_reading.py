@@ -31,7 +31,7 @@ class Container:
 async def texts(
     path: Path, *, tail: int | None = None, since: datetime | None = None, rotated: bool = False
 ) -> list[str]:
-    """What `syncpod logs` prints of a log, by line."""
+    """The output of `syncpod logs` for a log, by line."""
     text = LogText(timestamps=False, head=b"", since=since, limit_bytes=None)
     printed = b"".join([text.feed(block) async for block in read_blocks(path, tail=tail, rotated=rotated)])
     return (printed + text.flush()).decode().splitlines()
@@ -92,7 +92,7 @@ async def test_following_continues_across_a_rotation_and_ends_with_the_container
 
 
 def rotated_log(tmp_path: Path) -> Path:
-    """A log of which six lines were rotated away, four of them compressed, and two are there."""
+    """A log with two current lines, and six in rotated files, four of them compressed."""
     for number in range(3):
         name = tmp_path / f"0.log.20260131-12000{number}"
         lines = b"".join(record(str(2 * number + n), stamp=f"2026-01-31T12:00:0{2 * number + n}Z") for n in (0, 1))

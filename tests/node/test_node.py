@@ -45,7 +45,7 @@ def test_huge_pages_can_be_limited_if_the_hugetlb_controller_is_there(root: Path
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A small machine: 2 GiB, cgroup version 1, one processor that tells its heat."""
+    """A small machine: 2 GiB, cgroups of version 1, one CPU that counts its throttling."""
     files = {
         "proc/meminfo": "MemTotal:        2097152 kB\nMemFree:         1 kB\n",
         "proc/self/cgroup": "0::/user.slice/worker.scope\n",

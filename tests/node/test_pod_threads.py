@@ -24,7 +24,7 @@ def threads_of(*uids: str) -> list[str]:
 
 
 class Disk:
-    """A disk that answers once it is told to."""
+    """A disk that answers once it is released."""
 
     def __init__(self) -> None:
         self._answers = threading.Event()
@@ -171,7 +171,7 @@ async def test_a_thread_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> No
 
 async def test_a_result_is_not_kept_until_garbage_is_collected() -> None:
     class Result:
-        """What the work has found."""
+        """The result of the work."""
 
     gc.collect()
     gc.disable()

@@ -65,7 +65,7 @@ def make(pod: Pod, node: NodeContext, store: ObjectStore) -> None:
 
 
 def texts(pod: Pod, node: NodeContext) -> dict[str, str]:
-    """What each file of each volume says, by `volume/file`."""
+    """The content of each file of each volume, by `volume/file`."""
     return {
         f"{volume.name}/{file.name}": file.read_text()
         for volume in pod_volumes(pod, node)
@@ -165,7 +165,7 @@ def mounting_node(node: NodeContext) -> Iterator[NodeContext]:
 
 
 def shape(pod: Pod, node: NodeContext) -> dict[str, tuple[bool, str]]:
-    """By volume: whether it is a mount, and the mode of its directory."""
+    """For each volume: whether it is a mount, and the mode of its directory."""
     return {
         volume.name: (mounting.is_mount(volume.path), oct(volume.path.stat().st_mode & 0o7777))
         for volume in pod_volumes(pod, node)
@@ -234,12 +234,11 @@ def test_volumes_already_on_disk_stay_there(mounting_node: NodeContext, store: O
 
 
 class Killed(BaseException):
-    """The worker dies here."""
+    """Raised where the worker dies."""
 
 
 def until_line(line: int, act: Callable[[], object]) -> bool:
-    """Act, and die before the line of that number that is run in the modules of volumes; say whether it came to its
-    end."""
+    """Call `act`, and die before this executed line (by number) in the modules of volumes; return whether it ended."""
     left = line
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:

@@ -37,7 +37,7 @@ PodMaker = Callable[..., contextlib.AbstractAsyncContextManager[OwnedPod]]
 
 
 class Watched:
-    """A runtime that counts its calls, and does what `before` says before a call with this id goes through."""
+    """A runtime that counts its calls, and runs `before` of an id before a call with that id."""
 
     def __init__(self, runtime: CriRuntime) -> None:
         self._runtime = runtime
@@ -57,7 +57,7 @@ class Watched:
         return call
 
     def taken(self) -> dict[str, int]:
-        """Calls since the last time this was asked."""
+        """Return the calls since the last call of this method."""
         calls, self.calls = self.calls, Counter()
         return dict(calls)
 

@@ -26,7 +26,7 @@ LATER = datetime(2026, 1, 1, 13, tzinfo=UTC)
 
 
 UNKNOWN = Exit(id="c1", name="web", exit_code=255, reason="Unknown", started_at=AT, finished_at=LATER)
-"""As a runtime has it that was down when the container ended."""
+"""The exit in a runtime that was down when the container ended."""
 
 
 def modes(*paths: Path) -> list[int]:

@@ -48,7 +48,7 @@ def changed(directory: Path, what: str) -> None:
 
 
 def die_before(line: int) -> None:
-    """Kill this process before it runs so many lines of the store's module."""
+    """Kill this process before this line (counted in execution) of the store's module."""
     seen = 0
 
     def traced(frame: FrameType, event: str, _argument: Any) -> Any:

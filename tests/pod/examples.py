@@ -30,12 +30,12 @@ def manifest(name: str) -> bytes:
 
 
 def pod(**changes: Any) -> dict[str, Any]:
-    """Return the base pod with what is given by path, `__` between the steps: spec__containers__0__image="x"."""
+    """Return the base pod with values by path, with `__` between the steps: spec__containers__0__image="x"."""
     return changed({path.replace("__", "."): value for path, value in changes.items()})
 
 
 def changed(changes: dict[str, Any], base: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the base with the values that are given by path, such as `spec.containers.0.image`."""
+    """Return the base pod with these values by path, such as `spec.containers.0.image`."""
     document = copy.deepcopy(_BASE if base is None else base)
     for path, value in changes.items():
         *steps, last = re.split(r"\.(?![^\[]*\])", path)
@@ -50,5 +50,5 @@ def changed(changes: dict[str, Any], base: dict[str, Any] | None = None) -> dict
 
 
 def problems(changes: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the base pod once it is changed so and has its defaults."""
+    """Return the errors of the base pod with these changes and with defaults."""
     return [str(problem) for problem in validate_pod(with_defaults(parse_pod(changed(changes))))]

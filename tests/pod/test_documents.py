@@ -112,7 +112,7 @@ def test_aliases_and_merges_are_followed() -> None:
 
 
 def bomb() -> str:
-    """Return ten lists, each of ten times the one before."""
+    """Return ten lists, each of which has the previous one ten times."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     return "\n".join(lines)

@@ -19,7 +19,7 @@ LEFT_OUT = {
     "SecurityContext": {"windows_options"},
     "TypedObjectReference": {"namespace"},
 }  # fmt: skip
-"""By model: what is an API server's, or another system's, or set in no pod that has the rest."""
+"""The fields left out, by model: those of an API server or another system, or incompatible with the rest."""
 
 
 def records(value: object) -> Iterator[BaseModel]:

@@ -119,7 +119,7 @@ ANYTHING = st.one_of(
 
 
 def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Yield the path of every value of a document, its own first."""
+    """Yield the path of every value of a document, beginning with the document itself."""
     yield path
     if isinstance(value, dict):
         for key, inner in value.items():

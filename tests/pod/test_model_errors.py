@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Part(BaseModel):
-    """A part of what somebody gives."""
+    """A nested model of the input."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -25,7 +25,7 @@ class Part(BaseModel):
 
 
 class Given(BaseModel):
-    """What somebody gives."""
+    """A model of some input."""
 
     parts: list[Part]
 

@@ -20,19 +20,19 @@ PROGRAM = (
     f"{LONGEST_PROGRAM} bytes together with their references replaced, which is as much as Linux gives a program"
 )
 LONG = [{"name": "E", "value": "e" * 60_000}]
-"""A variable to refer to, which is itself allowed."""
+"""A long variable to refer to, which is itself allowed."""
 FULL = [{"name": f"E{n}", "value": "e" * 100_000} for n in range(4)]
 
 
 def doubled(times: int) -> list[dict[str, str]]:
-    """Return variables of which each has the one before it twice; the last has 16 bytes, doubled so often."""
+    """Return variables, each with two references to the previous one; the last has 16 bytes, doubled this often."""
     return [{"name": "E0", "value": "0123456789abcdef"}] + [
         {"name": f"E{n}", "value": f"$(E{n - 1})$(E{n - 1})"} for n in range(1, times + 1)
     ]
 
 
 def problems(**fields: Any) -> list[str]:
-    """Return what is wrong with a pod of one container that has these fields."""
+    """Return the errors of a pod with one container with these fields."""
     container = {"name": "c", "image": "busybox", **fields}
     volumes = [{"name": "v", "emptyDir": {}}]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}

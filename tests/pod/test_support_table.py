@@ -15,7 +15,7 @@ BEGIN, END = "<!-- fields: begin -->\n", "<!-- fields: end -->\n"
 
 
 def written(document: str) -> str:
-    """The document with its table as the models have it now."""
+    """The document with its table from the current models."""
     return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{rendered()}\n{END}", document, flags=re.DOTALL)
 
 
@@ -56,7 +56,7 @@ def test_fields_listed_as_refused_or_ignored_are_refused_or_ignored() -> None:
 
 
 def row_path(path: str) -> str:
-    """The path of the row that speaks of a field: without places in lists, and one for all lists of containers."""
+    """The path of a field's row: without indexes, and the same for all lists of containers."""
     return re.sub(r"^spec\.(c|initC|ephemeralC)ontainers\[\]", "spec.<containers>[]", re.sub(r"\[\d+\]", "[]", path))
 
 

@@ -37,7 +37,7 @@ def _local(full_name: str) -> str:
 
 
 def _messages() -> dict[str, Descriptor]:
-    """All messages, nested ones too, but for the entries that protobuf makes of maps."""
+    """All messages, including nested ones, without the entries that protobuf makes for maps."""
     found: dict[str, Descriptor] = {}
     pending = list(FILE.message_types_by_name.values())
     while pending:

@@ -19,7 +19,7 @@ from tests.runtimes.temporal import DevServer
 async def documented(
     containerd: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Run]:
-    """The documentation's manifests that this run applies, all begun."""
+    """The running cases of the documentation's manifests."""
     directory = tmp_path_factory.mktemp("documented")
     async with Run.begun(DOCUMENTED, containerd, temporal_server, directory) as run:
         yield run
@@ -29,7 +29,7 @@ async def documented(
 async def exemplified(
     runtime: Runtime, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Run]:
-    """The examples that this run applies, all begun."""
+    """The running cases of the examples."""
     if os.geteuid() != 0:
         pytest.skip("docs/manifests.md tells what becomes of the examples where the runtime is root's")
     directory = tmp_path_factory.mktemp("exemplified")

@@ -21,7 +21,7 @@ HOOK = "PRESTOP 40 u1 web w1 s1 9 1 -"
 TERM = "TERM 50 u1 web w1 s1 1 1 -"
 WEB_IS_ENDED = "END 60 u1 web w1 s1 1 1 0"
 STORY = (WEB, WEB_ENDS, WEB_AGAIN, HOOK, TERM, WEB_IS_ENDED)
-"""A container that exits with 7, is started again, and is then told to end."""
+"""The notes of a container that exits with 7, is started again, and is then terminated."""
 
 INIT = ("START 1 u1 one a0 s1 1 0 free", "END 5 u1 one a0 s1 1 0 0")
 
@@ -37,7 +37,7 @@ def exit_of(container: str, restart: int, how: str) -> dict[str, Any]:
 def pod(
     *exits: str, policy: str = "Always", inits: tuple[str, ...] = (), events: tuple[str, ...] = (), **status: Any
 ) -> PodRecord:
-    """A pod `u1` with a container `web`; `exits` are its history's, `status` is the container's."""
+    """A pod `u1` with a container `web`, the exits in its history, and the container's status."""
     shown = {"name": "web", "restartCount": 1, "state": ended("w1", 0), "lastState": ended("w0", 7), **status}
     web = {"name": "web", "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}
     spec = {"restartPolicy": policy, "initContainers": [{"name": each} for each in inits], "containers": [web]}
@@ -98,7 +98,7 @@ def test_a_pod_that_is_shown_as_another_of_its_name_is_found_and_not_judged_by_t
 
 
 class Name:
-    """A server's answers about a pod's name: none at first, since it is down, and then the end of the pod `u2`."""
+    """A server's answers about a pod's name: first errors, since it is down, and then the end of the pod `u2`."""
 
     def __init__(self) -> None:
         self.outages = [RPCError("the server is down", RPCStatusCode.UNAVAILABLE, b"")]

@@ -30,7 +30,7 @@ def program() -> Path:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    """A server of its own, on whose PATH are programs for critest's images, but for those that it has in full."""
+    """A server with programs on its PATH for those of critest's images that it does not have."""
     try:
         with critest.programs() as programs, Embedded.launch(programs=programs) as server:
             critest.load_images(server.state_dir, tmp_path_factory.mktemp("images"))

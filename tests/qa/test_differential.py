@@ -73,7 +73,7 @@ def test_each_explanation_is_listed_once_and_checked() -> None:
 
 
 def _ended(*, code: int = 3, last: int = 3, restarts: int = 2) -> dict[str, object]:
-    """A container that a kubelet shows as ended in its back-off."""
+    """A container's status in a kubelet that shows it as terminated during its back-off."""
     at = "status.containerStatuses.main"
     return {
         f"{at}.restartCount": restarts,
@@ -85,7 +85,7 @@ def _ended(*, code: int = 3, last: int = 3, restarts: int = 2) -> dict[str, obje
 
 
 def _waits(*, code: int = 3, restarts: int = 2, delay: str = "20s", name: str = "main") -> dict[str, object]:
-    """The container as a node of ours shows it then."""
+    """The container's status in a node of ours at that time."""
     at = "status.containerStatuses.main"
     return {
         f"{at}.restartCount": restarts,

@@ -41,7 +41,7 @@ NOTES: dict[str, tuple[str, ...]] = {
     "keep-1": ("START 15 f@n2 web k0 s 1 0 free",),
     "keep-2": ("START 320 g@n3 web l0 s 1 0 free",),
 }
-"""n1 has died at 100; n2 was cut off from 200 to 300 and rebooted at 240, and a copy of `keep` was made elsewhere."""
+"""n1 died at 100; n2 was cut off from 200 to 300 and rebooted at 240; a copy of `keep` was made elsewhere."""
 DEATHS = (Death("n1", 100), Death("n2", 240))
 CUT = CutOff("n2", 200, 240, 300)
 ALIVE = frozenset(

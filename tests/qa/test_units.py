@@ -30,7 +30,7 @@ class Machine:
         return done.returncode, done.stdout
 
     def start(self, script: str) -> None:
-        """Start the unit with a shell's script."""
+        """Start the unit with a shell script."""
         before = ["systemd-run", "-p", "Delegate=true", "-p", f"StandardError=append:{self.log}", f"--unit={UNIT}"]
         assert self.run(*before, "--slice=runtime.slice", "--remain-after-exit", "/bin/sh", "-c", script) == (0, "")
 
@@ -39,7 +39,7 @@ class Machine:
         return self.run("sudo", "systemctl", "list-units", "*kubelet*", "--state=running")[1]
 
     def until_lines(self, count: int) -> list[str]:
-        """Wait until the unit's log has so many lines."""
+        """Wait until the unit's log has this many lines."""
         deadline = time.monotonic() + 60
         while len(lines := self.log.read_text().splitlines() if self.log.exists() else []) < count:
             assert time.monotonic() < deadline

@@ -13,7 +13,7 @@ from tests.lifecycle.test_vectors import KINDS, vectors
 
 VERSION = "1.37.2"
 FEWEST = 15
-"""How often a recording has each outcome."""
+"""The least number of cases of each outcome in a recording."""
 
 
 @pytest.mark.parametrize("kind", COUNTS)

@@ -8,11 +8,11 @@ from syncpod.replay.run import replayed
 
 
 class Differs(AssertionError):
-    """A history does not replay; the sentence names the decision."""
+    """A history does not replay. The text names the decision that differs."""
 
 
 async def replay(name: str, history: WorkflowHistory) -> None:
-    """Replay a history; raises Differs where the workflow of this tree would have decided otherwise."""
+    """Replay a history; raises Differs if the workflow of this tree decides differently."""
     found = await replayed(history, None, "default")
     if found.difference is not None:
         raise Differs(f"history {name}, {found.difference.sentence()} {found.difference.cause}".rstrip())

@@ -34,7 +34,7 @@ from tests.workflows.scripted import (
 )
 
 HISTORIES = Path(__file__).parent / "histories"
-"""Has a directory for each version of the decisions."""
+"""The directory of histories, with a subdirectory for each version of the decisions."""
 TODAY = f"decisions-{DECISION_VERSION}"
 
 Handle = WorkflowHandle[Any, Any]
@@ -42,7 +42,7 @@ Story = Callable[[Client, ScriptedNode], Awaitable[Handle]]
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:
-    """A pod of that name with one container, changed by `spec`."""
+    """A pod with this name and one container, changed by `spec`."""
     base = {"containers": [{"name": "web", "image": "busybox:1"}], **spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": base}
 
@@ -78,7 +78,7 @@ async def brought_up(client: Client, node: ScriptedNode) -> Handle:
 
 
 async def chained(client: Client, node: ScriptedNode) -> Handle:
-    """Two init containers, of which the second begins ahead of its turn, and two containers."""
+    """Two init containers, the second of which is created ahead, and two containers."""
     image = "busybox:1"
     document = pod(
         "chained",
@@ -125,7 +125,7 @@ async def sandbox_changed(client: Client, node: ScriptedNode) -> Handle:
 
 
 async def image_changed(client: Client, node: ScriptedNode) -> Handle:
-    """An update changes an image; a poison signal comes in between."""
+    """An update changes an image; an invalid signal arrives in between."""
     document = pod("image-changed")
     handle, _ = await up(client, node, document)
     changed = copy.deepcopy(document)
@@ -137,7 +137,7 @@ async def image_changed(client: Client, node: ScriptedNode) -> Handle:
 
 
 async def restart_all(client: Client, node: ScriptedNode) -> Handle:
-    """A restart rule has all containers restarted in place."""
+    """A restart rule restarts all containers in place."""
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
     web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [rule]}
     document = pod("restart-all", restartPolicy="Never", containers=[web, {"name": "other", "image": "busybox:1"}])
@@ -211,7 +211,7 @@ async def probed(client: Client, node: ScriptedNode) -> Handle:
 
 
 async def turned_away(client: Client, node: ScriptedNode) -> Handle:
-    """A node rejects a pod for which it has no room; the failed pod is deleted."""
+    """A node rejects a pod that does not fit; the failed pod is deleted."""
 
     node.turn_away(Rejection(reason="OutOfcpu", message="no room"))
     handle = await start_pod(client, node, pod("turned-away"))
@@ -237,7 +237,7 @@ async def expired(client: Client, node: ScriptedNode) -> Handle:
 
 
 async def relabelled(client: Client, node: ScriptedNode) -> Handle:
-    """Labels change that a volume shows."""
+    """Labels that are in a volume change."""
     items = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
     document = pod("relabelled", volumes=[{"name": "info", "downwardAPI": {"items": items}}])
     handle, _ = await up(client, node, document)
@@ -254,7 +254,7 @@ LARGE = {"limits": {"cpu": "400m", "memory": "128Mi"}, "requests": {"cpu": "100m
 
 
 def _given(resources: dict[str, Any], restarts: int = 0) -> Callable[[dict[str, Any]], bool]:
-    """Whether the container has these resources, and no resize is under way."""
+    """Whether the container has these resources, and no resize is pending."""
 
     def seen(pod: dict[str, Any]) -> bool:
         web, conditions = container(pod, "web"), [each["type"] for each in pod["status"]["conditions"]]
@@ -265,7 +265,7 @@ def _given(resources: dict[str, Any], restarts: int = 0) -> Callable[[dict[str, 
 
 
 async def resized(client: Client, node: ScriptedNode) -> Handle:
-    """Deferred, allocated, failed and applied; resized by a signal; and a container started anew for its memory."""
+    """Resizes: deferred, allocated, failed and applied; one by a signal; and a container restarted for its memory."""
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
     web = {"name": "web", "image": "busybox:1", "resources": SMALL, "resizePolicy": policy}
     document = pod("resized", containers=[web])
@@ -299,7 +299,7 @@ async def resize_refused(client: Client, node: ScriptedNode) -> Handle:
 
 
 async def restarted_by_an_operator(client: Client, node: ScriptedNode) -> Handle:
-    """An operator restarts a container that its policy would let rest; a new image does the same to it."""
+    """An operator restarts a finished container that its policy would not restart; so does a new image."""
     document = pod("restarted-by-an-operator", restartPolicy="OnFailure")
     handle, _ = await up(client, node, document)
     await handle.signal("restart", {"container": "web"})
@@ -342,7 +342,7 @@ async def restart_all_again(client: Client, node: ScriptedNode) -> Handle:
 
 
 async def kill_overdue(client: Client, node: ScriptedNode) -> Handle:
-    """A kill takes too long, and is tried again after a back-off, which an operator ends."""
+    """A kill takes too long, and is repeated after a back-off, which an operator ends."""
     handle, _ = await up(client, node, pod("kill-overdue"))
     node.fault("kill_pod", Fault.EXCEEDED_GRACE_PERIOD, "web did not end within 15 s")
     await handle.signal("delete_pod", {})
@@ -361,7 +361,7 @@ async def expired_before_its_sandbox(client: Client, node: ScriptedNode) -> Hand
 
 
 async def resized_past_answers(client: Client, node: ScriptedNode) -> Handle:
-    """A refusal comes late, when another resize has replaced the refused one and asks for what the container has."""
+    """A refusal comes after another resize, to the container's actual resources, has replaced the refused one."""
     whole = {"limits": {"memory": "1Gi"}, "requests": {"memory": "64Mi"}}
     web = {"name": "web", "image": "busybox:1", "resources": {"requests": {"memory": "64Mi"}}}
     with patch.object(pod_cgroups, "_refused_as_a_whole", lambda *_: ()):  # a scripted node makes no cgroups
@@ -410,7 +410,7 @@ def _runs(seen: dict[str, Any], name: str, restarts: int) -> bool:
 
 
 async def lost_and_pruned(client: Client, node: ScriptedNode) -> Handle:
-    """The runtime loses what runs and what has finished, then the sandbox as well.
+    """The runtime loses a running and a finished container, then the sandbox as well.
 
     Nobody knows how the lost container ended, so its restart has a back-off; the finished job is not run again.
     """
@@ -504,7 +504,7 @@ STORIES: tuple[Story, ...] = (
 
 
 async def record() -> None:
-    """Play each story that has no history of today's decisions on a dev server, and write it down."""
+    """Run each story that has no history of the current decisions on a dev server, and write its history."""
     directory = HISTORIES / TODAY
     directory.mkdir(exist_ok=True)
     with DevServer.launch() as server:

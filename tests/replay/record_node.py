@@ -30,13 +30,13 @@ HISTORIES = Path(__file__).parent / "node_histories"
 
 
 def pod(name: str, image: str = "busybox:1") -> dict[str, Any]:
-    """A pod of that name."""
+    """A pod with this name."""
     spec = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": image}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
 async def kept(client: Client, node: str, queue: str) -> WorkflowHandle[Any, Any]:
-    """Lists of two sources, a pod that both name, one refused and put right, other pods, a cordon, poison."""
+    """Lists of two sources, a pod in both, a refused and then corrected one, other pods, a cordon, invalid input."""
     handle = await client.start_workflow(NODE_WORKFLOW, {"node": node}, id=node_workflow_id(node), task_queue=queue)
 
     async def settled(*names: str) -> None:
@@ -76,7 +76,7 @@ async def kept(client: Client, node: str, queue: str) -> WorkflowHandle[Any, Any
 
 
 async def renewed(client: Client, node: str, queue: str) -> WorkflowHandle[Any, Any]:
-    """A run that is left as asked, while a refused pod of a list is held back; a refused single pod is not."""
+    """A run that continues as new on request. A refused pod of a list is held back; a refused single pod is not."""
     begun = await client.start_workflow(NODE_WORKFLOW, {"node": node}, id=node_workflow_id(node), task_queue=queue)
     handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(begun.id, run_id=begun.first_execution_run_id)
 
@@ -105,7 +105,7 @@ STORIES = (kept, renewed)
 
 
 async def main() -> None:
-    """Record into `node_histories` what is not there."""
+    """Record the missing histories in `node_histories`."""
     directory = HISTORIES / TODAY
     directory.mkdir(parents=True, exist_ok=True)
     missing = [story for story in STORIES if not (directory / f"{story.__name__}.json").exists()]

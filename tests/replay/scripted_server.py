@@ -15,7 +15,7 @@ Handler = Callable[[Any], Message]
 
 
 class ScriptedServer:
-    """Each task is handed out once the one before has been answered; calls without a handler fail as unimplemented."""
+    """Sends each task once the previous one has been answered; other calls fail as unimplemented."""
 
     def __init__(self, *tasks: v1.PollWorkflowTaskQueueResponse, sticky: bool = False) -> None:
         """The first task is for the worker's own queue; with `sticky`, all others are for its sticky queue."""
@@ -98,7 +98,7 @@ class ScriptedServer:
             await server.stop(None)
 
     def over(self) -> None:
-        """End the polls, so that the worker can end."""
+        """Answer all polls, so that the worker can end."""
         self._is_over = True
 
 

@@ -36,7 +36,7 @@ RUN = "11111111-2222-3333-4444-555555555555"
 AT_FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 """The time of the last completed task."""
 LATER = AT_FIRST + timedelta(seconds=60)
-"""The time of the task that takes the signal."""
+"""The time of the task that handles the signal."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Waits:
 
 
 def history() -> list[HistoryEvent]:
-    """The run's events up to the task that takes the signal."""
+    """The run's events up to the task that handles the signal."""
     kinds = (
         ("WORKFLOW_EXECUTION_STARTED", AT_FIRST),
         ("WORKFLOW_TASK_SCHEDULED", AT_FIRST),
@@ -106,7 +106,7 @@ def history() -> list[HistoryEvent]:
 
 
 def task(events: list[HistoryEvent], **more: Any) -> PollWorkflowTaskQueueResponse:
-    """What a poll returns."""
+    """The answer to a poll."""
     polled = PollWorkflowTaskQueueResponse(
         task_token=str(next(TOKENS)).encode(),
         workflow_execution=WorkflowExecution(workflow_id="waits", run_id=RUN),
@@ -123,7 +123,7 @@ def task(events: list[HistoryEvent], **more: Any) -> PollWorkflowTaskQueueRespon
 
 
 class Ignored:
-    """What watches workflow tasks, and does nothing about them. Of a run that it was asked about, it knows the end."""
+    """A watch of workflow tasks that does nothing. It knows the end of the run for which it was asked."""
 
     def __init__(self) -> None:
         self.failures: list[str] = []
@@ -154,7 +154,7 @@ async def worker_of(server: ScriptedServer, runner: WorkflowRunner) -> AsyncIter
 
 
 def a_query_ahead_of_its_tasks() -> PollWorkflowTaskQueueResponse:
-    """A query, with a signal in its history that no task has taken."""
+    """A query whose history has a signal that no task has handled."""
     query = WorkflowQuery(query_type="has_been_signalled", query_args=Payloads(payloads=[]))
     return task(history()[:6], query=query)
 
@@ -193,7 +193,7 @@ async def test_a_guarded_instance_does_not_run_ahead_of_its_history() -> None:
 
 
 def a_query_of_a_run_that_was_ended() -> PollWorkflowTaskQueueResponse:
-    """A query of a run that ended with a signal in its history that no task will ever take, as a reset ends a run."""
+    """A query of a run that a reset ended, with a signal in its history that no task will ever handle."""
     ended = HistoryEvent(event_id=6, event_type=EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED)
     ended.event_time.FromDatetime(LATER)
     ended.workflow_execution_terminated_event_attributes.SetInParent()
@@ -215,7 +215,7 @@ async def test_a_run_that_ended_with_untaken_signals_is_answered_once_it_is_know
 
 
 class Refusing(OutboundInterceptor):
-    """A server whose worker refuses so many queries before it answers one."""
+    """A server whose worker refuses this many queries before it answers one."""
 
     def __init__(self, refusals: int, why: str = AHEAD) -> None:
         self.left, self.why = refusals, why

@@ -43,7 +43,7 @@ async def read(name: str, decisions: str = TODAY) -> WorkflowHistory:
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, change: Callable[[Decision], Decision]) -> None:
-    """Have this tree decide otherwise."""
+    """Change the decisions of this tree."""
     decides = decide.next_step
     monkeypatch.setattr(decide, "next_step", lambda *given, **more: change(decides(*given, **more)))
 
@@ -172,7 +172,7 @@ def test_every_step_is_in_a_history_of_each_version_since_its_first() -> None:
 
 
 def steps_of(story: str, decisions: str = TODAY) -> set[StepName]:
-    """The steps that a story's pod takes; none if it is not recorded."""
+    """The steps in a story's history; empty if it is not recorded."""
     path = HISTORIES / decisions / f"{story}.json"
     events = json.loads(path.read_text())["events"] if path.exists() else []
     scheduled = (each.get("activityTaskScheduledEventAttributes") for each in events)
@@ -180,7 +180,7 @@ def steps_of(story: str, decisions: str = TODAY) -> set[StepName]:
 
 
 def known_to(decisions: str) -> set[StepName]:
-    """The steps that decisions of a version take."""
+    """The steps that decisions of this version can take."""
     return {name for name, spec in STEPS.items() if spec.since <= int(decisions.removeprefix("decisions-"))}
 
 

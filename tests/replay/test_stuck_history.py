@@ -48,7 +48,7 @@ def recorded() -> tuple[str, list[HistoryEvent]]:
 
 
 def task(run: str, events: list[HistoryEvent]) -> v1.PollWorkflowTaskQueueResponse:
-    """The workflow task that the last of these events begins."""
+    """The workflow task that begins with the last of these events."""
     completed = [each for each in events if each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED]
     polled = v1.PollWorkflowTaskQueueResponse(
         task_token=b"token",
@@ -66,7 +66,7 @@ def task(run: str, events: list[HistoryEvent]) -> v1.PollWorkflowTaskQueueRespon
 
 
 def described(run: str, attempt: int) -> v1.DescribeWorkflowExecutionResponse:
-    """What the server says of the run that is open."""
+    """The server's description of the open run."""
     response = v1.DescribeWorkflowExecutionResponse()
     info = response.workflow_execution_info
     info.execution.workflow_id, info.execution.run_id = WORKFLOW, run
@@ -91,7 +91,7 @@ def first_task(start: Any, like: list[HistoryEvent]) -> v1.PollWorkflowTaskQueue
 
 
 class Watch:
-    """What the agent does with its workflows' tasks."""
+    """The agent's check of its workflows' tasks."""
 
     def __init__(self, stuck: StuckWorkflows) -> None:
         self.loop = asyncio.get_running_loop()

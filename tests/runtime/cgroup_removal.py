@@ -6,7 +6,7 @@ from syncpod.runtime.cgroups.limits import CgroupRefused, Cgroups
 
 
 def remove_in_time(cgroups: Cgroups, path: str, *, patience: float = 60.0) -> None:
-    """Remove a container's cgroup, and try again while it is refused; raises CgroupRefused after `patience` seconds."""
+    """Remove a container's cgroup, with retries while that fails; raises CgroupRefused after `patience` seconds."""
     deadline = time.monotonic() + patience
     while True:
         try:

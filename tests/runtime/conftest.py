@@ -14,21 +14,21 @@ from tests.runtimes.embedded import Embedded
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Embedded]:
-    """A server of the module's own: it is killed there."""
+    """A server of the module's own, since the module's tests kill it."""
     with Embedded.launch() as running:
         yield running
 
 
 @pytest.fixture
 async def calls(server: Embedded) -> AsyncIterator[BareCri]:
-    """The server's CRI, bare."""
+    """A plain channel to the server's CRI."""
     async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as bare:
         yield bare
 
 
 @pytest.fixture
 async def pod(calls: BareCri, tmp_path: Path) -> AsyncIterator[Pod]:
-    """A pod whose sandbox is there, removed at the end of the test."""
+    """A pod with a sandbox; it is removed at the end of the test."""
     made = Pod(calls, logs=tmp_path / "logs")
     await made.run()
     yield made

@@ -33,7 +33,7 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 class Life:
-    """One server's: what it makes of a directory."""
+    """One life of a server in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self.runtime = Runtime(
@@ -56,7 +56,7 @@ class Life:
         await load_all(self.runtime, self.sandboxes, self.containers)
 
     async def live(self) -> None:
-        """Everything that happens to a pod: it is run, one container ends, one is stopped, all are removed."""
+        """Run a pod through its whole life: it is run, one container ends, one is stopped, all are removed."""
         self.runtime.images.pull(parse_reference("busybox"))
         id = await self.sandboxes.run(self.config)
         sandbox = self.runtime.sandboxes.get(id, "id")
@@ -70,7 +70,7 @@ class Life:
         await self.sandboxes.remove(sandbox)
 
     async def problems(self) -> list[str]:
-        """Say what is wrong with what is there, after booting; then live the same life through once more."""
+        """Return the errors in the directory after a new start; then run the same life again."""
         found = [
             f"{kind}/{directory.name} is there and not listed"
             for kind, registry in (("sandboxes", self.runtime.sandboxes), ("containers", self.runtime.containers))
@@ -116,7 +116,7 @@ async def until_ended(container: Container) -> None:
 
 
 def die_before(number: int, directory: Path, about: int) -> None:
-    """Have this process killed before the n-th change below the directory, having written what it was to `about`."""
+    """Let this process be killed before the n-th change below the directory, after it has described that to `about`."""
     seen = itertools.count()
 
     def hear(event: str, arguments: tuple[Any, ...]) -> None:
@@ -135,7 +135,7 @@ def die_before(number: int, directory: Path, about: int) -> None:
 
 
 def child(work: Callable[[int], Awaitable[None]]) -> tuple[int, str]:
-    """Do the work in a forked process, and return its wait status and what it wrote to the descriptor it was given."""
+    """Run the work in a forked process; return its wait status, and its output to the given descriptor."""
     reading, writing = os.pipe()
     forked = os.fork()
     if not forked:

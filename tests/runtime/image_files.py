@@ -20,7 +20,7 @@ LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 
 def entry(name: str, content: bytes | None = None, **fields: Any) -> tuple[tarfile.TarInfo, bytes | None]:
-    """An entry of a layer: a file where it has content, else a directory, or what `type` says."""
+    """An entry of a layer: a file if it has content, else a directory or the given type."""
     info = tarfile.TarInfo(name)
     info.type = tarfile.DIRTYPE if content is None else tarfile.REGTYPE
     info.mode = 0o755 if content is None else 0o644
@@ -49,7 +49,7 @@ def layer(*entries: tuple[tarfile.TarInfo, bytes | None]) -> bytes:
 
 @dataclass
 class Layout:
-    """The files of an OCI layout of one image, to be spoiled before they are written."""
+    """The files of an OCI layout of one image, which a test can change before they are written."""
 
     layers: tuple[bytes, ...]
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Layout:
     platform: Mapping[str, str] = field(default_factory=lambda: {"os": "linux", "architecture": architecture()})
     diff_ids: tuple[str, ...] | None = None
     nested: bool = False
-    """Whether the index leads to another, as that of an image for many machines does."""
+    """Whether the index refers to another index, as for an image for several platforms."""
     compress: bool = True
 
     def files(self) -> dict[str, bytes]:
@@ -88,7 +88,7 @@ class Layout:
         return json.dumps({**self.platform, "config": dict(self.config), "rootfs": rootfs}).encode()
 
     def docker_files(self) -> dict[str, bytes]:
-        """The same as `docker save` and `podman save` write it."""
+        """The same image in the format of `docker save` and `podman save`."""
         config = self.configuration()
         name = f"{hashlib.sha256(config).hexdigest()}.json"
         layers = {f"{hashlib.sha256(each).hexdigest()}.tar": each for each in self.layers}

@@ -17,7 +17,7 @@ from syncpod.runtime.streaming import StreamingServer
 
 
 class LocalStreams:
-    """One command, without a shell around it."""
+    """One command, run without a shell."""
 
     def __init__(self, process: asyncio.subprocess.Process, *, kills: bool, terminal: int = -1) -> None:
         self.process = process
@@ -27,7 +27,7 @@ class LocalStreams:
 
     @classmethod
     async def start(cls, *arguments: str, terminal: bool = False, kills: bool = True) -> Self:
-        """Start it; `kills` says whether closing kills it, as it does with exec and not with attach."""
+        """Start it; with `kills`, closing the streams kills it, as for exec but not for attach."""
         master, slave = os.openpty() if terminal else (-1, -1)
         stream = slave if terminal else asyncio.subprocess.PIPE
         try:
@@ -113,7 +113,7 @@ class LocalStreams:
 
 
 class Commands:
-    """Opens streams for a server's URLs, remembers them, and leaves none running."""
+    """Opens streams for a server's URLs, records them, and ends all at the end."""
 
     def __init__(self, streaming: StreamingServer) -> None:
         self.streaming = streaming
@@ -127,7 +127,7 @@ class Commands:
         )
 
     def attach(self, *arguments: str) -> str:
-        """Return a URL for the streams of a command that is not a client's to end."""
+        """Return a URL for the streams of a command that no client may end."""
         return self.streaming.attach_url(
             self._opener(arguments, kills=False), tty=False, stdin=True, stdout=True, stderr=True
         )
@@ -144,7 +144,7 @@ class Commands:
         return open_streams
 
     async def one(self) -> LocalStreams:
-        """Return the only command that was started, once it is."""
+        """Wait for the only started command, and return it."""
         await self._some.wait()
         (streams,) = self.started
         return streams

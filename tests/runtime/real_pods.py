@@ -13,7 +13,7 @@ from tests.runtimes.images import BUSYBOX
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that nobody has waited for yet does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
@@ -21,7 +21,7 @@ def is_alive(pid: int) -> bool:
 
 
 class Pod:
-    """One pod, by CRI calls that wait for the server to be there."""
+    """One pod, by CRI calls that wait until the server is reachable."""
 
     def __init__(self, calls: BareCri, *, logs: Path | None = None) -> None:
         self.calls = calls.runtime

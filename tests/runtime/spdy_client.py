@@ -36,7 +36,7 @@ class Headers:
 
 
 class SpdyClient:
-    """One connection. What comes is gathered per stream, in `data`, with `ended`, `accepted` and `reset` beside."""
+    """One connection. `data`, `ended`, `accepted` and `reset` have the received data and the states of streams."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -75,7 +75,7 @@ class SpdyClient:
         self.writer.write(struct.pack(">II", stream_id, fin << 24 | len(data)) + data)
 
     async def frame(self) -> bool:
-        """Take one frame; False once the server has closed."""
+        """Read one frame; return False once the server has closed the connection."""
         try:
             first, second = struct.unpack(">II", await self.reader.readexactly(8))
             payload = await self.reader.readexactly(second & 0xFFFFFF)
@@ -101,7 +101,7 @@ class SpdyClient:
         return True
 
     async def until_ended(self, *streams: int) -> None:
-        """Read until the server has ended all of these."""
+        """Read until the server has ended all these streams."""
         while not self.ended >= set(streams):
             assert await self.frame(), "the server closed the connection"
 

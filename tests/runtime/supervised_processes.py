@@ -19,7 +19,7 @@ from syncpod.runtime.processes.supervised import Supervised
 PATH = os.environ["PATH"]
 
 PYTHON = os.path.realpath(sys.executable)
-"""Python outside of its environment, which may be below /tmp, where a container with a root of its own sees nothing."""
+"""Python outside of its virtual environment, which may be below /tmp, where a container cannot see it."""
 
 
 def levels() -> list[Level]:
@@ -36,7 +36,7 @@ WITH_OWN_ROOT = [each for each in LEVELS if each is not Level.PLAIN]
 
 
 class Machine:
-    """A server's processes in a directory of their own, and later servers over the same directory."""
+    """A server's processes in a directory of their own, and later servers with the same directory."""
 
     def __init__(self, level: Level, directory: Path) -> None:
         self.level = level
@@ -49,7 +49,7 @@ class Machine:
         return await self.processes.start(spec, self.place(name))
 
     async def run(self, *arguments: str, name: str = "c", **more: Any) -> tuple[Exited, list[str]]:
-        """Run to the end; also return what it wrote, as `<stream> <tag> <text>`."""
+        """Run to the end; also return the lines of its log, as `<stream> <tag> <text>`."""
         log = self.directory / "logs" / f"{name}.log"
         process = await self.start(*arguments, name=name, log_path=str(log), **more)
         return await process.wait(), lines(log)
@@ -60,7 +60,7 @@ class Machine:
         return place
 
     async def restart(self) -> None:
-        """Have another server come after this one."""
+        """Replace this server by a new one."""
         await self.processes.close()
         self.processes = Supervised(level=self.level, links=self.directory / "links")
 
@@ -70,7 +70,7 @@ class Machine:
         return found
 
     async def end(self) -> None:
-        """End all that was started here, and remove what pytest cannot: the kernel's directories, of mode 000."""
+        """End all processes that were started here, and remove the kernel's directories with mode 000, which pytest cannot."""
         for place in [each for each in self.directory.iterdir() if (each / "spec.json").exists()]:
             found = await self.processes.find(place)
             if isinstance(found, ContainerHandle):
@@ -101,6 +101,6 @@ def runs(pid: int) -> bool:
 
 
 async def until(condition: Any) -> None:
-    """Wait until something has come about; the test's own time limit is the only one."""
+    """Wait until the condition is true; only the test's own time limit ends the wait."""
     while not condition():  # noqa: ASYNC110 - what is waited for is outside this process
         await asyncio.sleep(0.005)

@@ -66,7 +66,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0 or MOUNT_POINT is None, reason
 
 @pytest.fixture
 def session() -> Iterator[Path]:
-    """A cgroup such as systemd makes for a user's service: `<user's>/<application>`, in which the process is put."""
+    """A cgroup as systemd makes it for a user's service: `<user's>/<application>`, into which the process is put."""
     assert MOUNT_POINT
     user = MOUNT_POINT / f"syncpod-test-{secrets.token_hex(4)}"
     application = user / "application"
@@ -80,7 +80,7 @@ def session() -> Iterator[Path]:
 
 
 def live_in(application: Path) -> dict[str, Any]:
-    """Run as nobody in a cgroup, and return what was told."""
+    """Run a program as nobody in a cgroup, and return its report."""
     command = [sys.executable, "-c", LIVES, str(application)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -50,7 +50,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not FOUND.hierarchies, reas
 
 
 class Containers:
-    """Cgroups of a test's own, and processes in them."""
+    """A test's cgroups, and processes in them."""
 
     def __init__(self, cgroups: Cgroups) -> None:
         self.cgroups = cgroups
@@ -72,7 +72,7 @@ class Containers:
         return process
 
     def start(self, path: str, code: str) -> subprocess.Popen[str]:
-        """Start Python code in a cgroup, and return once it has said that it is as far as it is to be."""
+        """Start Python code in a cgroup, and return once it has reported that it is ready."""
         process = self.run(path, code)
         assert process.stdout and process.stdout.readline() == ".\n"
         return process
@@ -81,7 +81,7 @@ class Containers:
         return [each.base / path.lstrip("/") for each in self.cgroups.hierarchies]
 
     def file(self, path: str, *names: str) -> str:
-        """Return what the first of these files says that the cgroup has: its names differ between versions."""
+        """Return the content of the first of these files that exists in the cgroup; names differ between versions."""
         return next(
             (directory / name).read_text().strip()
             for directory in self.directories(path)

@@ -11,7 +11,7 @@ from syncpod.runtime.processes.control import Attached, Executed
 
 
 async def cancelled_while_closing(streams: Executed | Attached) -> asyncio.Task[None]:
-    """Close the streams, and cancel that while it waits."""
+    """Close the streams, and cancel the closing while it waits."""
     closing = asyncio.create_task(streams.close())
     await asyncio.sleep(0)
     closing.cancel()

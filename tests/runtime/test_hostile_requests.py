@@ -51,7 +51,7 @@ async def sandbox(calls: BareCri) -> AsyncIterator[str]:
 
 
 async def refused(call: Any) -> tuple[str, str]:
-    """Return the code and the sentence that a call is refused with."""
+    """Return the code and the message of a refused call."""
     with pytest.raises(grpc.aio.AioRpcError) as refusal:
         await call
     return refusal.value.code().name, refusal.value.details() or ""
@@ -278,7 +278,7 @@ async def test_an_unimplemented_call_says_so(calls: BareCri, name: str) -> None:
 
 
 def messages(descriptor: Any, depth: int = 0) -> st.SearchStrategy[Message]:
-    """Any message of that type: every field may be there, with any value."""
+    """Draw a message of that type: every field may be set, to any value."""
     fields = {
         field.name: _values(field, depth) for field in descriptor.fields if not (field.message_type and depth > 3)
     }
@@ -319,7 +319,7 @@ def channel(server: Embedded) -> Iterator[grpc.Channel]:
 
 
 def outcome(channel: grpc.Channel, name: str, request: bytes) -> tuple[str, str]:
-    """Make a call with these bytes; return its code and sentence."""
+    """Make a call with these bytes; return its code and message."""
     kind = channel.unary_stream if METHODS[name].server_streaming else channel.unary_unary
     call = kind(name, request_serializer=bytes, response_deserializer=bytes)
     try:

@@ -35,7 +35,7 @@ HELLO = layer(entry("bin"), entry("bin/hello", b"#!/bin/sh\n", mode=0o4755))
 
 
 def loaded(state: Path, file: Path, name: str = "") -> tuple[Image, Path]:
-    """Load a file with one image; return it, and where its files are."""
+    """Load a file with one image; return the image and the directory of its files."""
     said = list(load(state, file, name))
     store = ImageStore(state / "images")
     image = store.find(said[-1].removeprefix("Loaded image: "))
@@ -48,7 +48,7 @@ def unpacked(tmp_path: Path, *layers: bytes) -> Path:
 
 
 def refusal(tmp_path: Path, layout: Layout, name: str = "") -> str:
-    """Why an image is refused, of which nothing is left then."""
+    """The reason why an image is refused; asserts that no files of it are left."""
     file = write_tar(tmp_path / "image.tar", layout.files())
     with pytest.raises(CannotLoad) as caught:
         list(load(tmp_path / "state", file, name))
@@ -192,7 +192,7 @@ REPLACED = {
 
 
 def made(root: Path, *layers: bytes) -> Unpacking:
-    """An unpacking of layers that is still to be finished."""
+    """An unfinished unpacking of layers."""
     root.mkdir()
     unpacking = Unpacking(root, privileged=os.geteuid() == 0)
     for content in layers:

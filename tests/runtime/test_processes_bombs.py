@@ -44,7 +44,7 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
 
 @pytest.fixture(params=["as the machine has it", "by version 1 alone, frozen meanwhile"])
 def cgroup(request: pytest.FixtureRequest) -> Iterator[tuple[Path, ...]]:
-    """A container's cgroup, in which there can be no more than MOST processes."""
+    """A container's cgroup with a limit of MOST processes."""
     cgroups = FOUND
     if "version 1" in request.param:
         cgroups = replace(FOUND, hierarchies=tuple(each for each in FOUND.hierarchies if each.version == 1))
@@ -67,7 +67,7 @@ def inside(cgroup: tuple[Path, ...]) -> set[int]:
 
 
 async def bombed(machine: Machine, cgroup: tuple[Path, ...]) -> int:
-    """Start a bomb and wait until it has gone off; return its main process."""
+    """Start a fork bomb and wait until it has forked; return its main process."""
     log = machine.directory / "log"
     process = await machine.start(
         sys.executable,

@@ -31,7 +31,7 @@ async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 @pytest.fixture
 def root(tmp_path: Path) -> str:
-    """The files of an image: busybox, and links where the kernel's directories and the resolver are to be."""
+    """The files of an image: busybox, and links at the paths of the kernel's directories and the resolver."""
     try:
         busybox = images()[1].layer
     except Missing as missing:

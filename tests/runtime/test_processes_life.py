@@ -24,7 +24,7 @@ from syncpod.runtime.processes.supervised import Supervised
 from tests.runtime.supervised_processes import LEVELS, PATH, PYTHON, Machine, machine_at, runs, until
 
 _OF_THE_C_LIBRARY = 0b11 << 31
-"""Signals 32 and 33, which nobody but the C library may set; some parents leave them ignored."""
+"""Signals 32 and 33, which only the C library may set; some parents leave them ignored."""
 
 
 @pytest.fixture(params=LEVELS, ids=lambda level: level.value)
@@ -221,7 +221,7 @@ async def test_a_supervisor_killed_without_a_server_ends_its_processes_and_the_e
 
 @pytest.fixture
 def bystander() -> Iterator[records.Identity]:
-    """A process that is nobody's container, and leads a session."""
+    """A process of no container that leads a session."""
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
         yield records.identity_of(process.pid)
         assert process.poll() is None, "it was not killed"
@@ -229,7 +229,7 @@ def bystander() -> Iterator[records.Identity]:
 
 
 def left_behind(machine: Machine, boot_id: str, main: records.Identity) -> Path:
-    """The directory of a container whose supervisor has left no record of its end."""
+    """The directory of a container whose supervisor left no record of its end."""
     place = machine.place()
     records.write_spec(place, ProcessSpec("c", ("sleep",)), machine.level)
     records.write_record(place, records.STARTED, records.Started(boot_id, main, main, 5))

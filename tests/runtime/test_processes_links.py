@@ -32,7 +32,7 @@ def volume(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def wanted(tmp_path: Path) -> Path:
-    """Where the pod wants its volume."""
+    """The path at which the pod mounts its volume."""
     return tmp_path / "data"
 
 

@@ -34,7 +34,7 @@ async def plain(tmp_path: Path) -> AsyncIterator[Machine]:
 
 @contextmanager
 def full_disk(place: Path) -> Iterator[Path]:
-    """A file system of 64 KiB at `place`, and a file in it that `fill` makes as long as there is room."""
+    """Mount a file system of 64 KiB at `place`; `fill` writes a file there until it is full."""
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], check=True)
     try:
@@ -54,7 +54,7 @@ def fill(place: Path) -> None:
 
 @contextmanager
 def claimed(place: Path) -> Iterator[None]:
-    """Another process that has the specification's lock, as a supervisor has that does not go on."""
+    """Another process that holds the specification's lock, like a supervisor that hangs."""
     holds = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, 2); print(1, flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", holds, str(place / records.SPEC)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as claimant:
@@ -270,7 +270,7 @@ async def test_a_process_that_left_its_session_is_killed_with_its_supervisor(
         still_dies = ["closes its files"] * 3
 
         def seen(pid: int) -> ProcessStat | None:
-            """The daemon is out of its namespaces for three looks before it is a zombie, as one with many files may."""
+            """For three checks, the daemon has left its namespaces but is no zombie yet, as with many open files."""
             stat = process_stat(pid)
             if pid == daemon and (stat is None or stat.state in "ZX") and still_dies:
                 still_dies.pop()

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def ended(*arguments: str) -> tuple[int, str]:
-    """Run it to its end; return its exit code and what it said, on standard error."""
+    """Run it to its end; return its exit code and its standard error."""
     done = subprocess.run(
         [sys.executable, "-m", "syncpod.runtime", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
     )

@@ -308,7 +308,7 @@ async def test_container_events_report_each_change_with_the_pods_state(server: E
             told.append(event)
 
     async def is_open() -> bool:
-        """Whether the stream has told of a pod: it begins with the next event after it was opened."""
+        """Whether the stream has sent an event about a pod; its first event is the next one after its opening."""
         other = Pod(calls)
         await other.run()
         await other.remove()

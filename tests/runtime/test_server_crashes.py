@@ -18,7 +18,7 @@ from tests.runtime import crashes
 
 @pytest.fixture(scope="module")
 def lives(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """One life for each change on disk, killed just before it."""
+    """The results of one life for each change on disk, killed just before that change."""
     done = subprocess.run(
         [sys.executable, crashes.__file__, str(tmp_path_factory.mktemp("lives"))],
         cwd=Path(__file__).parents[2],

@@ -42,7 +42,7 @@ def busybox() -> Image:
 
 
 def load(server: Embedded, directory: Path, busybox: Image, **config: object) -> None:
-    """Load an image of busybox with users of its own into the state of a server that runs."""
+    """Load an image of busybox with its own users into the state of a running server."""
     more = layer(
         entry("etc/passwd", WHO),
         entry("etc/group", GROUPS),

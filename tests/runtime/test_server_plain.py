@@ -23,7 +23,7 @@ CLOSED = (
     'cd /proc/sys/user && echo 0 > max_mnt_namespaces && echo 0 > max_user_namespaces && cd "$OLDPWD" && exec "$@"',
     "sh",
 )
-"""Runs a command in a user namespace that lets nobody have further namespaces: for root and for others."""
+"""The command prefix of a user namespace in which no further namespaces are permitted, for root and for others."""
 
 
 def can_be_closed() -> bool:
@@ -39,7 +39,7 @@ def server() -> Iterator[Embedded]:
 
 
 async def refused(pod: Pod, config: cri.ContainerConfig) -> str:
-    """Have a container refused, and return the sentence."""
+    """Assert that a container is refused, and return the message."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await pod.create(config)
     assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION

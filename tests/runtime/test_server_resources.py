@@ -41,13 +41,13 @@ async def refusal(pod: Pod, container: str, **resources: int) -> str:
 
 
 async def limits(pod: Pod, container: str) -> tuple[int, int, int]:
-    """Memory, quota and shares as the status has them."""
+    """Memory, quota and shares in the status."""
     linux = (await pod.status(container)).resources.linux
     return linux.memory_limit_in_bytes, linux.cpu_quota, linux.cpu_shares
 
 
 def in_cgroup(pod: Pod, container: str) -> tuple[str, str, str]:
-    """Memory, quota and shares (or weight) as the kernel has them."""
+    """Memory, quota and shares (or weight) in the kernel."""
     names = (
         ("memory.limit_in_bytes", "memory.max"),
         ("cpu.cfs_quota_us", "cpu.max"),

@@ -19,7 +19,7 @@ ECHO = "echo ready; while read -r line; do echo got $line; done; echo end of inp
 
 
 class Attached:
-    """A client of a container's own streams."""
+    """A client that is attached to a container's streams."""
 
     def __init__(self, client: SpdyClient, *types: str) -> None:
         self.client = client
@@ -28,11 +28,11 @@ class Attached:
 
     @property
     def output(self) -> bytes:
-        """What was read so far."""
+        """The output that was read so far."""
         return bytes(self.client.data.get(self.ids["stdout"], b""))
 
     async def hears(self, seconds: float) -> None:
-        """Read what comes within a while."""
+        """Read the output that arrives within a short time."""
         self._reading = self._reading or asyncio.create_task(self.client.frame())
         done, _ = await asyncio.wait({self._reading}, timeout=seconds)
         if done:
@@ -43,13 +43,13 @@ class Attached:
         self.client.send(self.ids["stdin"], data, fin=fin)
 
     async def says(self, text: bytes) -> None:
-        """Read until the container has said it."""
+        """Read until the output contains this."""
         async with asyncio.timeout(PATIENCE):
             while text not in self.output:
                 await self.hears(PATIENCE)
 
     async def closed(self) -> None:
-        """Read until the server is gone."""
+        """Read until the server has closed the connection."""
         async with asyncio.timeout(PATIENCE):
             if self._reading is None or await self._reading:
                 await self.client.until_closed()
@@ -159,7 +159,7 @@ async def test_a_port_is_forwarded_to_the_pods_address_or_else_to_localhost(pod:
 
 
 async def forwarded(pod: Pod, port: int) -> tuple[bytes, bytes]:
-    """Connect to a port of a pod: what it says, and what is said on the stream of errors."""
+    """Connect to a port of a pod; return the received data and the text of the error stream."""
     url = (await pod.calls.PortForward(cri.PortForwardRequest(pod_sandbox_id=pod.sandbox))).url
     client = await SpdyClient.connect(url, "portforward.k8s.io")
     error, data = (client.open(streamtype=kind, port=str(port), requestid="0") for kind in ("error", "data"))

@@ -33,14 +33,14 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
 class Machine:
-    """A state directory, and one server after the other on it, in this process: so that trouble can be made."""
+    """A state directory with one server after another in this process, so that tests can inject errors."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.life = Life(directory)
 
     async def boot(self, *, find: Callable[[Path], Any] | None = None) -> Life:
-        """Have a new server take over; `find` is asked before the processes are, and may fail."""
+        """Let a new server take over; `find` is called before the processes are found, and may fail."""
         await self.end()
         self.life = Life(self.directory)
         if find is not None:
@@ -56,7 +56,7 @@ class Machine:
         return self.life
 
     async def end(self) -> None:
-        """End the server; containers run on."""
+        """End the server; containers keep running."""
         background = tuple(self.life.runtime.background)
         for task in background:
             task.cancel()
@@ -75,7 +75,7 @@ class Machine:
 
     @property
     def kept(self) -> Path:
-        """Where the container is kept."""
+        """The directory of the container's record."""
         return self.life.runtime.container_directory(self.container.id)
 
     def status(self) -> cri.ContainerStatus:
@@ -91,7 +91,7 @@ class Machine:
         return container
 
     async def remove(self) -> None:
-        """Remove the pod; nothing of it is left."""
+        """Remove the pod completely."""
         await self.life.sandboxes.remove(self.sandbox)
         assert len(self.life.runtime.containers) == len(self.life.runtime.sandboxes) == 0
         assert list((self.directory / "containers").iterdir()) == list((self.directory / "sandboxes").iterdir()) == []
@@ -175,7 +175,7 @@ async def test_a_failed_watch_counts_as_an_exit(machine: Machine) -> None:
             raise FULL
 
         def kill(self) -> None:
-            """Nothing runs that could be killed."""
+            """Do nothing: there are no processes."""
 
     process.kill()
     container.watch = life.runtime.begin(life.containers._watch(container, cast(Process, Untold())))
@@ -358,7 +358,7 @@ async def test_a_container_that_could_not_be_started_sends_no_events(machine: Ma
 
 
 async def cut_off(machine: Machine, name: str, *, ends: bool) -> cri.ContainerStatus:
-    """Start a container whose caller goes before the start is answered; its status once it has ended."""
+    """Start a container whose caller leaves before the answer; return its status once it has ended."""
     life = machine.life
     container = life.containers.create(machine.sandbox, container_config(name))
     processes, held, answered = cast(Any, life.runtime.processes), asyncio.Event(), asyncio.Event()
@@ -444,7 +444,7 @@ async def test_real_containers_in_trouble_do_not_affect_others(tmp_path: Path) -
 
 @asynccontextmanager
 async def without_descriptors(server: Embedded) -> AsyncIterator[None]:
-    """Have a server that can open nothing more."""
+    """Let the server be unable to open files for the block."""
     before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (3, before[1]))
     try:

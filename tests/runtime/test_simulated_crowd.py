@@ -25,7 +25,7 @@ PODS = int(os.environ.get("SYNCPOD_SIMULATED_PODS", "2000" if NIGHTLY else "500"
 CRASHING_EVERY = 4
 AT_ONCE = 32
 MOST_BYTES_PER_POD = 48 * 1024
-"""Of the server's memory. What was measured is in docs/simulated.md."""
+"""The limit of the server's memory per pod. docs/simulated.md has measurements."""
 
 SCRIPTS = {
     True: {"simulate.syncpod.dev/web": json.dumps({"runTime": "1s", "exitCodes": [1, None]})},
@@ -74,7 +74,7 @@ def crowd() -> list[CrowdPod]:
 
 
 async def each(pods: Iterable[CrowdPod], work: Callable[[CrowdPod], Awaitable[object]]) -> None:
-    """Do it for each pod, so many at once."""
+    """Run a function for each pod, this many at once."""
     waiting = iter(pods)
 
     async def one_after_another() -> None:
@@ -85,7 +85,7 @@ async def each(pods: Iterable[CrowdPod], work: Callable[[CrowdPod], Awaitable[ob
 
 
 async def start(calls: BareCri, pod: CrowdPod) -> None:
-    """Start the container's next attempt; the sandbox first where there is none."""
+    """Start the container's next attempt; make the sandbox first if there is none."""
     if not pod.sandbox:
         ran = await calls.runtime.RunPodSandbox(cri.RunPodSandboxRequest(config=pod.config))
         pod.sandbox = ran.pod_sandbox_id
@@ -102,7 +102,7 @@ async def start(calls: BareCri, pod: CrowdPod) -> None:
 
 
 async def states(calls: BareCri) -> Counter[tuple[int, str]]:
-    """How many containers of each attempt are in each state."""
+    """The number of containers of each attempt in each state."""
     listed = await calls.runtime.ListContainers(cri.ListContainersRequest(), wait_for_ready=True)
     return Counter((each.metadata.attempt, cri.ContainerState.Name(each.state)) for each in listed.containers)
 

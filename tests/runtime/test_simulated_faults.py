@@ -37,7 +37,7 @@ def scripts(pod: dict[str, Any] | None = None, **containers: dict[str, Any]) -> 
 
 
 async def outcomes(faults: Faults, call: str, script: dict[str, str], times: int, subject: str = WEB) -> list[bool]:
-    """Whether each of so many calls failed."""
+    """For each of this many calls, whether it failed."""
     failed = []
     for _ in range(times):
         try:

@@ -21,7 +21,7 @@ HOUR = 3600 * 10**9
 
 
 class Clock:
-    """The wall clock, which can be set."""
+    """A wall clock that tests set."""
 
     def __init__(self) -> None:
         self.ahead = 0

@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 
 
 class Counting(CriClient):
-    """Counts the statuses that it is asked for, and how many of them at once."""
+    """Counts the requests for statuses, and the most concurrent ones."""
 
     asked = 0
     now = 0

@@ -83,7 +83,7 @@ async def calls(runtime: Embedded) -> AsyncIterator[BareCri]:
 
 
 async def fails(call: Any) -> tuple[grpc.StatusCode, str]:
-    """The status and the message that a call fails with."""
+    """The status and the message of a failed call."""
     with pytest.raises(grpc.aio.AioRpcError) as failed:
         await call
     return failed.value.code(), failed.value.details() or ""

@@ -44,7 +44,7 @@ class Crictl:
         return output, errors, process.returncode
 
     async def said(self, *arguments: str) -> str:
-        """Run what has to succeed, and return what it says."""
+        """Run a command that must succeed, and return its output."""
         output, errors, code = await self.run(*arguments)
         assert code == 0, errors.decode()
         return output.decode().strip()

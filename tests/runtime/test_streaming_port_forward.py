@@ -26,7 +26,7 @@ V1 = "portforward.k8s.io"
 
 
 class Sandbox:
-    """A streaming server, and a server on a port of this machine that sends back what it gets, and then `bye`."""
+    """A streaming server, and a server on a port of this machine that echoes its input and then sends `bye`."""
 
     def __init__(self, streaming: StreamingServer) -> None:
         self.streaming = streaming
@@ -69,7 +69,7 @@ def unused_port() -> int:
 
 
 def pair(client: SpdyClient, port: int, request: str = "") -> tuple[int, int]:
-    """Open the streams of one connection as kubectl does: error, with nothing to send, and data."""
+    """Open the streams of one connection as kubectl does: the error stream, without input, and the data stream."""
     headers = {"port": str(port), "requestid": request} if request else {"port": str(port)}
     return client.open(headers, streamtype="error", fin=True), client.open(headers, streamtype="data")
 

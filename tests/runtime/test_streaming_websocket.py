@@ -34,7 +34,7 @@ def websocket(url: str, *protocols: str) -> connect:
 
 
 async def everything(connection: ClientConnection) -> dict[int, bytes]:
-    """Read to the close: what came on each channel."""
+    """Read to the close, and return the data of each channel."""
     channels: dict[int, bytearray] = {}
     async for message in connection:
         assert isinstance(message, bytes)

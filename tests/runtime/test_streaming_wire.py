@@ -13,7 +13,7 @@ from syncpod.runtime.streaming.wire import Socket, deliver
 from syncpod.streaming.pipe import Pipe
 
 MUCH = 30_000_000
-"""More than the system keeps for a connection."""
+"""More bytes than the system's buffers of a connection hold."""
 
 
 @dataclass

@@ -72,7 +72,7 @@ async def main(level: Level, directory: Path) -> None:
 
 
 async def in_an_image(processes: Supervised, directory: Path) -> None:
-    """Run a container whose root is another directory, as unpacked by this user; in it are links that lead out."""
+    """Run a container whose root is a directory unpacked by this user, with links that lead out of it."""
     busybox = shutil.which("busybox")
     if busybox is None or b"/ld-linux" in Path(busybox).read_bytes()[:4096]:  # noqa: ASYNC240
         return
