@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 MOST = 3
-"""How many failed tests have a second try: with more, the change is to blame."""
+"""The most failed tests that get a second try; if there are more, the change is probably the cause."""
 
 _NOTE = "syncpod/ended"
 _CACHE = Path(".pytest_cache", "v")
@@ -29,23 +29,23 @@ _GROUP = re.compile(r"@[^]@]*$")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Note how the run ended, and which tests had failed."""
+    """Record how the run ended, and which tests failed."""
     if session.config.cache is not None and not hasattr(session.config, "workerinput"):
         session.config.cache.set(_NOTE, int(exitstatus))
 
 
 def may_try_again(ended: int | None, failed: Sequence[str]) -> bool:
-    """Whether the failures of a run are few enough, and all known: it was neither broken nor ended from outside."""
+    """Whether the run has few failures and is complete: it neither broke nor was ended from outside."""
     return ended == pytest.ExitCode.TESTS_FAILED and 0 < len(failed) <= MOST
 
 
 def without_group(test: str) -> str:
-    """Return the id of a test as pytest takes it: xdist puts the group of a test behind it."""
+    """Return a test's id as pytest accepts it, without the group that xdist appends."""
     return _GROUP.sub("", test)
 
 
 def main() -> int:
-    """Try again what failed; return 0 if all of it passes now, else 1."""
+    """Run the failed tests again; return 0 if all pass now, else 1."""
     ended, failed = _read(_NOTE), [without_group(test) for test in _read("cache/lastfailed") or ()]
     if not may_try_again(ended, failed):
         _say(f"no second try: the run ended with {ended}, and {len(failed)} tests failed, of which {MOST} may")
@@ -64,7 +64,7 @@ def _say(text: str) -> None:
 
 
 def _read(name: str) -> Any:
-    """Return what pytest has kept under this name; None without it."""
+    """Return the value in pytest's cache under this name; None if there is none."""
     try:
         return json.loads((_CACHE / name).read_text())
     except FileNotFoundError:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def import_share(config: pytest.Config) -> None:
-    """Import this process's share of the test files that will be collected; all of them are, where it is alone."""
+    """Import this process's share of the test files to collect; without other processes, import all."""
     process = getattr(config, "workerinput", None)
     if process is None:
         return
@@ -29,7 +29,7 @@ def import_share(config: pytest.Config) -> None:
 
 
 def share(arguments: list[str], number: int, count: int) -> list[str]:
-    """The modules of one process of so many: the files below these arguments, dealt out by size, the largest first."""
+    """One process's modules: the files below these arguments are distributed by size, the largest first."""
     paths = [ROOT / argument.partition("::")[0] for argument in arguments]
     files = {file for path in paths for file in ([path] if path.is_file() else path.rglob("test_*.py"))}
     dealt = sorted(files, key=lambda file: (-file.stat().st_size, file))[number::count]

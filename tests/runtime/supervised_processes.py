@@ -70,7 +70,7 @@ class Machine:
         return found
 
     async def end(self) -> None:
-        """End all processes that were started here, and remove the kernel's directories with mode 000, which pytest cannot."""
+        """End all processes that were started here, and remove the kernel's directories of mode 000: pytest cannot."""
         for place in [each for each in self.directory.iterdir() if (each / "spec.json").exists()]:
             found = await self.processes.find(place)
             if isinstance(found, ContainerHandle):

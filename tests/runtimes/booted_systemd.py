@@ -23,7 +23,7 @@ _OFF: Final = (
     *("systemd-sysctl", "systemd-binfmt", "systemd-modules-load", "systemd-udevd", "console-getty", "getty@tty1"),
     *("containerd", "crio", "docker", "docker-registry", "postgresql", "prometheus", "cron"),
 )
-"""Services that would change this machine's kernel, or that a test has no use for."""
+"""Services that are disabled, since they would change this machine's kernel or no test needs them."""
 _BOOT: Final = r"""
 set -eu
 mount --make-rprivate /
@@ -99,12 +99,12 @@ class Machine:
         self.boot()
 
     def lose_power(self) -> None:
-        """Take its power away, and boot again."""
+        """Kill all its processes, as a power cut does, and boot again."""
         self.end()
         self.boot()
 
     def end(self) -> None:
-        """Take its power away for good."""
+        """Kill all its processes for good."""
         if self._outer is not None and self._outer.poll() is None:
             inner = Path(f"/proc/{self._outer.pid}/task/{self._outer.pid}/children").read_text().split()
             for pid in inner:
@@ -124,7 +124,7 @@ def _v2_root() -> Path:
 
 @contextmanager
 def booted(base: Path, keep: tuple[Path, ...]) -> Iterator[Machine]:
-    """Boot a machine, whose own layer lies in `base`; `keep` are directories of this one that it sees as they are.
+    """Boot a machine with its own layer in `base`; directories in `keep` are shared with this machine.
 
     Raises Missing where that is not possible.
     """

@@ -19,9 +19,9 @@ from tests.runtimes import in_memory
 
 _NAME = f"syncpod-tests-{os.geteuid()}" if os.geteuid() else "syncpod-tests"
 HOME = Path("/tmp", _NAME)
-"""Where the instances of a user's test runs live: short, since a socket's path has at most 107 bytes."""
+"""The directory of a user's test instances. It is short, since a socket's path has at most 107 bytes."""
 MEMORY_HOME = in_memory.MEMORY / _NAME
-"""Where those of `IN_MEMORY` live, on a machine that has room for them."""
+"""The directory of instances of `IN_MEMORY`, on a machine with room for them."""
 IN_MEMORY = ("embedded", "temporal")
 """The kinds that make many small files. The others keep images and their layers on a disk, as on a node."""
 _uses_memory = False
@@ -32,7 +32,7 @@ class Claimed(Exception):
 
 
 class Claim:
-    """An exclusive hold on `directory`, made if it is not there, for as long as this process lives or until `remove`.
+    """An exclusive lock of `directory`, which is made if missing, until `remove` or the end of this process.
 
     Raises `Claimed` where another process has it.
     """
@@ -48,19 +48,19 @@ class Claim:
             raise Claimed(f"{directory} belongs to a process that still runs") from None
 
     def remove(self) -> None:
-        """Remove the directory, with all that is in it, and let it go."""
+        """Remove the directory with all its contents, and release the lock."""
         with _registry():
             shutil.rmtree(self.directory)
         os.close(self._lock)
 
 
 def home(kind: str) -> Path:
-    """Where instances of `kind` live: on a disk, but for some of those of tests, which alone say so (`use_memory`)."""
+    """The directory of instances of `kind`: on disk, or in memory for `IN_MEMORY` in tests after `use_memory`."""
     return MEMORY_HOME if kind in IN_MEMORY and _uses_memory else HOME
 
 
 def use_memory() -> None:
-    """Have `IN_MEMORY` live there from now on, if there is room. Not for what measures: it would wait for no disk."""
+    """Put instances of `IN_MEMORY` in memory from now on, if there is room. Not for benchmarks: these need a disk."""
     global _uses_memory  # one for the process, set before anything is started
     _uses_memory = in_memory.has_room()
 
@@ -84,7 +84,7 @@ def abandoned(kind: str) -> tuple[Claim, ...]:
 
 @contextlib.contextmanager
 def _registry() -> Iterator[None]:
-    """Hold everybody else off: a directory just made and not yet locked would look abandoned."""
+    """Exclude other processes, since a directory that is made and not yet locked looks abandoned."""
     HOME.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (HOME / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -39,7 +39,7 @@ class Collected:
 
 
 async def collected() -> tuple[Collected, ...]:
-    """Collect the whole suite in a process of its own. Raises RuntimeError with what pytest said where it cannot be."""
+    """Collect the whole suite in a process of its own. Raises RuntimeError with pytest's output if that fails."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.runtimes.collected"),
         cwd=ROOT,
@@ -67,7 +67,7 @@ class _Listing:
 
 
 def main() -> int:
-    """Collect and print; what pytest says goes to standard error."""
+    """Collect and print the tests; pytest's output goes to standard error."""
     listing = _Listing(sys.stdout)
     with contextlib.redirect_stdout(sys.stderr):
         return int(pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", "tests"], plugins=[listing]))

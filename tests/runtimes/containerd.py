@@ -27,9 +27,9 @@ from tests.runtimes.processes import Process
 from tests.runtimes.require import Missing, cache_directory
 
 VERSIONS = ("1.6", "2.3", "2.4")
-"""The series of containerd that the suite knows: the distribution's, the one with long support, and the newest."""
+"""The supported series of containerd: the distribution's, the one with long-term support, and the newest."""
 _BUILT = {"2.4": "containerd-2.4.2", "2.3": "containerd-2.3.2"}
-"""By series: the cached build. An environment variable such as `SYNCPOD_CONTAINERD24` names another one."""
+"""The cached builds by series. An environment variable such as `SYNCPOD_CONTAINERD24` names another build."""
 _SOCKET_BYTES = 107 - len(".ttrpc")
 
 _CONFIG_1 = """
@@ -99,7 +99,7 @@ class Release:
 
 
 def installed(version: str) -> Release:
-    """The containerd of this machine of that series; raises `Missing` with what is not there.
+    """The containerd of that series on this machine; raises `Missing` with the missing part.
 
     1.6 is the distribution's, on PATH, of any version of 1. The others are looked for among the cached builds.
     """
@@ -191,7 +191,7 @@ class Containerd:
 
     @property
     def gates(self) -> Gates:
-        """What holds or refuses calls of CNI and runc; raises RuntimeError where this containerd has no gates."""
+        """The gates for calls of CNI and runc; raises RuntimeError if this containerd has no gates."""
         if not (self.directory / "gates").is_dir():
             raise RuntimeError(f"{self.name} was started without gates")
         return Gates(self.directory / "gates")
@@ -206,7 +206,7 @@ class Containerd:
         return tuple(shim for shim in self.shims if any(id in shim.argv for id in ids))
 
     def start(self, *, patience: float = PATIENCE) -> None:
-        """Start the daemon and wait until its CRI service says that runtime and network are ready."""
+        """Start the daemon and wait until its CRI service reports that runtime and network are ready."""
         program = str(self._release.programs / "containerd")
         command = (*self._within, program, "--config", str(self.directory / "config.toml"))
         environment = {"PATH": f"{self._release.programs}:{os.environ['PATH']}"}
@@ -225,7 +225,7 @@ class Containerd:
         self.start()
 
     def ctr(self, *arguments: str | Path) -> str:
-        """Run `ctr` in the namespace of Kubernetes and return what it prints; raises CalledProcessError."""
+        """Run `ctr` in the namespace of Kubernetes and return its output; raises CalledProcessError."""
         command = [self._release.programs / "ctr", "--address", self.socket, "--namespace", "k8s.io", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -242,7 +242,7 @@ class Containerd:
         self.close()
 
     def _lay_out(self, *, gates: bool) -> None:
-        """Write configuration, network and the programs that containerd is to call."""
+        """Write the configuration, the network and the programs that containerd calls."""
         config = _CONFIG_2 if self.version.startswith("2.") else _CONFIG_1
         (self.directory / "config.toml").write_text(config.format(directory=self.directory, pause=image_store.PAUSE))
         (self.directory / "cni").mkdir()

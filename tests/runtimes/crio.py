@@ -119,7 +119,7 @@ class Release:
 
 
 def installed() -> Release:
-    """The CRI-O in `$SYNCPOD_CRIO`, else the cached build; raises `Missing` with what of it is not there."""
+    """The CRI-O in `$SYNCPOD_CRIO`, else the cached build; raises `Missing` with the missing part."""
     if os.geteuid() != 0:
         raise Missing("a CRI-O of one's own needs root")
     for program in ("conmon", "runc", "skopeo", "ip", "nft", "busybox"):
@@ -198,7 +198,7 @@ class Crio:
 
     @property
     def gates(self) -> Gates:
-        """What holds or refuses calls of CNI and runc; raises RuntimeError where this CRI-O has no gates."""
+        """The gates for calls of CNI and runc; raises RuntimeError if this CRI-O has no gates."""
         if not (self.directory / "gates").is_dir():
             raise RuntimeError("CRI-O was started without gates")
         return Gates(self.directory / "gates")
@@ -213,7 +213,7 @@ class Crio:
         return tuple(conmon for conmon in self.shims if any(id in conmon.argv for id in ids))
 
     def start(self, *, patience: float = PATIENCE) -> None:
-        """Start the daemon and wait until it says that runtime and network are ready."""
+        """Start the daemon and wait until it reports that runtime and network are ready."""
         command: list[str | Path] = [
             *(self._release.programs / "crio", "--config", self.directory / "crio.conf", "--config-dir", ""),
             *("--registries-conf", self.directory / "registries.conf"),
@@ -247,7 +247,7 @@ class Crio:
         self.close()
 
     def _lay_out(self, *, gates: bool) -> None:
-        """Write configuration, network and the programs that CRI-O is to call."""
+        """Write the configuration, the network and the programs that CRI-O calls."""
         config = _CONFIG.format(
             directory=self.directory,
             programs=self._release.programs,
@@ -279,7 +279,7 @@ class Crio:
             install(self.directory / "gates", programs=programs, bridge=bridge, runc=restricted, busybox=busybox)
 
     def _store_images(self) -> None:
-        """Put the suite's images into CRI-O's storage, before it runs."""
+        """Put the tests' images into CRI-O's storage before its start."""
         archive = self.directory / "image.tar"
         made = image_store.images()
         storage = f"overlay@{self.directory}/root+{self.directory}/run"
@@ -296,7 +296,7 @@ class Crio:
 
 
 def _storage_environment(directory: Path) -> dict[str, str]:
-    """What keeps the storage library from the machine's own configuration."""
+    """The environment in which the storage library does not use the machine's own configuration."""
     return {"CONTAINERS_STORAGE_CONF": str(directory / "storage.conf")}
 
 

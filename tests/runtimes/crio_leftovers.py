@@ -16,7 +16,7 @@ from tests.runtimes.processes import Process, kill, processes, with_descendants
 
 _CNI_RESULTS = Path("/var/lib/cni/results")
 _HOST_PORTS = ("ip", "crio-hostports")
-"""The nftables table that all CRI-Os of a machine share: its maps lead ports of the host to pods."""
+"""The nftables table that all CRI-Os of a machine share; its maps forward ports of the host to pods."""
 
 
 def clear(directory: Path) -> None:
@@ -36,7 +36,7 @@ def clear(directory: Path) -> None:
 
 
 def end_processes(directory: Path) -> None:
-    """SIGKILL the daemon, each conmon with its container, and the programs that any of them was waiting for."""
+    """Kill the daemon, each conmon with its container, and the programs for which they were waiting."""
     while True:
         everything = processes()
         roots = [process.pid for process in everything if _belongs(process, directory)]
@@ -56,7 +56,7 @@ def _belongs(process: Process, directory: Path) -> bool:
 
 
 def _containers_cgroups(directory: Path) -> Iterator[str]:
-    """The cgroups of the containers that CRI-O still knew, and of their conmons, from their OCI bundles."""
+    """The cgroups of CRI-O's last containers and of their conmons, from their OCI bundles."""
     for config in directory.glob("*/overlay-containers/*/userdata/config.json"):
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             path = Path(json.loads(config.read_text())["linux"].get("cgroupsPath", ""))
@@ -65,7 +65,7 @@ def _containers_cgroups(directory: Path) -> Iterator[str]:
 
 
 def _close_host_ports(directory: Path) -> None:
-    """Take out of the table what leads to pods of this CRI-O; the table itself goes with its last port."""
+    """Remove the ports of this CRI-O's pods from the table, and the table with its last port."""
     listing = subprocess.run(["nft", "--json", "list", "table", *_HOST_PORTS], capture_output=True, check=False)
     if listing.returncode:
         return  # there never was a port
@@ -94,7 +94,7 @@ def _written(key: Any) -> str:
 
 
 def _subnet(directory: Path) -> str:
-    """The first three numbers of the network's addresses, which its configuration tells."""
+    """The first three numbers of the network's addresses, from its configuration."""
     for path in directory.glob("cni/*.conflist"):
         plugins = json.loads(path.read_text())["plugins"]
         return str(plugins[0]["ipam"]["ranges"][0][0]["subnet"]).rpartition(".")[0]

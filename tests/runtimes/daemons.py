@@ -17,7 +17,7 @@ import grpc
 def launch(
     name: str, command: Sequence[str | Path], endpoint: str, log: Path, environment: Mapping[str, str], patience: float
 ) -> subprocess.Popen[bytes]:
-    """Start a daemon and wait, at most `patience` seconds, until it says that runtime and network are ready.
+    """Start a daemon and wait, at most `patience` seconds, until it reports that runtime and network are ready.
 
     Its environment is ours with `environment`. Raises RuntimeError, with the end of its log and the daemon ended, where
     it does not become ready.

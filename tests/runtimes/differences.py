@@ -18,12 +18,12 @@ from tests.runtimes.collected import Collected
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "runtimes.md"
 BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->\n"
-"""What stands between these lines of the document, which name a table, is written by `test_differences.py`."""
+"""`test_differences.py` writes the text between these lines of the document, which name a table."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not the same.
+    """One difference.
 
     The tests about it are named as `file.py::test`, or `file.py::test[...parameters...]` with the shell's `*` in it.
     """
@@ -32,7 +32,7 @@ class Difference:
     sentence: str
     tests: tuple[str, ...] = ()
     without_root: bool = False
-    """Only where the runtime is not root's."""
+    """Whether this holds only if the runtime does not run as root."""
 
 
 _EMBEDDED = (
@@ -232,7 +232,7 @@ _CRIO = (
 )
 
 DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {"embedded": _EMBEDDED, "crio": _CRIO}
-"""By what the suite calls the runtime."""
+"""The differences by the runtime's name in the tests."""
 
 
 def apply(items: Iterable[pytest.Item]) -> None:
@@ -244,7 +244,7 @@ def apply(items: Iterable[pytest.Item]) -> None:
 
 
 def difference_of(test: str, runtime: str, *, root: bool = os.geteuid() == 0) -> Difference | None:
-    """The difference that a test's id, with its parameters, is about; None where it holds on this runtime."""
+    """The difference for a test's id, with its parameters; None if the test can pass on this runtime."""
     for difference in DIFFERENCES.get(runtime, ()):
         if not (difference.without_root and root) and any(fits(test, pattern) for pattern in difference.tests):
             return difference
@@ -252,7 +252,7 @@ def difference_of(test: str, runtime: str, *, root: bool = os.geteuid() == 0) ->
 
 
 def fits(test: str, pattern: str) -> bool:
-    """Say whether a test's id is meant by a pattern; one without parameters means all of them."""
+    """Return whether a test's id matches a pattern; a pattern without parameters matches all parameters."""
     # Brackets, which the shell would take for a choice of characters, mean themselves.
     test, pattern = (text.translate({ord("["): "(", ord("]"): ")"}) for text in (test, pattern))
     return fnmatch.fnmatchcase(test, f"*/{pattern}") or fnmatch.fnmatchcase(test, f"*/{pattern}(*)")
@@ -268,7 +268,7 @@ def rendered(runtime: str) -> str:
 
 
 def on_every_runtime(suite: Iterable[Collected]) -> str:
-    """The tests that run on every runtime as a Markdown table: a whole file, or those of its tests, and the reason."""
+    """The tests that run on every runtime as a Markdown table: a whole file or some of its tests, and the reason."""
     reasons: dict[str, dict[str, set[str]]] = {}
     for each in suite:
         reasons.setdefault(each.file, {}).setdefault(each.reason, set()).add(each.name)

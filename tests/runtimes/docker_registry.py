@@ -35,10 +35,10 @@ _READY_SECONDS = 20.0
 
 
 class DockerRegistry:
-    """One registry in a directory of its own, on a port that stays its own over its restarts."""
+    """One registry in a directory of its own, on a port that it keeps over restarts."""
 
     def __init__(self, directory: Path, *, user: str, password: str) -> None:
-        """Prepare it, not yet started. Raises Missing where the machine has none."""
+        """Prepare it without starting it. Raises Missing if the machine has none."""
         for program in ("docker-registry", "htpasswd"):
             if shutil.which(program) is None:
                 raise Missing(f"{program} is not installed")
@@ -52,7 +52,7 @@ class DockerRegistry:
 
     @property
     def address(self) -> str:
-        """What goes before an image's name."""
+        """The prefix of an image's name."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
@@ -70,7 +70,7 @@ class DockerRegistry:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """SIGKILL it, if it runs."""
+        """Kill it, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -111,14 +111,14 @@ class DockerRegistry:
 
 
 def announce(runtime: Containerd, address: str) -> None:
-    """Tell a containerd that the registry at that address speaks HTTP."""
+    """Configure a containerd to use HTTP for the registry at that address."""
     told = runtime.directory / "registries" / address / "hosts.toml"
     told.parent.mkdir(parents=True, exist_ok=True)
     told.write_text(f'server = "http://{address}"\n')
 
 
 def fresh_busybox(size: int) -> Image:
-    """A busybox that no runtime has yet: beside it, so many bytes that cannot be compressed."""
+    """A busybox image that no runtime has yet, with this many additional bytes that cannot be compressed."""
     [busybox] = [each for each in images() if each.name == BUSYBOX]
     layer = io.BytesIO(busybox.layer)
     with tarfile.open(fileobj=layer, mode="a") as tar:
@@ -130,7 +130,7 @@ def fresh_busybox(size: int) -> Image:
 
 @contextlib.asynccontextmanager
 async def slow_way(port: int, *, bytes_per_second: int) -> AsyncIterator[int]:
-    """A port that leads to another, from which nothing comes faster than that; what breaks there breaks here."""
+    """A proxy of a port, which limits the rate of its answers; if a connection there breaks, so does the one here."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, part: int) -> None:
@@ -167,7 +167,7 @@ async def slow_way(port: int, *, bytes_per_second: int) -> AsyncIterator[int]:
 
 
 def free_port() -> int:
-    """A port of loopback on which nobody listens."""
+    """A loopback port at which nothing listens."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return int(listening.getsockname()[1])

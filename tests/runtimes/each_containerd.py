@@ -15,5 +15,5 @@ def runtime(containerd: Containerd) -> Containerd:
 
 @pytest.fixture(scope="session")
 def cri_endpoint(runtime: Containerd) -> str:
-    """Its endpoint: that of all tests is kept from the last runtime of theirs, which is not one of these."""
+    """Its endpoint. The common fixture would keep that of the last runtime, which is none of these."""
     return runtime.endpoint

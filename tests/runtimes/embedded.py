@@ -21,7 +21,7 @@ from tests.runtimes.require import Missing
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = (images.BUSYBOX, images.BUSYBOX_2, images.HTTPD, images.NOBODY, images.USER_1000)
-"""Those that a containerd of the suite has, by name; every one stands for the host's own programs."""
+"""The names of the images that the tests' containerds have; here, each stands for the host's own programs."""
 
 
 class Embedded:
@@ -55,7 +55,7 @@ class Embedded:
 
     @classmethod
     def launch(cls, *options: str, programs: Path | None = None, within: tuple[str, ...] = ()) -> Self:
-        """Start a server with the suite's images in a new directory, once what interrupted runs left is cleared away.
+        """Remove the leftovers of interrupted runs, then start a server with the tests' images in a new directory.
 
         Raises `Missing` where the machine is not Linux.
         """
@@ -77,7 +77,7 @@ class Embedded:
 
     @property
     def version(self) -> str:
-        """Its version, as it says it itself."""
+        """Its version, as it reports it."""
         # VersionResponse: field 3 is the runtime's version.
         return _field(self._call("RuntimeService/Version"), 3).decode()
 
@@ -95,7 +95,7 @@ class Embedded:
 
     @property
     def gates(self) -> SpawnerGates:
-        """What holds the start of a process; raises RuntimeError while the server is down."""
+        """The gate for starts of processes; raises RuntimeError while the server is down."""
         return SpawnerGates(self.state_dir, self.pid)
 
     @property
@@ -108,7 +108,7 @@ class Embedded:
         return tuple(found for id in ids for found in embedded_leftovers.supervisors(self.directory, f"*/{id}"))
 
     def start(self, *, patience: float = PATIENCE) -> None:
-        """Start the server and wait until it says that it is ready."""
+        """Start the server and wait until it reports that it is ready."""
         command = [*self._within, sys.executable, "-m", "syncpod.runtime", "--state-dir", str(self.state_dir)]
         with self.log.open("ab") as log:
             self._server = subprocess.Popen(
@@ -171,7 +171,7 @@ class Embedded:
         return False
 
     def _call(self, method: str, request: bytes = b"") -> bytes:
-        """Make a CRI call in bytes: the harness stands on nothing that it is there to test."""
+        """Make a CRI call with raw bytes, without the code under test."""
         with grpc.insecure_channel(self.endpoint, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
             call = channel.unary_unary(f"/runtime.v1.{method}", request_serializer=bytes, response_deserializer=bytes)
             answer: bytes = call(request, timeout=30)

@@ -19,11 +19,11 @@ from tests.patience import PATIENCE
 from tests.runtimes.processes import processes
 
 POINT = "runc-create"
-"""What containerd's gates call the same moment."""
+"""The name of the same point in containerd's gates."""
 
 
 class SpawnerGate:
-    """The spawner, stopped as long as the test's `with` block lasts."""
+    """The spawner, stopped until the end of the test's `with` block."""
 
     def __init__(self, state_dir: Path, spawner: int) -> None:
         self._state_dir = state_dir
@@ -32,11 +32,11 @@ class SpawnerGate:
 
     @property
     def arrivals(self) -> int:
-        """How many starts wait here: written down since it was shut, with nobody who has taken them up."""
+        """The number of waiting starts: those recorded since the gate was shut that no supervisor has begun."""
         return len(self._begun() - self._earlier)
 
     async def reached(self, calls: int = 1, *, patience: float = PATIENCE) -> None:
-        """Wait until `calls` calls have come to this point; raises TimeoutError after `patience` seconds."""
+        """Wait until `calls` calls have arrived at this point; raises TimeoutError after `patience` seconds."""
         deadline = time.monotonic() + patience
         while self.arrivals < calls:
             if time.monotonic() > deadline:
@@ -44,7 +44,7 @@ class SpawnerGate:
             await asyncio.sleep(0.01)
 
     def open(self) -> None:
-        """Let everything through again, what waits as well; an open gate may be opened."""
+        """Let all calls through again, including waiting ones. Does nothing to an open gate."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._spawner, signal.SIGCONT)
 
@@ -58,7 +58,7 @@ class SpawnerGate:
 
 
 class SpawnerGates:
-    """All the gates that an embedded runtime has: one, which can be held and cannot refuse."""
+    """The gates of an embedded runtime: only one, which can hold but not refuse calls."""
 
     def __init__(self, state_dir: Path, server: int) -> None:
         self._state_dir = state_dir
@@ -87,5 +87,5 @@ class SpawnerGates:
             gate.open()
 
     def refuse(self, point: str) -> contextlib.AbstractContextManager[SpawnerGate]:
-        """Raise ValueError: nobody is called who could refuse."""
+        """Raise ValueError, since the runtime calls no program that could refuse."""
         raise ValueError(f"the embedded runtime has nobody at {point!r} who could refuse")

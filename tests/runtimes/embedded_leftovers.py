@@ -50,7 +50,7 @@ def clear(directory: Path) -> None:
 
 
 def _open_to_us(directory: Path) -> None:
-    """Open what overlayfs has closed to everybody, also to its owner: the directories that it works in."""
+    """Set permissions of overlayfs's work directories, which even their owner cannot enter."""
     for place, names, _ in os.walk(directory):
         for path in (Path(place, name) for name in names):
             if stat.S_IMODE(path.lstat().st_mode) == 0:
@@ -58,7 +58,7 @@ def _open_to_us(directory: Path) -> None:
 
 
 def supervisors(directory: Path, which: str = "*/*") -> tuple[Process, ...]:
-    """The live supervisors of the runtime in `directory`: each holds the specification that it obeys.
+    """The live supervisors of the runtime in `directory`, found by their open specification.
 
     `which` is a pattern of their places in its state directory: `containers/<id>`.
     """
@@ -68,7 +68,7 @@ def supervisors(directory: Path, which: str = "*/*") -> tuple[Process, ...]:
 
 
 def _opened(pid: int, pattern: str) -> Iterator[bool]:
-    """Say of each file that a process has open whether its path is such; nothing of a process that is not ours."""
+    """For each file that a process has open, yield whether its path matches; nothing for another user's process."""
     with contextlib.suppress(OSError):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
@@ -77,7 +77,7 @@ def _opened(pid: int, pattern: str) -> Iterator[bool]:
 
 
 def _cgroups(directory: Path) -> Iterator[str]:
-    """Those of its containers, wherever their pods asked for them: a record begins with a line of JSON."""
+    """The cgroups of its containers, by their records, which begin with a line of JSON."""
     for record in directory.glob("state/containers/*/record"):
         with contextlib.suppress(OSError, ValueError, KeyError):
             cgroup = json.loads(record.read_bytes().partition(b"\n")[0])["cgroup"]
@@ -86,7 +86,7 @@ def _cgroups(directory: Path) -> Iterator[str]:
 
 
 def _remove_made_above(cgroup: str) -> None:
-    """Remove what the runtime made and marked for a container's cgroup to be in, where it is empty now."""
+    """Remove empty parent cgroups that the runtime made and marked."""
     for place in (CGROUPS, *(entry for entry in CGROUPS.iterdir() if entry.is_dir())):
         with contextlib.suppress(OSError):  # none there, none of the runtime's, or in use
             for above in (place / cgroup.strip("/")).parents:
@@ -101,7 +101,7 @@ def _servers(directory: Path, everything: tuple[Process, ...]) -> Iterator[int]:
 
 
 def _main_processes(directory: Path) -> Iterator[int]:
-    """Those that run: a process is known by its id and its start, in clock ticks since the boot."""
+    """The running main processes, identified by id and start time in clock ticks since the boot."""
     for record in directory.glob("state/*/*/*/started.json"):
         with contextlib.suppress(OSError, ValueError, KeyError):
             main = json.loads(record.read_text())["main"]
@@ -111,7 +111,7 @@ def _main_processes(directory: Path) -> Iterator[int]:
 
 
 def _by_mounts(directory: Path, everything: tuple[Process, ...]) -> Iterator[int]:
-    """Those whose root has layers in the directory."""
+    """The processes whose root mount has layers in the directory."""
     own = _namespace("self")
     for process in everything:
         try:

@@ -14,10 +14,10 @@ from pathlib import Path
 from tests.patience import PATIENCE
 
 STARTED = "runc-started"
-"""Where a call of `runc start` can be held that has done its work: the process runs, and the runtime does not know."""
+"""The point after `runc start` has done its work: the process runs, and the runtime is not notified yet."""
 
 POINTS = ("cni-add", "cni-del", "runc-create", "runc-start", STARTED, "runc-kill", "runc-delete", "runc-exec")
-"""What can be held or refused: a call of the CNI plugin or of runc. What has been done can only be held."""
+"""The points: calls of the CNI plugin or of runc. A call that is done can be held, but not refused."""
 
 _WRAPPER = """#!{busybox} sh
 {point}
@@ -55,7 +55,7 @@ _RUNC_REFUSE = """echo '{"level":"error","msg":"refused by the gate"}' >> "${log
 
 
 class Gate:
-    """A point that is held or refused, as long as the test's `with` block lasts."""
+    """A point that is held or refused until the end of the test's `with` block."""
 
     def __init__(self, directory: Path, point: str) -> None:
         if point not in POINTS:
@@ -65,11 +65,11 @@ class Gate:
 
     @property
     def arrivals(self) -> int:
-        """How many calls have come to this point since it was shut."""
+        """The number of calls that have arrived at this point since it was shut."""
         return len(list(self._directory.glob(f"{self.point}.*.reached")))
 
     async def reached(self, calls: int = 1, *, patience: float = PATIENCE) -> None:
-        """Wait until `calls` calls have come to this point; raises TimeoutError after `patience` seconds."""
+        """Wait until `calls` calls have arrived at this point; raises TimeoutError after `patience` seconds."""
         deadline = time.monotonic() + patience
         while self.arrivals < calls:
             if time.monotonic() > deadline:
@@ -77,12 +77,12 @@ class Gate:
             await asyncio.sleep(0.01)
 
     def let_through(self) -> None:
-        """Let the calls through that have come so far; the gate stays shut for those to come."""
+        """Let waiting calls through; the gate stays shut for later ones."""
         for reached in self._directory.glob(f"{self.point}.*.reached"):
             reached.with_suffix(".passes").touch()
 
     def open(self) -> None:
-        """Let everything through again, what waits as well; an open gate may be opened."""
+        """Let all calls through again, including waiting ones. Does nothing to an open gate."""
         (self._directory / self.point).unlink(missing_ok=True)
 
 

@@ -17,7 +17,7 @@ SHOUTED = "\x1b[2J\x1b]0;owned\x07\n\u202e"
 
 
 class HostileRegistry:
-    """Such a registry, and whether anybody asked it for anything."""
+    """A hostile registry, with its requests."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -28,7 +28,7 @@ class HostileRegistry:
 
     @property
     def address(self) -> str:
-        """What goes before an image's name."""
+        """The prefix of an image's name."""
         return f"127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:
@@ -126,4 +126,4 @@ HARMS: dict[str, Callable[[BaseHTTPRequestHandler, threading.Event], None]] = {
     "goes-in-circles": _goes_in_circles,
     "lies": _lies,
 }
-"""By the first part of a repository's name."""
+"""The attacks by the first part of a repository's name."""

@@ -23,16 +23,16 @@ PAUSE = "docker.io/syncpod/pause:1"
 
 BUSYBOX = "docker.io/library/busybox:1"
 BUSYBOX_2 = "docker.io/library/busybox:2"
-"""The same content as `BUSYBOX` under another tag: what changes is the name alone, and so the container's hash."""
+"""The same content as `BUSYBOX` under another tag, so that only the name and the container's hash change."""
 
 HTTPD = "docker.io/library/nginx:1"
-"""Serves a page on port 80, as nginx would."""
+"""An image that serves a page on port 80, like nginx."""
 
 NOBODY = "docker.io/library/busybox:nobody"
-"""Busybox whose image says `USER nobody`, a name, which `runAsNonRoot` cannot verify."""
+"""Busybox with `USER nobody`, a name, which `runAsNonRoot` cannot verify."""
 
 USER_1000 = "docker.io/library/busybox:1000"
-"""Busybox whose image says `USER 1000`, which `runAsNonRoot` accepts."""
+"""Busybox with `USER 1000`, which `runAsNonRoot` accepts."""
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\nsyncpod:x:1000:1000::/:/bin/sh\n"
@@ -62,7 +62,7 @@ class Image:
 
 
 def images() -> tuple[Image, ...]:
-    """All the images of this module. Raises `Missing` where there is no static busybox to make them from."""
+    """All images of this module. Raises `Missing` if there is no static busybox to make them from."""
     system = busybox_system() | {"etc/passwd": _PASSWD.encode(), "etc/group": _GROUP.encode()}
     layer = layer_of(system)
     shell = {"Env": [_PATH], "Cmd": ["sh"]}
@@ -81,7 +81,7 @@ def images() -> tuple[Image, ...]:
 
 
 def busybox_system() -> dict[str, bytes | str | File | None]:
-    """The files of a system that has busybox only, without users. Raises `Missing` where it is not static."""
+    """The files of a system with only busybox and without users. Raises `Missing` if busybox is not static."""
     busybox = _static_busybox()
     applets = subprocess.run([busybox, "--list-full"], capture_output=True, text=True, check=True).stdout.split()
     return {
@@ -129,7 +129,7 @@ def write_archive(path: Path, contents: Iterable[Image], *, compressed: bool = T
 
 
 def _pause(busybox_layer: bytes) -> Image:
-    """The sandbox image: the ten lines of pause.c, or busybox doing the same where there is no C compiler."""
+    """The sandbox image: the ten lines of pause.c, or busybox with the same behaviour if there is no C compiler."""
     program = static_program(Path(__file__).with_name("pause.c"))
     if program is None:
         wait = "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait; done"
@@ -138,7 +138,7 @@ def _pause(busybox_layer: bytes) -> Image:
 
 
 def static_program(source: Path) -> bytes | None:
-    """A source in C as a static program; None where there is no C compiler. Raises CalledProcessError."""
+    """Compile a C source to a static program; None if there is no C compiler. Raises CalledProcessError."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         return None

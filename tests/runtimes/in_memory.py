@@ -16,13 +16,13 @@ from pathlib import Path
 from syncpod.kernel.mountinfo import read_mounts
 
 MEMORY = Path("/dev/shm")
-"""A tmpfs on every Linux, for everybody."""
+"""A tmpfs on every Linux, for every user."""
 
 ROOM = 4 << 30
-"""Bytes that are to be free: many times what was seen to lie there."""
+"""The required free bytes, which are many times what was observed in use."""
 
 _RESTRICTING = os.ST_RDONLY | os.ST_NOEXEC | os.ST_NODEV | os.ST_NOSUID
-"""What it must not be: containers run programs from it, and have device files in it."""
+"""Flags that it must not have: containers run programs from it, and have device files in it."""
 
 
 @cache
@@ -39,13 +39,13 @@ def has_room(memory: Path = MEMORY) -> bool:
 
 
 def available_memory(told: Path = Path("/proc/meminfo")) -> int:
-    """Bytes of memory that new files could have, as the kernel estimates it."""
+    """The bytes of memory available for new files, as estimated by the kernel."""
     lines = dict(line.split(":", 1) for line in told.read_text().splitlines())
     return int(lines["MemAvailable"].split()[0]) * 1024
 
 
 def _keeps_attributes(memory: Path) -> bool:
-    """Whether files have attributes of their users: an overlay of somebody without root needs them (Linux 6.6)."""
+    """Whether files can have user attributes, which an overlay without root needs (Linux 6.6)."""
     with tempfile.TemporaryFile(dir=memory) as file:
         try:
             os.setxattr(file.fileno(), "user.syncpod", b"1")

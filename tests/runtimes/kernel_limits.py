@@ -9,13 +9,13 @@ from typing import Final
 MOUNTED: Final = Path("/sys/fs/cgroup")
 IS_UNIFIED: Final = (MOUNTED / "cgroup.controllers").exists()
 IS_THERE: Final = IS_UNIFIED or (MOUNTED / "cpu/cpu.shares").exists()
-"""Whether limits of CPU and memory can be read here at all."""
+"""Whether limits of CPU and memory can be read on this machine."""
 UNLIMITED: Final = "9223372036854771712"
-"""Unlimited memory, as version 1 has it."""
+"""Unlimited memory in version 1."""
 
 
 class Weight(str):
-    """A weight of version 2, which is equal to each number of shares (of version 1) that becomes this weight.
+    """A weight of version 2, equal to each number of shares (of version 1) that is converted to this weight.
 
     The kubelet and older runtimes convert shares linearly, newer ones by a curve through the default.
     """
@@ -42,7 +42,7 @@ def curve(shares: int) -> int:
 
 
 def directory(controller: str, cgroup: str) -> Path:
-    """Where a cgroup's files of a controller are."""
+    """The directory of a cgroup's files of a controller."""
     return MOUNTED / ("" if IS_UNIFIED else controller) / cgroup.strip("/")
 
 

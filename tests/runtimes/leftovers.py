@@ -26,7 +26,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Names:
-    """What the instance in one directory is called elsewhere on the machine."""
+    """The names of the instance of one directory elsewhere on the machine."""
 
     bridge: str
     network: str
@@ -34,7 +34,7 @@ class Names:
 
     @classmethod
     def of(cls, directory: Path) -> Self:
-        """The names that follow from the directory's path, each with the same eight characters in it."""
+        """The names that follow from the directory's path; each has the same eight characters."""
         mark = f"{zlib.crc32(bytes(directory)):08x}"
         return cls(bridge=f"sp{mark}", network=f"syncpod-{mark}", cgroup_parent=f"/syncpod-{mark}")
 
@@ -54,7 +54,7 @@ def clear(directory: Path) -> None:
 
 
 def empty(directory: Path) -> None:
-    """Remove all that is in a runtime's directory but its lock."""
+    """Remove everything in a runtime's directory except for its lock."""
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -63,7 +63,7 @@ def empty(directory: Path) -> None:
 
 
 def end_processes(directory: Path) -> None:
-    """SIGKILL containerd, its shims, its containers and the programs it was waiting for."""
+    """Kill containerd, its shims, its containers and the programs for which it was waiting."""
     while True:
         everything = processes()
         roots = [process.pid for process in everything if _belongs(process, directory)]
@@ -90,14 +90,14 @@ def _is_shim(process: Process, directory: Path) -> bool:
 
 
 def _bundles_cgroups(directory: Path) -> Iterator[str]:
-    """The cgroups of the containers that containerd still knew, from their OCI bundles."""
+    """The cgroups of containerd's last containers, from their OCI bundles."""
     for config in directory.glob("state/io.containerd.runtime.v2.task/*/*/config.json"):
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             yield json.loads(config.read_text())["linux"].get("cgroupsPath", "")
 
 
 def unmount_below(directory: Path) -> None:
-    """Unmount everything below the directory, without waiting for who still uses it."""
+    """Unmount everything below the directory, without waiting for processes that use it."""
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     ours = [mount for mount in reversed(mounts) if mount.startswith(f"{directory}/")]
     if ours:
@@ -105,7 +105,7 @@ def unmount_below(directory: Path) -> None:
 
 
 def _remove_firewall_rules(network: str) -> None:
-    """Remove what the portmap plugin wrote for `network`: it names the network in a comment on each jump it makes."""
+    """Remove the rules of the portmap plugin for `network`, which is named in the comment of each jump rule."""
     if shutil.which("iptables") is None:
         return
     listing = subprocess.run(["iptables", "-t", "nat", "-S"], capture_output=True, text=True, check=False)
@@ -120,12 +120,12 @@ def _remove_firewall_rules(network: str) -> None:
 
 
 def has_cgroup(path: str) -> bool:
-    """Say whether a cgroup is there, in any hierarchy of cgroup v1 or in v2's one."""
+    """Return whether a cgroup exists, in any hierarchy of version 1 or in that of version 2."""
     return any(Path(f"{top}{path}").exists() for top in (CGROUPS, *CGROUPS.iterdir()))
 
 
 def remove_cgroup(path: str, *, patience: float = PATIENCE) -> None:
-    """End what is in a cgroup and below, and remove it, in every hierarchy of cgroup v1 and in v2's one.
+    """Kill the processes in a cgroup and below, and remove it, in every hierarchy of versions 1 and 2.
 
     Raises OSError if something is still in it after `patience` seconds.
     """
@@ -149,7 +149,7 @@ def remove_cgroup(path: str, *, patience: float = PATIENCE) -> None:
 
 
 def _end_members(cgroup: Path) -> None:
-    """SIGKILL the processes of a cgroup: also those whose shim is dead, which nothing else leads to."""
+    """Kill the processes of a cgroup, including those whose shim is dead, which are not found otherwise."""
     for pid in (cgroup / "cgroup.procs").read_text().split():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)

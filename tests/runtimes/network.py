@@ -10,7 +10,7 @@ from tests.runtimes.leftovers import Names
 from tests.runtimes.require import Missing
 
 CNI_PLUGINS = Path("/usr/lib/cni")
-"""Where the distribution puts the plugins."""
+"""The directory of the distribution's plugins."""
 
 
 def configuration(names: Names, subnet: ipaddress.IPv4Network, *, directory: Path) -> str:
@@ -27,7 +27,7 @@ def configuration(names: Names, subnet: ipaddress.IPv4Network, *, directory: Pat
 
 
 def free_subnet() -> ipaddress.IPv4Network:
-    """A /24 of 10.64.0.0/10 that no interface of this machine is in.
+    """A /24 of 10.64.0.0/10 without an interface of this machine.
 
     Drawn, not counted up: bridges appear with an instance's first pod, so another's may be free only in appearance.
     Raises `Missing` where none is free.

@@ -16,7 +16,7 @@ from tests.runtimes.require import Missing
 USER = "temporal"
 """The role that owns everything in it."""
 _OWNER = "postgres"
-"""Who runs it where the tests run as root, which it refuses: the user that Debian's package makes."""
+"""The user that runs it if the tests run as root, which PostgreSQL refuses; Debian's package makes that user."""
 
 
 def programs() -> Path:
@@ -28,13 +28,13 @@ def programs() -> Path:
 
 
 class PostgreSQL:
-    """One server, whose data outlives it. `close` ends it and removes them.
+    """One server, whose data survives its death. `close` ends it and removes the data.
 
     It is killed by tests, but the machine is not: nothing is synced to the disk.
     """
 
     def __init__(self, claimed: Path, port: int) -> None:
-        """Make an empty one for the instance that has claimed a directory, not yet started. Raises `Missing`."""
+        """Make an empty database for the instance that has claimed a directory, not yet started. Raises `Missing`."""
         self._bin = programs()
         self.port = port
         self.password = secrets.token_hex(16)
@@ -69,20 +69,20 @@ class PostgreSQL:
 
     @property
     def pid(self) -> int:
-        """The process id of the one whose children serve the connections."""
+        """The id of the main process, whose children serve connections."""
         return int((self._data / "postmaster.pid").read_text().splitlines()[0])
 
     def start(self) -> None:
-        """Start it, and wait until it serves; after a crash it first replays its log."""
+        """Start it, and wait until it serves, which after a crash includes the replay of its log."""
         self._run("pg_ctl", "--log", str(self.log), "--wait", "--timeout", "120", "start")
 
     def restart(self) -> None:
-        """End it as a crash does, cutting everybody off, and start it again."""
+        """End it as by a crash, which closes all connections, and start it again."""
         self._run("pg_ctl", "--mode", "immediate", "--wait", "stop")
         self.start()
 
     def begin_anew(self, programs: Path) -> None:
-        """End it, and start an empty one of another version's programs in its place. What was dumped stays."""
+        """End it, and replace it by an empty one with another version's programs. Dumps are kept."""
         self._run("pg_ctl", "--mode", "fast", "--wait", "stop")
         shutil.rmtree(self._data)
         self._bin = programs
@@ -100,7 +100,7 @@ class PostgreSQL:
         form: Literal["custom", "plain"] = "custom",
         programs: Path | None = None,
     ) -> dict[str, Path]:
-        """Back databases up while they are in use; return the archive of each, or as plain SQL for a reader.
+        """Back up databases while they are in use; return the archive of each, or plain SQL for a reader.
 
         `programs` are those of the version that will read them, if it is another one.
         """
@@ -111,14 +111,14 @@ class PostgreSQL:
         return archives
 
     def restore(self, archives: dict[str, Path]) -> None:
-        """Have databases as they were backed up. Nobody may be connected to them."""
+        """Restore databases from a backup. There may be no connections to them."""
         for name, archive in archives.items():
             self._run("dropdb", "--if-exists", *self._to(), name)
             self._run("createdb", *self._to(), name)
             self._run("pg_restore", *self._to(name), "--exit-on-error", str(archive))
 
     def ask(self, database: str, statement: str) -> str:
-        """What `psql` prints for a statement, without headings."""
+        """The output of `psql` for a statement, without headings."""
         return self._run(
             "psql",
             *self._to(database),
@@ -151,7 +151,7 @@ class PostgreSQL:
 
 
 def directory_of(claimed: Path) -> Path:
-    """Where the PostgreSQL of an instance lies that has claimed a directory."""
+    """The directory of the PostgreSQL of an instance that has claimed a directory."""
     return Path("/tmp", f"syncpod-postgresql-{os.geteuid()}-{claimed.name}")
 
 
@@ -168,7 +168,7 @@ def end(directory: Path, programs: Path) -> None:
 
 
 def _become(uid: int, gid: int) -> list[str]:
-    """What goes before a command that another user shall run.
+    """The prefix of a command that another user shall run.
 
     `subprocess` could do it, but then forks: gRPC does things in a fork of its process that end it.
     """

@@ -26,7 +26,7 @@ class Process:
 
 
 def processes() -> tuple[Process, ...]:
-    """Everything that runs on this machine now."""
+    """All processes on this machine now."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -53,7 +53,7 @@ def with_descendants(roots: Iterable[int], everything: Iterable[Process]) -> tup
 
 
 def kill(pids: Iterable[int], *, patience: float = PATIENCE) -> None:
-    """SIGKILL these processes and wait until none of them runs; raises TimeoutError after `patience` seconds."""
+    """Kill these processes and wait until none of them runs; raises TimeoutError after `patience` seconds."""
     waiting = set(pids)
     for pid in waiting:
         with contextlib.suppress(ProcessLookupError):

@@ -20,7 +20,7 @@ from tests.runtimes.require import do_without
 
 
 def installed(program: str) -> str:
-    """The path of `prometheus` or `promtool`; skips the test where the machine has none."""
+    """The path of `prometheus` or `promtool`; skips the test if the machine has none."""
     found = shutil.which(program)
     if found is None:
         do_without("prometheus", f"{program} is not installed")
@@ -31,7 +31,7 @@ class Prometheus:
     """One server in a directory of its own. `with` starts it, and ends it."""
 
     def __init__(self, directory: Path, configuration: dict[str, Any]) -> None:
-        """Prepare it, not yet started; skips the test where the machine has none."""
+        """Prepare it without starting it; skips the test if the machine has none."""
         self._program = installed("prometheus")
         self._directory = directory
         directory.mkdir()
@@ -70,7 +70,7 @@ class Prometheus:
         return found
 
     def firing(self) -> set[tuple[str, str]]:
-        """The alerts that fire, each with the name of its pod, or "" if it is of no pod."""
+        """The firing alerts, each with the name of its pod, or "" if it has none."""
         alerts = self._ask("/api/v1/alerts")["alerts"]
         return {
             (each["labels"]["alertname"], each["labels"].get("pod", "")) for each in alerts if each["state"] == "firing"

@@ -12,21 +12,21 @@ import pytest
 
 
 class Missing(Exception):
-    """A part of the machine cannot be had; the message says which and why."""
+    """A part of the machine is missing. The message says which one and why."""
 
 
 def promised() -> frozenset[str]:
-    """The parts that `SYNCPOD_REQUIRE` names."""
+    """The parts listed in `SYNCPOD_REQUIRE`."""
     return frozenset(name.strip() for name in os.environ.get("SYNCPOD_REQUIRE", "").split(",") if name.strip())
 
 
 def do_without(part: str, reason: str) -> NoReturn:
-    """Skip the test that asked for `part`, or fail it where the part was promised."""
+    """Skip the test that needs `part`, or fail it if the part was promised."""
     if part in promised():
         pytest.fail(f"{part} is required here (SYNCPOD_REQUIRE), but {reason}", pytrace=False)
     pytest.skip(f"{part}: {reason}")
 
 
 def cache_directory() -> Path:
-    """Where binaries built for tests are kept between runs: `$XDG_CACHE_HOME/syncpod`."""
+    """The directory of binaries that are built for tests and kept between runs: `$XDG_CACHE_HOME/syncpod`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "syncpod"

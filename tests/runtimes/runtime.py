@@ -11,21 +11,21 @@ from tests.runtimes.processes import Process
 
 
 class HeldPoint(Protocol):
-    """A point on the way of a call at which it waits, as long as the test's `with` block lasts."""
+    """A point at which calls wait until the end of the test's `with` block."""
 
     @property
     def arrivals(self) -> int:
-        """How many calls have come to this point since it was shut."""
+        """The number of calls that have arrived at this point since it was shut."""
 
     async def reached(self, calls: int = 1, *, patience: float = PATIENCE) -> None:
-        """Wait until so many have come; raises TimeoutError after `patience` seconds."""
+        """Wait until this many calls have arrived; raises TimeoutError after `patience` seconds."""
 
     def open(self) -> None:
-        """Let everything through again."""
+        """Let all calls through again."""
 
 
 class GateKeeper(Protocol):
-    """The points that a runtime can be held at; each raises ValueError for one that it does not have."""
+    """The points at which a runtime's calls can be held. The methods raise ValueError for an unknown point."""
 
     def hold(self, point: str) -> contextlib.AbstractContextManager[HeldPoint]:
         """Make calls at `point` wait until the block ends or its gate is opened."""
@@ -39,11 +39,11 @@ class Runtime(Protocol):
 
     @property
     def name(self) -> str:
-        """What the suite calls it: `embedded`, `containerd16`, `containerd24`."""
+        """Its name in the tests: `embedded`, `containerd16`, `containerd24`."""
 
     @property
     def kind(self) -> str:
-        """What it calls itself, and container ids in a pod's status begin with."""
+        """Its own name, which is the prefix of container ids in a pod's status."""
 
     @property
     def version(self) -> str:
@@ -55,7 +55,7 @@ class Runtime(Protocol):
 
     @property
     def directory(self) -> Path:
-        """Where it keeps everything."""
+        """The directory of all its files."""
 
     @property
     def endpoint(self) -> str:
@@ -63,15 +63,15 @@ class Runtime(Protocol):
 
     @property
     def log(self) -> Path:
-        """What it says."""
+        """Its log."""
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The images that it has from the start."""
+        """The images that it has at its start."""
 
     @property
     def cgroup_parent(self) -> str:
-        """The cgroup below which a test's pods belong; empty where cgroups are closed to it."""
+        """The parent cgroup of a test's pods; empty if the runtime cannot make cgroups."""
 
     @property
     def pid(self) -> int:
@@ -79,14 +79,14 @@ class Runtime(Protocol):
 
     @property
     def gates(self) -> GateKeeper:
-        """What holds or refuses the programs that it calls."""
+        """The gates for the programs that it calls."""
 
     @property
     def shims(self) -> tuple[Process, ...]:
-        """The processes that stand between it and its containers, those that live now."""
+        """The live processes between it and its containers."""
 
     def shims_of(self, *ids: str) -> tuple[Process, ...]:
-        """Those of them that stand before these sandboxes and containers."""
+        """The live processes between it and these sandboxes and containers."""
 
     def start(self, *, patience: float = PATIENCE) -> None:
         """Start the server and wait until it is ready."""

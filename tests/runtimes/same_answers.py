@@ -25,13 +25,13 @@ from tests.runtimes.runtime import Runtime
 
 RUNS = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 600 & wait $!; done")
 DEAF = ("sh", "-c", "trap 'touch /tmp/told' TERM; while :; do sleep 600 & wait $!; done")
-"""It notes that it was told to end, and goes on."""
+"""A command that records SIGTERM, and continues."""
 ABSENT = "0" * 64
 PATIENCE = 60.0
 
 
 class Stage:
-    """A runtime and one sandbox on it, whose containers a scene makes as it likes."""
+    """A runtime with one sandbox, in which a scene makes containers."""
 
     def __init__(self, bare: BareCri, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -89,7 +89,7 @@ class Stage:
         return cri.ContainerState.Name((await self.status(container)).state)
 
     async def ended(self, container: str) -> tuple[Any, ...]:
-        """Wait until a container has exited: its code and reason, whether it has a message, and which of its times."""
+        """Wait until a container has exited; return its code, reason, and whether it has a message and each time."""
         async with asyncio.timeout(PATIENCE):
             while (status := await self.status(container)).state != cri.CONTAINER_EXITED:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
@@ -103,7 +103,7 @@ class Stage:
 
 
 async def refused(call: Awaitable[Any], words: str = "") -> tuple[str, ...]:
-    """How a call was answered: `OK`, or the code, and the part of the message that fits `words`."""
+    """The result of a call: `OK`, or the code and the part of the message that matches `words`."""
     try:
         await call
     except grpc.aio.AioRpcError as error:
@@ -213,7 +213,7 @@ async def an_end_by_a_signal(stage: Stage) -> Any:
 
 
 async def running(stage: Stage, *command: str, name: str = "main") -> str:
-    """A container that has installed its trap."""
+    """Start a container, and wait until it has set its trap."""
     script = f"{command[-1].split(';')[0]}; touch /tmp/ready; {command[-1]}"
     container = await stage.started("sh", "-c", script, name=name)
     await until_there(stage, container, "/tmp/ready")

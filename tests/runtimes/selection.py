@@ -22,13 +22,13 @@ from tests.runtimes import containerd
 from tests.runtimes.require import Missing
 
 RUNTIMES = ("embedded", "containerd16", "containerd24", "crio", "containerd23")
-"""What the suite calls the runtimes."""
+"""The names of the runtimes in the tests."""
 
 PREFERRED = ("containerd23", "containerd24", "containerd16", "embedded", "crio")
-"""The runtimes by how much a test on them says: the containerd with long support, comes first."""
+"""The runtimes in the order of preference: the containerd with long-term support comes first."""
 
 CONTAINERDS: Mapping[str, str] = {"containerd23": "2.3", "containerd24": "2.4", "containerd16": "1.6"}
-"""The series of each containerd, the preferred one first: what a test names that needs one, of which it runs on one."""
+"""The series of each containerd, the preferred one first. A test that needs a containerd runs on one of them."""
 
 ALIKE = ("containerd23", "containerd24")
 """Containerds that differ little: a test of every runtime runs on the first of them that it can run on and that this
@@ -36,7 +36,7 @@ machine has, unless it says that it is for each containerd."""
 
 
 class Containerds(enum.Enum):
-    """On which containerds a test of every runtime runs; the value is what its mark says of them."""
+    """The containerds on which a test of every runtime runs; the value is the argument of its mark."""
 
     ONE = "one_containerd"
     THAT_DIFFER = ""
@@ -44,18 +44,18 @@ class Containerds(enum.Enum):
 
 
 ALL = "all"
-"""What `SYNCPOD_RUNTIMES` says for every test on every runtime."""
+"""The value of `SYNCPOD_RUNTIMES` for every test on every runtime."""
 
 
 def runtime_of(item: pytest.Item) -> str:
-    """The runtime that a test is run on, being run on several; "" for others."""
+    """The runtime of a test that runs on several; "" for other tests."""
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return ""
     return next((value for value in item.callspec.params.values() if value in RUNTIMES), "")
 
 
 def reason_of(item: pytest.Item) -> str:
-    """Why a test runs on every runtime; "" if it runs on one of them. Raises TypeError for a mark without a reason."""
+    """Why a test runs on every runtime; "" if it runs on one. Raises TypeError for a mark without a reason."""
     mark = item.get_closest_marker("every_runtime")
     if mark is None:
         return ""
@@ -65,7 +65,7 @@ def reason_of(item: pytest.Item) -> str:
 
 
 def containerds_of(item: pytest.Item) -> Containerds:
-    """On which containerds a test runs that runs on every runtime. Raises TypeError for another mark."""
+    """The containerds of a test that runs on every runtime. Raises TypeError for unknown arguments of the mark."""
     mark = item.get_closest_marker("every_runtime")
     if mark is None or not mark.kwargs:
         return Containerds.THAT_DIFFER
@@ -76,7 +76,7 @@ def containerds_of(item: pytest.Item) -> Containerds:
 
 
 def asked_for() -> str:
-    """What `SYNCPOD_RUNTIMES` says; "" for the usual run."""
+    """The value of `SYNCPOD_RUNTIMES`; "" for a usual run."""
     return os.environ.get("SYNCPOD_RUNTIMES", "")
 
 
@@ -89,7 +89,7 @@ def runs(
     here: Sequence[str],
     asked: str = "",
 ) -> bool:
-    """Say whether a test is to run on `runtime`.
+    """Return whether a test shall run on `runtime`.
 
     It could run on those in `among`, and is to run on all of them if `everywhere`, of the containerds on those that
     `containerds` says. This machine has those that are `here`, the preferred one first. `asked` is what
@@ -111,12 +111,12 @@ def runs(
 
 @functools.cache
 def installed() -> tuple[str, ...]:
-    """The runtimes of this machine among which one is preferred, in that order. The embedded one is always there."""
+    """The runtimes of this machine in the order of preference. The embedded one always exists."""
     return tuple(name for name in PREFERRED if name not in CONTAINERDS or _is_installed(CONTAINERDS[name]))
 
 
 def apply(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out of the tests collected those that are not to run on their runtime."""
+    """Deselect the collected tests that shall not run on their runtime."""
     among: dict[str, set[str]] = {}
     for item in items:
         among.setdefault(_function(item), set()).add(runtime_of(item))

@@ -11,7 +11,7 @@ from syncpod.cri.port import CriRuntime
 
 
 async def sweep(cri: CriRuntime, labels: Mapping[str, str]) -> None:
-    """Remove every sandbox with these labels and all in it, whatever state it is in.
+    """Remove every sandbox with these labels and its containers, in any state.
 
     One that resists holds up no other; the first error is raised when all have been tried.
     """

@@ -46,7 +46,7 @@ class DevServer:
 
     @classmethod
     def launch(cls, *, synced: bool = True) -> Self:
-        """Start a server in a new directory, once those that interrupted runs left are cleared away.
+        """Remove the leftovers of interrupted runs, then start a server in a new directory.
 
         One that is not `synced` loses nothing acknowledged by its own death, as any other, but by that of the machine.
         """
@@ -119,7 +119,7 @@ class DevServer:
         self.close()
 
     def _serves(self) -> bool:
-        """Ask by HTTP: the `temporal` program takes a quarter of a second of CPU to ask."""
+        """Query by HTTP, since the `temporal` program needs a quarter of a second of CPU time."""
         about = f"http://127.0.0.1:{self._http_port}/api/v1/namespaces/{self.namespace}"
         with contextlib.suppress(OSError), urllib.request.urlopen(about, timeout=10):
             return True
@@ -127,13 +127,13 @@ class DevServer:
 
 
 def _end(directory: Path) -> None:
-    """SIGKILL the server whose database is in `directory`, if it still runs."""
+    """Kill the server whose database is in `directory`, if it still runs."""
     database = str(directory / "temporal.db")
     kill(process.pid for process in processes() if process.program == "temporal" and database in process.argv)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on now, and that the kernel gives nobody: a killed server returns."""
+    """Loopback ports that are free and that the kernel assigns to nobody, since a killed server uses its port again."""
     first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     lowest = min(10_000, first_given // 2)
     with contextlib.ExitStack() as stack:

@@ -31,9 +31,9 @@ SHARDS = 4
 ROLES = ("frontend", "history", "matching", "worker")
 NAMESPACE = "default"
 DATABASES = ("temporal", "temporal_visibility")
-"""What deploy/schema.sh makes."""
+"""The databases that deploy/schema.sh makes."""
 TOGETHER = {"s1": ROLES, "s2": ROLES}
-"""Two servers that each can do all."""
+"""Two servers, each with all roles."""
 APART = {role: (role,) for role in ROLES}
 """Each role a process of its own."""
 KIND = "cluster"
@@ -49,10 +49,10 @@ def server_programs() -> Path:
 
 
 class Server:
-    """One Temporal server with some roles, on ports that stay its own."""
+    """One Temporal server with some roles, on ports that it keeps."""
 
     def __init__(self, programs: Path, directory: Path, database: PostgreSQL, roles: tuple[str, ...]) -> None:
-        """Prepare it, not yet started."""
+        """Prepare it without starting it."""
         directory.mkdir()
         self.roles = roles
         self.log = directory / "log"
@@ -133,11 +133,11 @@ class Server:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended by itself, as one does that has no CPU while it starts."""
+        """Whether it has ended by itself, as a server does that gets too little CPU at its start."""
         return self._process is not None and self._process.poll() is not None
 
     def become(self, programs: Path) -> None:
-        """Have it run another version's program when it is started next."""
+        """Use another version's program from the next start on."""
         self._program = programs / "temporal-server"
 
     def start(self) -> None:
@@ -173,14 +173,14 @@ class Server:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """SIGTERM it, and wait until it has ended."""
+        """Send SIGTERM, and wait until it has ended."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
             self._process = None
 
     def kill(self) -> None:
-        """SIGKILL it."""
+        """Kill it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -206,7 +206,7 @@ class TemporalCluster:
     """PostgreSQL and two servers, with the namespace. `close` ends all and removes every trace, as does `with`."""
 
     def __init__(self, owned: claim.Claim, parts: Mapping[str, tuple[str, ...]], programs: Path) -> None:
-        """Make the databases; nothing of Temporal runs yet. `parts` are servers and their roles. Raises `Missing`."""
+        """Make the databases, without starting servers. `parts` has the servers and their roles. Raises `Missing`."""
         self._claim = owned
         (database_port,) = free_ports(1)
         self.database = PostgreSQL(owned.directory, database_port)
@@ -218,7 +218,7 @@ class TemporalCluster:
 
     @classmethod
     def launch(cls, parts: Mapping[str, tuple[str, ...]] = TOGETHER, programs: Path | None = None) -> Self:
-        """Start one, once those that interrupted runs left are cleared away. Raises `Missing`.
+        """Remove the leftovers of interrupted runs, then start a cluster. Raises `Missing`.
 
         `programs` is the directory of another version than that of `server_programs`.
         """
@@ -259,7 +259,7 @@ class TemporalCluster:
 
     @property
     def frontends(self) -> list[int]:
-        """The ports at which clients are served."""
+        """The ports of the servers with a frontend."""
         return [server.port for server in self.servers if "frontend" in server.roles]
 
     def close(self) -> None:
@@ -285,7 +285,7 @@ class TemporalCluster:
 
 
 def clear() -> None:
-    """End and remove what interrupted runs left."""
+    """End and remove the leftovers of interrupted runs."""
     for abandoned in claim.abandoned(KIND):
         _end(abandoned.directory)
         abandoned.remove()
@@ -301,7 +301,7 @@ class Balancer:
     """One address before several frontends: each connection goes to one that accepts it, in turn."""
 
     def __init__(self, ports: list[int]) -> None:
-        """Of the frontends, on the loopback."""
+        """Take the ports of the frontends, on loopback."""
         self._ports = ports
         self._server: asyncio.Server | None = None
         self._streams: set[asyncio.Task[None]] = set()

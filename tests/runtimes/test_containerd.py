@@ -136,7 +136,7 @@ async def test_the_command_keeps_a_runtime_until_it_is_interrupted(containerd: C
 
 @contextlib.asynccontextmanager
 async def _command(*options: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """The command, once it has printed its endpoint; waited for at the end of the block, killed where that fails."""
+    """Run the command until it has printed its endpoint; at the end of the block wait for its end, or kill it."""
     run = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.runtimes.containerd", "start", *options, stdout=asyncio.subprocess.PIPE
     )
@@ -151,7 +151,7 @@ async def _command(*options: str) -> AsyncIterator[tuple[asyncio.subprocess.Proc
 
 
 def _traces(directory: Path) -> set[str]:
-    """What on this machine still belongs to the containerd of that directory."""
+    """Everything on this machine that still belongs to the containerd of that directory."""
     names = leftovers.Names.of(directory)
     rules = subprocess.run(["iptables", "-t", "nat", "-S"], capture_output=True, text=True, check=True).stdout
     links = json.loads(subprocess.run(["ip", "-json", "link"], capture_output=True, text=True, check=True).stdout)
@@ -167,7 +167,7 @@ def _traces(directory: Path) -> set[str]:
 
 
 async def page(host: str, port: int, *, patience: float = 60.0) -> str:
-    """Ask for `/` until somebody listens, which the start of a container does not wait for."""
+    """Request `/` until the server listens, for which the start of a container does not wait."""
     deadline = time.monotonic() + patience
     while True:
         try:

@@ -123,7 +123,7 @@ async def test_the_command_keeps_a_runtime_until_it_is_interrupted(crio: Crio, t
 
 @contextlib.asynccontextmanager
 async def _command(*options: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """The command, once it has printed its endpoint; waited for at the end of the block, killed where that fails."""
+    """Run the command until it has printed its endpoint; at the end of the block wait for its end, or kill it."""
     run = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.runtimes.crio", "start", *options, stdout=asyncio.subprocess.PIPE
     )
@@ -138,7 +138,7 @@ async def _command(*options: str) -> AsyncIterator[tuple[asyncio.subprocess.Proc
 
 
 def _traces(directory: Path, subnet: str = "") -> set[str]:
-    """What on this machine still belongs to the CRI-O of that directory, and to its subnet."""
+    """Everything on this machine that still belongs to the CRI-O of that directory or to its subnet."""
     names = leftovers.Names.of(directory)
     links = json.loads(subprocess.run(["ip", "-json", "link"], capture_output=True, text=True, check=True).stdout)
     ruled = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=True).stdout

@@ -30,7 +30,7 @@ def test_the_document_shows_what_runs_on_every_runtime(suite: tuple[Collected, .
 
 
 def shows(tables: Mapping[str, str]) -> None:
-    """Assert that the document has these tables between the lines that name them."""
+    """Assert that the document has these tables between their marker lines."""
     text = wanted = differences.DOCUMENT.read_text()
     for name, table in tables.items():
         begin, end = (line.format(name) for line in (differences.BEGIN, differences.END))

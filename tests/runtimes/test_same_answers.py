@@ -22,7 +22,7 @@ Scene = Callable[[Stage], Awaitable[Any]]
 
 OK, NOT_FOUND, UNKNOWN = ("OK",), ("NOT_FOUND", ""), ("UNKNOWN", "")
 RAN = (True, True, True)
-"""It has been created, started and has finished."""
+"""The container has times of its creation, start and end."""
 NEVER_RAN = (True, False, True)
 RESERVED = ("FAILED_PRECONDITION", 'is reserved for "')
 NO_SUCH_PROGRAM = ("UNKNOWN", 'exec: "no-such-program": executable file not found in $PATH')
@@ -81,7 +81,7 @@ OTHERWISE: dict[tuple[str, Scene], Any] = {("containerd23", scenes.a_container_i
 
 @pytest.fixture(scope="module", params=["embedded", *ALIKE])
 def runtime(request: pytest.FixtureRequest) -> Runtime:
-    """The one, and those that it is compared with."""
+    """The embedded runtime, and those with which it is compared."""
     runtime: Runtime = request.getfixturevalue(request.param)
     return runtime
 

@@ -19,7 +19,7 @@ def chosen(
     here: tuple[str, ...] = PREFERRED,
     asked: str = "",
 ) -> set[str]:
-    """Those runtimes that a test runs on."""
+    """The runtimes on which a test runs."""
     return {
         name
         for name in among

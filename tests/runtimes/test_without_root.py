@@ -28,12 +28,12 @@ TESTS = (
     "tests/e2e/test_deletion.py",
 )
 OF_THE_ENGINE = ("tests/e2e/test_environment.py", "tests/e2e/test_changes.py")
-"""Tests that go no other way without root."""
+"""Tests of the engine that are the same without root."""
 
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A directory of nobody's, below which nothing is root's."""
+    """A directory of the user nobody, with nothing of root in it."""
     home = Path(tempfile.mkdtemp(prefix="nobody-"))
     os.chown(home, NOBODY, NOBODY)
     yield home

@@ -48,7 +48,7 @@ class Codec(NamedTuple):
     keys: SigningKeys
     command: list[str]
     strangers: set[int]
-    """The ports of clients that are another user's."""
+    """The ports of clients of another user."""
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -123,7 +123,7 @@ async def test_without_the_token_it_reads_no_body_and_does_nothing(codec: Codec)
 
 
 async def connected(codec: Codec, address: str = "") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the codec server, or to an address, as another user, and say nothing."""
+    """Connect to the codec server, or to an address, as another user, and send nothing."""
     url = urlsplit(f"//{address}" if address else codec.record.endpoint)
     one = socket.socket()
     one.bind(("127.0.0.1", 0))
@@ -213,7 +213,7 @@ async def test_the_page_decodes_nothing_for_another_user_who_has_the_path(codec:
 
 
 async def ask(codec: Codec, method: str, path: str, body: bytes, *, is_stranger: bool = False) -> tuple[int, str, str]:
-    """Ask as a browser does, without the token; return status, allowed origins and answer."""
+    """Send a browser's request without the token; return status, allowed origins and answer."""
     url = urlsplit(codec.record.endpoint)
     reader, writer = await (connected(codec) if is_stranger else asyncio.open_connection(url.hostname, url.port))
     head = f"{method} {path} HTTP/1.1\r\nOrigin: http://localhost:8233\r\nX-Namespace: default\r\n"

@@ -47,7 +47,7 @@ async def codec(tmp_path: Path) -> AsyncIterator[Codec]:
 
 
 async def post(codec: Codec, path: str, *payloads: Payload) -> list[Payload]:
-    """What the codec server makes of payloads."""
+    """The codec server's result for payloads."""
     body = json.dumps({"payloads": [_to_json(payload) for payload in payloads]}).encode()
     url = urlsplit(codec.endpoint)
     reader, writer = await asyncio.open_connection(url.hostname, url.port)

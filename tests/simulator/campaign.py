@@ -14,12 +14,12 @@ from tests.simulator.shrink import shrink
 from tests.simulator.simulation import Verdict, simulate
 
 _COLLECT_EVERY = 200
-"""Seeds: what a simulation leaves goes in circles, and looking for it all the time costs a fifth of the whole."""
+"""Seeds between garbage collections. Simulations leave reference cycles; frequent collections cost 20 % of the time."""
 
 
 @dataclass
 class Campaign:
-    """What many seeds came to."""
+    """The results of many seeds."""
 
     seeds: int = 0
     failed: dict[int, Verdict] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Campaign:
 
 
 def run_seeds(seeds: Iterable[int], *, stop_after: int = 5) -> Campaign:
-    """Run seeds one after the other; end after so many failures."""
+    """Run seeds one after another; end after this many failures."""
     campaign = Campaign()
     collected = gc.isenabled()
     logging.disable(logging.WARNING)  # the SDK warns of each failing task, which the verdict tells
@@ -59,7 +59,7 @@ def run_seeds(seeds: Iterable[int], *, stop_after: int = 5) -> Campaign:
 
 
 def explained(campaign: Campaign) -> str:
-    """Return the failures of a campaign, the first one reduced; "" where there are none."""
+    """Return a text on a campaign's failures, with the first one reduced; "" if there are none."""
     if not campaign.failed:
         return ""
     first, *others = campaign.failed

@@ -10,24 +10,24 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""When every simulation begins."""
+"""The start time of every simulation."""
 
 
 @dataclass(order=True)
 class Due:
-    """Something that is to be done at a time; may be cancelled until then."""
+    """A callback that is due at a time, and may be cancelled until then."""
 
     at: float
     order: int
     act: Callable[[], None] | None = field(compare=False)
 
     def cancel(self) -> None:
-        """Have it not done. Does nothing to what was done already."""
+        """Cancel the callback. Does nothing if it was already called."""
         self.act = None
 
 
 class Clock:
-    """Seconds since :data:`EPOCH`; moves only from one thing that is due to the next."""
+    """Virtual time in seconds since :data:`EPOCH`; it only moves from one due callback to the next."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -35,14 +35,14 @@ class Clock:
         self._order = itertools.count()
 
     def after(self, seconds: float, act: Callable[[], None]) -> Due:
-        """Have `act` called in so many seconds; of two that are due together the one asked for first comes first."""
+        """Call `act` after this many seconds; callbacks for the same time are called in the order of their requests."""
         # Rounded as Temporal and a runtime do, so that no time is before another by less than anybody can say.
         due = Due(round(self.now + max(0.0, seconds), 6), next(self._order), act)
         heapq.heappush(self._due, due)
         return due
 
     def run(self, until: float) -> bool:
-        """Do what is due up to `until`; say whether nothing is left to do."""
+        """Call what is due up to `until`; return whether nothing is left to call."""
         while self._due:
             if self._due[0].act is None:
                 heapq.heappop(self._due)
@@ -58,12 +58,12 @@ class Clock:
         return True
 
     def text(self, at: float | None = None) -> str:
-        """Return a time as it is written on the wire, RFC 3339; now, where none is given."""
+        """Return a time (by default the present) in the format RFC 3339, as in messages."""
         return moment(self.now if at is None else at).isoformat().replace("+00:00", "Z")
 
 
 class WallClock(Clock):
-    """Real time in place of virtual time: what is due is called by the running event loop."""
+    """Real time instead of virtual time: the running event loop calls what is due."""
 
     @property
     def now(self) -> float:
@@ -72,10 +72,10 @@ class WallClock(Clock):
 
     @now.setter
     def now(self, _: float) -> None:
-        """Time goes by itself."""
+        """Do nothing: real time passes by itself."""
 
     def after(self, seconds: float, act: Callable[[], None]) -> Due:
-        """Have `act` called in so many seconds."""
+        """Call `act` after this many seconds."""
         due = Due(self.now + seconds, next(self._order), act)
         asyncio.get_running_loop().call_later(seconds, lambda: due.act() if due.act is not None else None)
         return due

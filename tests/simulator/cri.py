@@ -41,17 +41,17 @@ from tests.simulator.runtime import FOREVER, SHORT, Container, Runtime, Sandbox,
 
 _T = TypeVar("_T")
 Begun = tuple[float, Callable[[], _T]]
-"""How long a call takes, and its effect at its end."""
+"""A call's duration, and the function with its effect at the end."""
 
 PULL_SECONDS = 1.0
 HOOK_SECONDS = 0.3
-"""How long a hook takes that nothing is wrong with."""
+"""The duration of a hook without faults."""
 _NO_STATS = MemoryUsage(measured_at_ns=0, usage_bytes=1 << 20, working_set_bytes=1 << 20)
 
 
 @dataclass
 class Ill:
-    """What goes wrong with a try of a step."""
+    """A fault of an attempt of a step."""
 
     kind: str
     seconds: float = 0.0
@@ -60,18 +60,18 @@ class Ill:
 
 @dataclass(eq=False)
 class Caller:
-    """On whose behalf calls are made: the try of a step."""
+    """The attempt of a step on whose behalf calls are made."""
 
     name: str
-    """The step's."""
+    """The step's name."""
     kind: str = ""
-    """Of the container that it starts."""
+    """The kind of the container that it starts."""
     ill: Ill | None = None
     stalls: Callable[[float], None] = lambda _: None
-    """Called when it is to do nothing for a while."""
+    """Called to stall the attempt for this many seconds."""
 
     def takes(self, *kinds: str) -> Ill | None:
-        """Return what is wrong with it if it is one of these, the first time."""
+        """Return its fault if that is one of these; only at the first call."""
         if self.ill is None or self.ill.used or self.ill.kind not in kinds:
             return None
         self.ill.used = True
@@ -83,20 +83,20 @@ NOBODY = Caller("the node")
 
 @dataclass
 class ScriptedCri:
-    """The runtime, as a worker calls it."""
+    """The runtime, with the interface that a worker calls."""
 
     runtime: Runtime
     clock: Clock
     failing_hooks: int = 0
-    """How many of the next postStart hooks fail."""
+    """The number of the next postStart hooks that fail."""
     hanging_hooks: list[float] = field(default_factory=list)
-    """How many seconds the next preStop hooks take."""
+    """The durations of the next preStop hooks in seconds."""
     pull_seconds: float = PULL_SECONDS
     named: RuntimeVersion = field(default_factory=lambda: RuntimeVersion("simulated", "1"))
     _stops: list[Stop] = field(default_factory=list)
 
     def abandon(self) -> None:
-        """Have nobody wait for the stops under way: their client is dead, and no SIGKILL follows."""
+        """Abandon the pending stops: their client is dead, and no SIGKILL follows."""
         for stop in self._stops:
             stop.abandoned = True
         self._stops.clear()
@@ -104,7 +104,7 @@ class ScriptedCri:
     # --- how a call goes ----------------------------------------------------------------------------------------------
 
     async def _call(self, begin: Callable[[], Begun[_T]], *, makes: bool = False) -> _T:
-        """Send a call, and return what comes of it. `makes`: it makes something, which faults of calls are about."""
+        """Send a call, and return its result. `makes`: the call makes something, so faults of calls apply to it."""
         caller = _caller()
         if (ill := caller.takes("stalls")) is not None:
             caller.stalls(ill.seconds)
@@ -140,7 +140,7 @@ class ScriptedCri:
         return await answer
 
     async def _ask(self, look: Callable[[], _T]) -> _T:
-        """Look at something a moment after it was asked for."""
+        """Read something a short time after the request."""
 
         def begin() -> Begun[_T]:
             self.runtime.answer()
@@ -151,11 +151,11 @@ class ScriptedCri:
     # --- the runtime itself -------------------------------------------------------------------------------------------
 
     async def version(self) -> RuntimeVersion:
-        """Name it."""
+        """Return the runtime's name and version."""
         return await self._ask(lambda: self.named)
 
     async def status(self, *, verbose: bool = False) -> RuntimeStatus:
-        """Say whether there is a network."""
+        """Return whether the network is ready."""
         return await self._ask(
             lambda: RuntimeStatus(
                 runtime_ready=True,
@@ -171,16 +171,16 @@ class ScriptedCri:
         )
 
     async def runtime_config(self, *, default: CgroupDriver = "cgroupfs") -> CgroupDriver:
-        """Return the default."""
+        """Return the default configuration."""
         return default
 
     async def update_runtime_config(self, *, pod_cidr: str) -> None:
-        """Take it."""
+        """Accept the configuration."""
 
     # --- sandboxes ----------------------------------------------------------------------------------------------------
 
     async def run_pod_sandbox(self, config: SandboxConfig, *, runtime_handler: str = "") -> str:
-        """Make a sandbox; it is rolled back if its client is gone by its end."""
+        """Make a sandbox; it is removed again if its client is dead at the call's end."""
         loop = asyncio.get_running_loop()
         asked = Sandbox(
             id="",
@@ -298,7 +298,7 @@ class ScriptedCri:
         await self._call(lambda: self.runtime.remove(container_id))
 
     async def discard_task(self, container_id: str) -> None:
-        """Say that only containerd has that."""
+        """Raise: only containerd has that call."""
         raise Unimplemented("discard_task", "UNIMPLEMENTED", "no tasks here")
 
     async def list_containers(
@@ -324,7 +324,7 @@ class ScriptedCri:
         return await self._ask(look)
 
     async def exec_sync(self, container_id: str, command: tuple[str, ...], *, timeout_seconds: int) -> ExecResult:
-        """Run a hook: what it is to suffer is scripted."""
+        """Run a hook, with scripted faults."""
         starts = _caller().name.startswith("start_")
         seconds = HOOK_SECONDS if starts or not self.hanging_hooks else self.hanging_hooks.pop(0)
         await asyncio.sleep(seconds)
@@ -336,23 +336,23 @@ class ScriptedCri:
     async def exec(
         self, container_id: str, command: tuple[str, ...], *, tty: bool, stdin: bool, stdout: bool, stderr: bool
     ) -> str:
-        """Have no streams."""
+        """Not supported."""
         raise _unimplemented("exec")
 
     async def attach(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
-        """Have no streams."""
+        """Not supported."""
         raise _unimplemented("attach")
 
     async def port_forward(self, sandbox_id: str, ports: Sequence[int] = ()) -> str:
-        """Have no streams."""
+        """Not supported."""
         raise _unimplemented("port_forward")
 
     async def reopen_container_log(self, container_id: str) -> None:
-        """Have no logs."""
+        """Not supported."""
         raise _unimplemented("reopen_container_log")
 
     async def container_events(self) -> AsyncGenerator[ContainerEvent, None]:
-        """Announce nothing."""
+        """Not supported."""
         raise _unimplemented("container_events")
         yield  # which makes it a generator
 
@@ -365,7 +365,7 @@ class ScriptedCri:
         raise _unimplemented("list_sandbox_stats")
 
     async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
-        """Measure what runs in a sandbox: each takes the same."""
+        """Return the same usage for each running container of a sandbox."""
 
         def look() -> tuple[ContainerStats, ...]:
             runs = (c for c in self.runtime.containers.values() if c.sandbox == sandbox_id and c.state == "running")
@@ -376,11 +376,11 @@ class ScriptedCri:
     async def update_pod_sandbox_resources(
         self, sandbox_id: str, *, overhead: LinuxResources, resources: LinuxResources
     ) -> None:
-        """Do not have that, as most runtimes."""
+        """Not supported, as in most runtimes."""
         raise _unimplemented("update_pod_sandbox_resources")
 
     async def update_container_resources(self, container_id: str, resources: LinuxResources) -> None:
-        """Change a container's limits, which nobody looks at."""
+        """Accept a container's limits, without effect."""
 
         def begin() -> Begun[None]:
             self.runtime.answer()
@@ -393,13 +393,13 @@ class ScriptedCri:
     # --- images -------------------------------------------------------------------------------------------------------
 
     async def image_status(self, image: str) -> ImageStatus | None:
-        """Return an image if it is there."""
+        """Return an image, or None if it does not exist."""
         return await self._ask(lambda: _image(image) if image in self.runtime.images else None)
 
     async def pull_image(
         self, image: str, *, credential: Credential | None = None, sandbox_config: SandboxConfig | None = None
     ) -> str:
-        """Pull an image; given up while its layers come, nothing of it is there."""
+        """Pull an image; if the pull is cancelled, nothing of the image is kept."""
         await asyncio.sleep(self.pull_seconds)
 
         def begin() -> Begun[str]:
@@ -414,7 +414,7 @@ class ScriptedCri:
         return await self._call(begin, makes=True)
 
     async def ingests(self) -> tuple[Ingest, ...] | None:
-        """Not report downloads."""
+        """Report no downloads."""
         return None
 
     async def list_images(self) -> tuple[ImageStatus, ...]:
@@ -426,7 +426,7 @@ class ScriptedCri:
         await self._ask(lambda: self.runtime.images.discard(image))
 
     async def image_fs_info(self) -> ImageFsInfo:
-        """Use no disk."""
+        """Report no disk usage."""
         return await self._ask(lambda: ImageFsInfo(()))
 
 
