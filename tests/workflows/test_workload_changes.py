@@ -251,8 +251,8 @@ def test_a_workload_that_is_applied_again_is_no_longer_taken_for_gone() -> None:
     node = FleetNodeState(fleet="f", name="n1", presence="Ready")
     document = pod_to_wire(workload_placement.pod_to_run(state, "web-1"))
     node_changes.change(node, "place", ({"owner": owner, "pods": [document]},), NOW)
-    node.heard("workload/Deployment/default/other", is_there=False)
-    node.heard(owner, is_there=False)
+    node.note_owner("workload/Deployment/default/other", is_there=False)
+    node.note_owner(owner, is_there=False)
     assert node.absent == (owner,), "the other has no pod here"
     workload_news.pods_reported(state, node.news(owner, ("default/web-1",)), NOW)
     assert workload_placement.to_prove(state) == {"n1": ["web-1"]}

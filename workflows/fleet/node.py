@@ -39,10 +39,10 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.workload import ANNOUNCE_ROOM
     from workflows.entity import Entity, SignalQueue, decisions_taken, invalid, next_input
     from workflows.fleet import node_changes, node_report
-    from workflows.fleet.node_questions import NodeQuestions
+    from workflows.fleet.node_requests import NodeRequests
     from workflows.fleet.node_state import FleetNodeState
+    from workflows.fleet.open_requests import OpenRequests
     from workflows.fleet.signed import fleet_commands, require_its_history
-    from workflows.fleet.under_way import OpenQuestions
     from workflows.handlers import UNKNOWN, query_handler, takes, unknown_signal
     from workflows.rejections import Rejected, sentence
 
@@ -67,8 +67,8 @@ class FleetNodeWorkflow:
         if self.state.since is None:
             self.state.since = self.state.presence_since = workflow.now()
         self.entity = Entity(self, self.state, SignalQueue(), self.commands, part=_PART)
-        self.busy = OpenQuestions(self.entity.wake)
-        self.node = NodeQuestions(self.state)
+        self.busy = OpenRequests(self.entity.wake)
+        self.node = NodeRequests(self.state)
         self.trusted = self.state.report.fleet_key
         self.doubted: set[str] = set()
         """Owners that are being signalled, and perhaps do not exist: no more than :data:`DOUBTED`."""
@@ -93,10 +93,10 @@ class FleetNodeWorkflow:
             self.trusted = self.state.report.fleet_key
             due = self.entity.is_due()
             if not due:
-                self.ask()
-            self.tell_owners()
+                self.send_requests()
+            self.signal_owners()
             self.publish()
-            self.tell_waiting()
+            self.announce_room()
             if due:
                 await self.leave()
             else:
@@ -121,14 +121,14 @@ class FleetNodeWorkflow:
         for name in (RECALL_INTENT, TAKE_INTENT, ATTEND, ANNOUNCE_ROOM):
             self.busy.cancel(name)
         while self.state.untold or self.busy:
-            self.tell_owners()
+            self.signal_owners()
             await self.entity.until(lambda: not self.busy)
         # Replay: if the run ended before a handler has returned, that handler's answer would be lost.
         await self.entity.until(workflow.all_handlers_finished)
 
     # --- requests to the node -----------------------------------------------------------------------------------------
 
-    def ask(self) -> None:
+    def send_requests(self) -> None:
         """Begin the requests that are due: recall the node's list, or send it a newer one, and wait for changes."""
         state = self.state
         if not state.is_recalled:
@@ -141,7 +141,7 @@ class FleetNodeWorkflow:
 
     # --- signals to owners, memo and page -----------------------------------------------------------------------------
 
-    def tell_owners(self) -> None:
+    def signal_owners(self) -> None:
         """Signal to each owner which of its pods have changed, with one signal at a time to each.
 
         Owners that perhaps do not exist wait for one another: a stolen node can claim hundreds of pods, each with an
@@ -157,9 +157,9 @@ class FleetNodeWorkflow:
             # Replay: no await between reading the news and taking it from `untold`. A later change goes with the next
             # message.
             news = state.news(owner, state.untold.pop(owner))
-            self.busy.begin(f"tell {owner}", self.tell(owner, news))
+            self.busy.begin(f"tell {owner}", self.signal_owner(owner, news))
 
-    def tell_waiting(self) -> None:
+    def announce_room(self) -> None:
         """Notify workloads whose pods wait for a node that this one takes pods again.
 
         Call it after the memo is written, since the workloads' surveys read the memo. A change that a run has not
@@ -169,7 +169,7 @@ class FleetNodeWorkflow:
             self.busy.begin(ANNOUNCE_ROOM, self.node.announce_room())
         self.was_open = self.state.is_open
 
-    async def tell(self, owner: str, news: PodsChanged) -> None:
+    async def signal_owner(self, owner: str, news: PodsChanged) -> None:
         """Signal one owner. If it was absent before and still is, its place stays taken for :data:`ABSENT_AGAIN`."""
         try:
             # Replay: numbered by the workflow, since the owner orders each node's messages by their numbers.
@@ -181,9 +181,9 @@ class FleetNodeWorkflow:
             self.state.event(workflow.now(), "Warning", "FailedOwner", text)
             if owner in self.state.absent and not self.state.removed:
                 await workflow.sleep(ABSENT_AGAIN, summary=f"{owner} does not exist")
-            self.state.heard(owner, is_there=False)
+            self.state.note_owner(owner, is_there=False)
         else:
-            self.state.heard(owner, is_there=True)
+            self.state.note_owner(owner, is_there=True)
         finally:
             self.doubted.discard(owner)
 

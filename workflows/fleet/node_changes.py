@@ -70,7 +70,7 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
     documents = [_admitted(each, asked.owner, at) for at, each in enumerate(asked.pods)]
     keys = [key_of(each) for each in documents]
     if asked.adopted:
-        _heard_of_owner(state, asked.owner, keys)
+        _owner_is_back(state, asked.owner, keys)
         _prove(state, dict(zip(keys, documents, strict=True)), now)
         return
     new = [key for key in keys if key not in state.placed]
@@ -93,7 +93,7 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
         if key not in state.placed or state.placed[key].document != document or state.placed[key].recalled
     }
     _require_room(state, changed)
-    _heard_of_owner(state, asked.owner, keys)
+    _owner_is_back(state, asked.owner, keys)
     if not changed:
         return
     state.generation += 1
@@ -105,10 +105,10 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
     state.event(now, "Normal", "Placed", f"{_named(changed)} by {asked.owner or 'hand'}")
 
 
-def _heard_of_owner(state: FleetNodeState, owner: str, keys: Iterable[str]) -> None:
+def _owner_is_back(state: FleetNodeState, owner: str, keys: Iterable[str]) -> None:
     """Record that an owner that was absent exists again, and note these pods for the next message to it."""
     if owner in state.absent:
-        state.heard(owner, is_there=True)
+        state.note_owner(owner, is_there=True)
         for key in keys:
             state.note(key)
 
@@ -416,7 +416,7 @@ def unchanged(answer: Attended) -> set[str]:
     return {each.key for each in answer.present or ()}
 
 
-def not_believed(state: FleetNodeState, now: datetime) -> None:
+def reports_refused(state: FleetNodeState, now: datetime) -> None:
     """Record that the node's reports are refused. Until one is accepted, it is Unknown, and must report everything."""
     if state.joined is not None:
         state.set_presence("Unknown", now)

@@ -154,7 +154,7 @@ class FleetNodeState(BaseModel):
         if whom := self.owner_of(key) if owner is None else owner:
             self.untold[whom] = tuple(dict.fromkeys((*self.untold.get(whom, ()), key)))
 
-    def heard(self, owner: str, *, is_there: bool) -> None:
+    def note_owner(self, owner: str, *, is_there: bool) -> None:
         """Note whether an owner exists."""
         owners = {placed.owner for placed in self.placed.values()} | {gone.owner for gone in self.withdrawn.values()}
         absent = {*self.absent} - {owner} if is_there else {*self.absent, owner}

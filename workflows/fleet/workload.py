@@ -36,9 +36,9 @@ with workflow.unsafe.imports_passed_through():
     from workflows.effects import Effect, effects
     from workflows.entity import Entity, SignalQueue, decisions_taken, invalid, next_input
     from workflows.fleet import workload_news, workload_report, workload_rollout, workload_updates
+    from workflows.fleet.open_requests import OpenRequests
     from workflows.fleet.signed import fleet_commands, require_its_history
-    from workflows.fleet.under_way import OpenQuestions
-    from workflows.fleet.workload_questions import WorkloadQuestions
+    from workflows.fleet.workload_requests import WorkloadRequests
     from workflows.fleet.workload_state import WorkloadState
     from workflows.handlers import UNKNOWN, query_handler, takes, unknown_signal
     from workflows.rejections import Rejected, sentence
@@ -62,9 +62,9 @@ class WorkloadWorkflow:
         if not self.state.heard_from:
             self.state.heard_from = microseconds(workflow.info().workflow_start_time)
         self.entity = Entity(self, self.state, SignalQueue(), self.commands, part=_PART)
-        self.busy = OpenQuestions(self.entity.wake)
+        self.busy = OpenRequests(self.entity.wake)
         self.owner = workflow.info().workflow_id
-        self.questions = WorkloadQuestions(self.state, self.owner, self.busy)
+        self.requests = WorkloadRequests(self.state, self.owner, self.busy)
         self.signals = effects(Effect(PODS_CHANGED, self.pods_changed), Effect(ROOM, self.room))
         self.updates = workload_updates.updates_of(self.owner)
         self.decided: WorkloadDecision | None = None
@@ -83,7 +83,7 @@ class WorkloadWorkflow:
             due = self.entity.is_due()
             self.decide()
             if not due:
-                self.questions.begin_all()
+                self.requests.begin_all()
             self.publish()
             if workload_rollout.is_over(self.state) and not self.busy and workflow.all_handlers_finished():
                 return
@@ -107,7 +107,7 @@ class WorkloadWorkflow:
             workload_rollout.withdraw_all(state)  # each time: pods that a survey finds only now are removed too
             return
         for _ in range(_DECISIONS):
-            self.decided = decided = workload_rollout.decision(state, self.questions.nodes, now)
+            self.decided = decided = workload_rollout.decision(state, self.requests.nodes, now)
             workload_rollout.carry_out(state, decided, now)
             if not (decided.create or decided.withdraw or decided.rolled_back or decided.became_good):
                 break
@@ -115,7 +115,7 @@ class WorkloadWorkflow:
 
     def next_alarm(self) -> datetime | None:
         """Return when the alarm must ring; None = never."""
-        moments = [self.questions.next_due(), self.decided.look_again if self.decided is not None else None]
+        moments = [self.requests.next_due(), self.decided.look_again if self.decided is not None else None]
         return min((moment for moment in moments if moment is not None), default=None)
 
     # --- memo and page ------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class WorkloadWorkflow:
 
     def show(self) -> None:
         """Show the workload in the UI; costs no history."""
-        workflow.set_current_details(workload_report.details(self.state, self.decided, self.questions.asked))
+        workflow.set_current_details(workload_report.details(self.state, self.decided, self.requests.asked))
 
     # --- called by the entity -----------------------------------------------------------------------------------------
 
@@ -144,11 +144,11 @@ class WorkloadWorkflow:
     def pods_changed(self, state: WorkloadState, news: PodsChanged, now: datetime) -> None:
         """Take a node's report of pods."""
         workload_news.pods_reported(state, news, now)
-        self.questions.hear(news)
+        self.requests.take_report(news)
 
     def room(self, _state: WorkloadState, _room: Room, _now: datetime) -> None:
         """Take the signal that a node takes new pods again."""
-        self.questions.room()
+        self.requests.room()
 
     def on_cancel(self) -> None:
         """Go on, and show that the cancellation is refused."""
@@ -190,7 +190,7 @@ class WorkloadWorkflow:
 
         await self.entity.change(change)
         if update.name == DELETE.name and self.state.missed:
-            self.questions.survey_anew()  # the workload ends only when the missed nodes have answered
+            self.requests.survey_anew()  # the workload ends only when the missed nodes have answered
         return answer
 
     def check(self, update: UpdateSpec[Any], args: Sequence[Any]) -> None:
@@ -203,7 +203,7 @@ class WorkloadWorkflow:
     @query_handler(WORKLOAD)
     def workload(self) -> dict[str, Any]:
         """Return the whole workload (:class:`syncpod.messages.workload.WorkloadView`)."""
-        whole = workload_report.view(self.state, self.decided, self.questions.asked)
+        whole = workload_report.view(self.state, self.decided, self.requests.asked)
         return whole.model_dump(mode="json", by_alias=True)
 
     @query_handler(TEMPLATE)

@@ -88,7 +88,7 @@ class NodeWorkflow:
             room = 0 if due else decide.AT_ONCE - len(self.busy)
             plan = decide.plan(self.state, workflow.now(), self.busy, room=room)
             for step in decide.steps(plan.actions, self.alone):
-                self.tell(step)
+                self.begin(step)
             self.publish()
             if due and self.entity.is_quiet():
                 await self.continue_as_new()
@@ -108,7 +108,7 @@ class NodeWorkflow:
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
-    def tell(self, step: NodeStep) -> None:
+    def begin(self, step: NodeStep) -> None:
         """Begin a step, which sends orders to pods' workflows, concurrently with all other steps."""
         for action in step.actions:
             decide.record_step(self.state, action)
@@ -137,8 +137,8 @@ class NodeWorkflow:
                 del self.busy[action.key]
             self.entity.wake()
 
-        telling = asyncio.create_task(run())
-        self.busy.update((action.key, telling) for action in step.actions)
+        running = asyncio.create_task(run())
+        self.busy.update((action.key, running) for action in step.actions)
 
     def finished(self, step: NodeStep, results: Sequence[PodWorkflowResult | None]) -> None:
         """Record the workflows' answers. A workflow that has not answered gets its order again at once, alone."""

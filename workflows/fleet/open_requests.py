@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 
-class OpenQuestions:
+class OpenRequests:
     """Requests in progress, by name."""
 
     def __init__(self, wake: Callable[[], None]) -> None:

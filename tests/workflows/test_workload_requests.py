@@ -8,15 +8,15 @@ import pytest
 from temporalio import workflow
 
 from tests.workflows.test_workload_changes import NOW, OWNER, applied, known
-from workflows.fleet.under_way import OpenQuestions
-from workflows.fleet.workload_questions import WorkloadQuestions
+from workflows.fleet.open_requests import OpenRequests
+from workflows.fleet.workload_requests import WorkloadRequests
 
 
-def questions(kind: str, monkeypatch: pytest.MonkeyPatch) -> WorkloadQuestions:
+def questions(kind: str, monkeypatch: pytest.MonkeyPatch) -> WorkloadRequests:
     """Return the questions of a workload that has surveyed its nodes ten seconds ago."""
     state = applied(kind)
     known(state)
-    asked = WorkloadQuestions(state, OWNER.format(kind=kind), OpenQuestions(lambda: None))
+    asked = WorkloadRequests(state, OWNER.format(kind=kind), OpenRequests(lambda: None))
     asked.surveyed_at = NOW - timedelta(seconds=10)
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     return asked

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from workflows.fleet.under_way import OpenQuestions
+from workflows.fleet.open_requests import OpenRequests
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
@@ -19,7 +19,7 @@ async def test_a_question_that_is_given_up_is_over_even_if_it_has_not_begun_yet(
         asked = True
         await asyncio.Event().wait()
 
-    busy = OpenQuestions(woken.set)
+    busy = OpenRequests(woken.set)
     busy.begin("room", asking())
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -66,7 +66,7 @@ REPORTS_WITHIN: Final = timedelta(seconds=10)
 Answer = TypeVar("Answer", bound=Message)
 
 
-class NodeQuestions:
+class NodeRequests:
     """The requests to one node. Each ends with the answer folded into the state, or with a pause."""
 
     def __init__(self, state: FleetNodeState) -> None:
@@ -100,7 +100,7 @@ class NodeQuestions:
         if answer is not None:
             node_changes.note_life(self.state, answer, asked, workflow.now())
         if answer is not None and answer.generation != intent.generation:
-            await self.stumble(TAKE_INTENT, f"it says that it has taken list {answer.generation}, not {self.sent}")
+            await self.note_trouble(TAKE_INTENT, f"it says that it has taken list {answer.generation}, not {self.sent}")
         elif answer is not None:
             node_changes.taken(self.state, answer, workflow.now())
 
@@ -127,11 +127,11 @@ class NodeQuestions:
             )
         except ActivityError as error:
             if not isinstance(error.cause, CancelledError):
-                await self.stumble(TAKE_INTENT, _why(error))
+                await self.note_trouble(TAKE_INTENT, _why(error))
             return None
         answer = _read(decoded(returned), ObjectsSealed)
         if answer is None:
-            await self.stumble(TAKE_INTENT, "the objects that its pods refer to cannot be read")
+            await self.note_trouble(TAKE_INTENT, "the objects that its pods refer to cannot be read")
             return None
         node_changes.sealed(self.state, answer, workflow.now())
         return answer
@@ -184,7 +184,7 @@ class NodeQuestions:
             elif isinstance(error.cause, TimeoutError):
                 node_changes.fell_silent(state, workflow.now())
             elif not isinstance(error.cause, CancelledError):
-                await self.stumble(ATTEND, _why(error))
+                await self.note_trouble(ATTEND, _why(error))
             return
         self.missed = False
         answer = _read(decoded(returned), Attended)
@@ -193,8 +193,8 @@ class NodeQuestions:
             self.refused_since = self.refused_since or workflow.now()
             # Not at once: perhaps only this worker of the fleet does not have the node's newest key yet.
             if workflow.now() - self.refused_since >= grace:
-                node_changes.not_believed(state, workflow.now())
-            await self.stumble(ATTEND, why)
+                node_changes.reports_refused(state, workflow.now())
+            await self.note_trouble(ATTEND, why)
             return
         self.refused_since = None
         node_changes.attended(state, answer, workflow.now())
@@ -237,11 +237,11 @@ class NodeQuestions:
             if name == TAKE_INTENT and isinstance(cause, ApplicationError) and cause.type == STALE_INTENT:
                 await self.recall_newer(cause.message)
             elif not isinstance(cause, CancelledError):
-                await self.stumble(name, _why(error))
+                await self.note_trouble(name, _why(error))
             return None
         read = _read(decoded(returned), answer)
         if read is None:
-            await self.stumble(name, f"its answer to {name} cannot be read")
+            await self.note_trouble(name, f"its answer to {name} cannot be read")
         else:
             self.state.troubles.pop(name, None)
         return read
@@ -277,7 +277,7 @@ class NodeQuestions:
             claims.add(pods[first : first + _CHECKED], first)
         node_changes.recalled(self.state, recalled, claims, workflow.now(), replaces=replaces)
 
-    async def stumble(self, name: str, why: str) -> None:
+    async def note_trouble(self, name: str, why: str) -> None:
         """Show that the node did not answer a request as it should, and pause before the next one."""
         self.state.troubles[name] = clipped(why)
         self.state.event(workflow.now(), "Warning", "FailedNode", why)

@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.pod import pod_to_wire
     from workflows.entity import decoded
     from workflows.fleet import workload_news, workload_placement
-    from workflows.fleet.under_way import OpenQuestions
+    from workflows.fleet.open_requests import OpenRequests
     from workflows.fleet.workload_state import WorkloadState
 
 _ANSWER: Final = timedelta(seconds=60)
@@ -53,10 +53,10 @@ _SURVEYED_AGAIN: Final = timedelta(seconds=60)
 Answer = TypeVar("Answer", bound=Message)
 
 
-class WorkloadQuestions:
+class WorkloadRequests:
     """The requests of one run: those in progress, and when the next are due."""
 
-    def __init__(self, state: WorkloadState, owner: str, busy: OpenQuestions) -> None:
+    def __init__(self, state: WorkloadState, owner: str, busy: OpenRequests) -> None:
         """Begin with no requests. `owner` is the id of the workload's workflow; `busy` runs the requests."""
         self.state, self.owner, self.busy = state, owner, busy
         self.nodes: tuple[NodeOffer, ...] | None = None
@@ -90,7 +90,7 @@ class WorkloadQuestions:
         later = self.surveyed_at + _SURVEYED_AGAIN
         return later if self.room_at is None else min(later, self.room_at)
 
-    def hear(self, news: PodsChanged) -> None:
+    def take_report(self, news: PodsChanged) -> None:
         """Use a node's report of its pods for the next surveys and placements. The state already includes it."""
         if "survey" in self.busy and (not self.state.is_known or news.node in self.state.missed):
             self.heard.append(news)
