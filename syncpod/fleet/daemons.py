@@ -119,7 +119,7 @@ def decide_daemons(
 
 
 class _DaemonSetDecider:
-    """One decision."""
+    """Makes one decision about a DaemonSet."""
 
     def __init__(
         self,

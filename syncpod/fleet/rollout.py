@@ -194,7 +194,7 @@ def with_setback(state: RolloutState, now: datetime) -> RolloutState:
 
 
 class _DeploymentDecider:
-    """One decision."""
+    """Makes one decision about a Deployment."""
 
     def __init__(self, spec: RolloutSpec, members: Iterable[Member], state: RolloutState, now: datetime) -> None:
         self._spec, self._now = spec, now

@@ -31,7 +31,7 @@ _VALID: Final = "must be wait, replace-after=DURATION or stop-after=DURATION, su
 
 @dataclass(frozen=True)
 class WhenLost:
-    """The fate of a pod whose node is lost."""
+    """What happens to a pod whose node is lost."""
 
     action: Action = "wait"
     after: timedelta = timedelta(0)
@@ -42,7 +42,7 @@ class WhenLost:
 
 
 WAIT: Final = WhenLost()
-"""What a pod without the annotation gets."""
+"""The rule for a pod without the annotation."""
 
 
 def when_lost(annotations: Mapping[str, str]) -> WhenLost:

@@ -165,7 +165,7 @@ class NodeInfo(Message):
     kubelet_version: str = ""
     """The version of this engine, which takes the place of a kubelet."""
     container_runtime_version: str = ""
-    """``containerd://1.6.20``."""
+    """Such as ``containerd://1.6.20``."""
     kernel_version: str = ""
     os_image: str = ""
     operating_system: str = ""

@@ -73,7 +73,7 @@ class RemoteCommandChunk(Message):
 
     stream: Stream = "stdout"
     data: str = ""
-    """base64."""
+    """The bytes, as base64."""
 
 
 class RemoteCommandPiece(Message):

@@ -57,9 +57,9 @@ class Fresh:
 
     key: EllipticCurvePrivateKey
     content_key: bytes
-    """CONTENT_KEY_BYTES."""
+    """As long as :data:`CONTENT_KEY_BYTES`."""
     nonce: bytes
-    """NONCE_BYTES."""
+    """As long as :data:`NONCE_BYTES`."""
 
     @classmethod
     def made(cls) -> Fresh:

@@ -362,7 +362,7 @@ def sealed(state: FleetNodeState, answer: ObjectsSealed, now: datetime) -> None:
 
 
 def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
-    """Take the node's report."""
+    """Fold the node's report into the state."""
     state.version = answer.version
     was_cordoned = state.is_cordoned
     if answer.node is not None:

@@ -106,9 +106,11 @@ class FleetNodeState(BaseModel):
     removed: bool = False
     """It was removed from the fleet: its workflow ends once the owners of its pods have been signalled."""
     placed: dict[str, Placed] = {}
-    """By ``namespace/name``."""
+    """By ``namespace/name``: the pods that the fleet wants on the node."""
     withdrawn: dict[str, Withdrawn] = {}
+    """By ``namespace/name``: the pods that the node has yet to end."""
     refused: dict[str, str] = {}
+    """By ``namespace/name``: why the node refuses a placed pod."""
     referred: tuple[str, ...] = ()
     """Keys of the fleet's objects that its pods referred to when it was last sent its list."""
     objects_refused: dict[str, str] = {}
@@ -155,7 +157,7 @@ class FleetNodeState(BaseModel):
             self.untold[whom] = tuple(dict.fromkeys((*self.untold.get(whom, ()), key)))
 
     def note_owner(self, owner: str, *, is_there: bool) -> None:
-        """Note whether an owner exists."""
+        """Record whether an owner exists."""
         owners = {placed.owner for placed in self.placed.values()} | {gone.owner for gone in self.withdrawn.values()}
         absent = {*self.absent} - {owner} if is_there else {*self.absent, owner}
         self.absent = tuple(sorted(absent & owners))

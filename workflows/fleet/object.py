@@ -49,7 +49,7 @@ class ObjectState(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     put: PutObject | None = None
-    """None = nothing has been applied yet."""
+    """The object as last put; None = nothing has been put yet."""
     decision_version: int = DECISION_VERSION
     since: datetime | None = None
     announced: str = ""

@@ -178,7 +178,7 @@ class WorkloadState(BaseModel):
         return next((name for name in found if self.pod_name(name) == pod), None)
 
     def members(self) -> list[Member]:
-        """Return the pods as decisions see them."""
+        """Return the pods in the form that decisions use."""
         return [_member(name, pod, self.pod_name(name)) for name, pod in sorted(self.pods.items())]
 
     def situation(self, nodes: Sequence[NodeOffer] | None = None) -> Situation:

@@ -79,7 +79,7 @@ class Plan(NamedTuple):
     actions: tuple[Action, ...]
     retry_at: datetime | None
     waits_for: str = ""
-    """The pod that is retried at that time."""
+    """The key of the pod that is retried then; "" = none."""
 
 
 def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = AT_ONCE) -> Plan:

@@ -87,7 +87,7 @@ def _desired(state: NodeState, key: str, now: datetime) -> DesiredPod:
 
 
 def summary(state: NodeState) -> NodeSummary:
-    """Return what the memo keeps."""
+    """Return the content of the workflow's memo."""
     return NodeSummary(
         name=state.name,
         since=state.since,

@@ -33,7 +33,7 @@ class Wanted(BaseModel):
     digest: str = ""
     """Digest of the document, which itself is kept only while it is needed."""
     document: dict[str, Any] | None = None
-    """None once the pod's workflow has it."""
+    """The v1 Pod; None once the pod's workflow has it."""
     size: int = 0
     """Size of the document in bytes of JSON; 0 once the document is dropped."""
     seen: datetime | None = None

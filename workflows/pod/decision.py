@@ -23,7 +23,7 @@ class Step:
     name: StepName
     input: StepInput
     summary: str
-    """For the Temporal UI: what and why."""
+    """What the step does and why, for the Temporal UI."""
     why: str
     container: str = ""
     key: str = ""
@@ -73,7 +73,7 @@ class UnderWay:
     step: str
     container: str
     what: str
-    """Its summary: what and why."""
+    """What the step does and why: its summary."""
     since: datetime
 
 

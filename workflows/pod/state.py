@@ -61,7 +61,7 @@ class ResizeState(BaseModel):
     """`Deferred` or `Infeasible` while it is pending; `Error` or "" while it is in progress."""
     message: str = ""
     generation: int = 0
-    """The pod's generation that asked for it."""
+    """The generation of the pod that requests these resources."""
     since: datetime
     """When the reason became this one."""
     final: bool = False
