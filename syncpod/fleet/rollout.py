@@ -75,7 +75,7 @@ class RolloutState:
     """The most new pods, the fewest other pods (negative) and the most available new pods so far in this rollout."""
     progressed_at: datetime | None = None
     arrived: bool = False
-    """All pods have once been available since the deadline began to count, so it no longer counts."""
+    """All pods were available at some time since the deadline began to count; from then on, it does not count."""
     written_off: tuple[str, ...] = ()
     """Pods on lost nodes that may be replaced."""
     setbacks: int = 0

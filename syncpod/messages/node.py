@@ -253,7 +253,7 @@ class StaticPods(Message):
 
 
 class NodeView(Message):
-    """Query ``node``: the whole node as its workflow has it."""
+    """Query ``node``: the whole node, with all that its workflow has recorded."""
 
     name: str = ""
     since: datetime | None = None

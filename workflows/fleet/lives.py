@@ -22,7 +22,7 @@ ENOUGH: Final = 2
 FORGOTTEN_AFTER: Final = timedelta(minutes=15)
 """If no life has come back for this long, the fleet assumes one machine again."""
 NEW_FOR: Final = timedelta(minutes=5)
-"""How long after the start of a life its node gets more requests, if there was a life before."""
+"""How long after the start of a new life its node gets more requests. The first recorded life does not count."""
 CLOSE_SECONDS: Final = 60.0
 """The most seconds that a node waits for a change while there may be two machines: each request may reach either."""
 

@@ -220,7 +220,7 @@ def successor_of(state: PodState) -> dict[str, Any] | None:
     if state.successor is None:
         return None
     given: dict[str, Any] = {"pod": state.successor}
-    # Commands for the successor may have been signed before its run was begun.
+    # The new run must accept commands that were signed before it began, but no copies of those accepted here.
     if state.accepted != Accepted():
         given["accepted"] = state.accepted.model_dump()
     if state.restarts and _successor_uid(state) == state.pod.metadata.uid:

@@ -212,8 +212,8 @@ class StepRunner:
     async def go_on(self, ahead: StartAhead, decision: Decision) -> None:
         """Continue with a start that has begun ahead, if it is the step decided now; else only wait for its end.
 
-        In the second case it has mostly not called the runtime, and returns NOT_BEGUN. If it has, it was the right step
-        when the step before it ended.
+        If another step was decided, the start has mostly not called the runtime yet, and returns NOT_BEGUN. If it has
+        called it, it was the right step when the step before it ended.
         """
         if decision.step is not None and ahead.is_due(decision.step):
             await self.take(decision.step)
