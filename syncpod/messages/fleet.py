@@ -117,9 +117,9 @@ class Intent(WhoAsks):
     taken: int = 0
     """The highest generation that the node had accepted, by the fleet's record, when the list was sent."""
     after: tuple[int, ...] = ()
-    """The stamps of the lists since that generation that the fleet has a record of: this list comes after them. If the
-    node has a newer list than `taken`, and its stamp is not among these, the fleet's database was restored from a
-    backup, and the node refuses this list."""
+    """The stamps of the lists since that generation that the fleet has a record of: this list comes after them. A node
+    refuses this list if it has a newer one than `taken`, with a stamp that is not among these. Then the fleet's
+    database was restored from a backup."""
     pods: tuple[dict[str, Any], ...] = ()
     """v1 Pods."""
     objects: tuple[SealedObject, ...] = ()

@@ -39,7 +39,7 @@ SOURCE_NAMES: Final = {FILE_SOURCE: "the manifests", KUBERNETES_SOURCE: "the Kub
 LIST_LIMIT: Final = 1_500_000
 """Bytes of JSON that the pods of all lists may have together: a history of more than 50 MiB ends a node's workflow."""
 KNOWN_LIMIT: Final = 1_900_000
-"""Bytes that the pods of all lists may have together, with :data:`KEPT_BYTES` more for each: the snapshot of a node's
+"""Bytes that the pods of all lists may have together, with :data:`KEPT_BYTES` more for each. The snapshot of a node's
 workflow is one payload, and the server refuses payloads above 2 MiB."""
 
 KEPT_BYTES: Final = 300
@@ -47,8 +47,8 @@ KEPT_BYTES: Final = 300
 it."""
 
 LISTED_LIMIT: Final = 4000
-"""How many pods one list may have: many more than a node can run, but few enough for one task of a workflow, which must
-not compute for more than two seconds."""
+"""How many pods one list may have: many more than a node can run, but few enough for one workflow task. A task must not
+compute for more than two seconds."""
 MADE_LIMIT: Final = 4000
 """How many pods one ``recall_pods`` may name."""
 

@@ -22,8 +22,8 @@ from syncpod.pod.wire import ForeignText
 class StepInput(Message):
     """The input that all steps have in common.
 
-    ``fence`` only grows over the life of an incarnation: the node runs one step per pod at a time and refuses a fence
-    older than the newest one, so that a stalled attempt can never act after its successor.
+    ``fence`` only grows over the life of an incarnation. The node runs one step per pod at a time, and refuses a fence
+    older than the newest one. So a stalled attempt can never act after its successor.
     """
 
     ref: PodRef = PodRef()

@@ -59,10 +59,10 @@ def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> Non
 def _part_namesakes(state: WorkloadState, now: datetime) -> None:
     """If pods on different nodes have the same name, withdraw all of them but the most valuable one.
 
-    In such a case, a new pod got the name of a pod that the workload did not know: that pod's node was away when the
-    workload was applied to a fleet that had lost its database, or was removed from the fleet and is back. The copies of
-    a single Pod always have one name, and its own decisions choose between them. A pod whose node is away is not judged
-    until the node is back.
+    In such a case, a new pod got the name of a pod that the workload had no record of. That pod's node was away when
+    the workload was applied to a fleet that had lost its database. Or it was removed from the fleet and is back. The
+    copies of a single Pod always have one name, and its own decisions choose between them. A pod whose node is away is
+    not judged until the node is back.
     """
     if state.names.is_shared or not any(name != state.pod_name(name) for name in state.pods):
         return

@@ -164,8 +164,8 @@ def try_ephemeral_container(state: PodState, document: Any, now: datetime) -> No
 def delete(state: PodState, request: DeletePod, now: datetime) -> None:
     """End the pod. A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
 
-    A request also drops the successor, unless it names the UID of the ending pod: deleting a name after applying it
-    means that no pod of that name is wanted. A request that names the successor's UID does not change the grace of the
+    A request also drops the successor, unless it names the UID of the ending pod. A person who deletes a name after
+    applying it wants no pod of that name. A request that names the successor's UID does not change the grace of the
     pod that is ending. Raises Rejected for another UID, and for a grace below 0 or above the API's greatest number.
     """
     lives = (state.pod.metadata.uid, _successor_uid(state))
@@ -214,8 +214,8 @@ def _successor_uid(state: PodState) -> str:
 def successor_of(state: PodState) -> dict[str, Any] | None:
     """Return the workflow input of the successor's run; None if no pod was applied during the deletion.
 
-    A successor with the UID of this pod, as a static pod has it, counts its restarts on, as in the kubelet, which finds
-    the containers of the earlier life in its runtime (kuberuntime_container.go, v1.36, startContainer).
+    If the successor has the UID of this pod, as a static pod does, its restarts are counted on. So does the kubelet,
+    which finds the containers of the earlier life in its runtime (kuberuntime_container.go, v1.36, startContainer).
     """
     if state.successor is None:
         return None
@@ -236,8 +236,8 @@ def as_pod(state: PodState) -> Pod:
 def admitted(document: Any) -> Admission:
     """Admit a document as :func:`syncpod.pod.admit` does. Raises PodInvalid.
 
-    The result is cached, since a first apply brings the same document three times: with the start of the workflow, and
-    to the validator and the handler of its update. The admission depends on nothing but the document.
+    The result is cached. A first apply brings the same document three times: in the workflow's input, and to the
+    validator and the handler of the update. The admission depends on nothing but the document.
     """
     try:
         text = json.dumps(document)

@@ -138,8 +138,8 @@ def _new(
     if not isinstance(start["pod"], dict):
         raise _Refused("pod: must be an object, a v1 Pod")
     adoption = _adoption(start)
-    # An adopted pod was admitted when it was applied, and the pod of a run with older decisions when that run began:
-    # rules that have become stricter since then do not apply to it.
+    # An adopted pod was admitted when it was applied. The pod of a run with older decisions was admitted when that run
+    # began. Rules that have become stricter since then do not apply to these pods.
     # Replay: the version of the run decides, which is the same in each replay.
     was_admitted = adoption is not None or is_superseded(decisions)
     admission = (readmit if was_admitted else admitted)(start["pod"])

@@ -42,8 +42,8 @@ with workflow.unsafe.imports_passed_through():
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=30)
 """Three times the interval between the heartbeats of a waiting step, which even a busy machine keeps. If the server
-dies while it hands a step to the worker, the step is retried after this time. No shorter timeout is needed: at boot, a
-new worker fails the steps of the last one (`syncpod.agent.takeover.pods`), and the worker heartbeats each second for a
+dies while it hands a step to the worker, the step is retried after this time. No shorter timeout is needed. At boot, a
+new worker fails the steps of the last one (`syncpod.agent.takeover.pods`). And the worker heartbeats each second for a
 step that is to be cancelled (`syncpod.temporal.step_cancellation`)."""
 
 RETRY = RetryPolicy(
@@ -263,8 +263,8 @@ class StepRunner:
     def pull(self, step: Step) -> None:
         """Begin a pull concurrently with everything else: only its own container waits for it.
 
-        It is cancelled when the pod is to end, when another image is desired for the container, and when the run has
-        become too long to wait for it: the next run begins it again.
+        It is cancelled when the pod is to end, or when another image is desired for the container. It is also cancelled
+        when the run has become too long to wait for it. Then the next run begins it again.
         """
         image = self.state.container(step.container).image
 
