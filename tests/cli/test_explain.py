@@ -5,6 +5,7 @@ Holds: Short commands load little.
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -761,3 +762,30 @@ def test_a_time_alone_is_the_last_such_time() -> None:
     for text in ("soon", "25:00", "2099-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
         with pytest.raises(BadInput, match="--at: "):
             read_moment(text, now)
+
+
+def test_a_time_alone_may_have_a_zone_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC-3")  # three hours ahead of UTC
+    time.tzset()
+    try:
+        now = datetime(2026, 11, 23, 14, 30, tzinfo=UTC)
+        assert read_moment("14:02Z", now) == datetime(2026, 11, 23, 14, 2, tzinfo=UTC)
+        assert read_moment("14:02", now) == datetime(2026, 11, 23, 11, 2, tzinfo=UTC)
+        assert read_moment("14:40Z", now) == datetime(2026, 11, 22, 14, 40, tzinfo=UTC)
+        assert read_moment("01:00+10:00", now) == datetime(2026, 11, 22, 15, tzinfo=UTC), "there, it is half an hour past midnight"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_time_before_the_clocks_were_changed_is_of_those_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        now = datetime(2026, 10, 25, 10, tzinfo=UTC)  # summer time ended at 1:00 UTC
+        assert read_moment("01:30", now) == datetime(2026, 10, 24, 23, 30, tzinfo=UTC)
+        assert read_moment("12:00", now) == datetime(2026, 10, 24, 10, tzinfo=UTC), "yesterday's, in summer time"
+        assert read_moment("10:30", now) == datetime(2026, 10, 25, 9, 30, tzinfo=UTC)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

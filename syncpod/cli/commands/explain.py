@@ -293,19 +293,22 @@ def _is_clock(text: str) -> bool:
 
 def read_moment(text: str, now: datetime) -> datetime:
     """Return the moment that a text names. A time without a date is the last such time. Raises BadInput."""
-    clock = time.fromisoformat(text) if _is_clock(text) else None
+    if _is_clock(text):
+        return _last(time.fromisoformat(text), now)
     try:
-        if clock is not None:
-            local = now.astimezone().replace(
-                hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=clock.microsecond
-            )
-            return local if local <= now else local - timedelta(days=1)
         moment = datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):  # OverflowError: the year is out of range in another time zone
         raise BadInput(f"--at: {text!r} is not a time: write 14:02, 14:02:30 or 2026-11-23T14:02:30Z") from None
     if moment > now:
         raise BadInput(f"--at: {text} is in the future")
     return moment
+
+
+def _last(clock: time, now: datetime) -> datetime:
+    """Return the last moment until now at which clocks showed this time, in its own zone or else in the local zone."""
+    today = datetime.combine(now.astimezone(clock.tzinfo).date(), clock)
+    moment = today.astimezone()
+    return moment if moment <= now else (today - timedelta(days=1)).astimezone()
 
 
 def read_span(since: str | None) -> timedelta | None:
