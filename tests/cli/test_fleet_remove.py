@@ -18,7 +18,7 @@ LATE = PlacedPod(name="late", owner="workload/Deployment/default/late")
 
 
 class Node:
-    """A node that gets pods until it is cordoned."""
+    """A node that gets pods until it is cordoned, and ends its pods at once if it can be reached."""
 
     def __init__(self, view: FleetNodeView, *, comes: tuple[PlacedPod, ...] = ()) -> None:
         self.view, self.comes = view, comes
@@ -32,6 +32,8 @@ class Node:
             raise Failure("node n1 has been removed from the fleet")
         if change == "cordon":
             self.view = self.view.model_copy(update={"placed": (*self.view.placed, *self.comes)})
+        if change == "withdraw" and self.view.presence == "Ready":
+            self.view = self.view.model_copy(update={"placed": ()})
         named = ",".join(each["name"] for each in body["pods"]) if body else ""
         self.done.append(f"{change} {named}".strip())
         return {}
@@ -101,3 +103,12 @@ async def test_a_node_that_has_ended_its_pods_has_nothing_to_be_told(monkeypatch
 async def test_a_removal_is_repeated_while_the_nodes_workflow_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(FleetNodeView(name="n1", presence="Unknown", removed=True))
     assert await remove(node, monkeypatch) == ["dismiss"], "it may have yet to be told"
+
+
+async def test_a_node_that_has_ended_its_pods_is_not_called_out_of_reach(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(FleetNodeView(name="n1", presence="Ready", placed=(LATE,)))
+    assert await remove(node, monkeypatch, force=True) == ["cordon", "withdraw late", "revoke", "remove"]
+    said = capsys.readouterr()
+    assert "replaced elsewhere by their workloads: default/late" in said.out and "cannot be reached" not in said.err

@@ -148,6 +148,8 @@ async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> FleetNode
             )
         await asyncio.sleep(_LOOK_SECONDS)
         node = await fleet.view(client, node.name)
+    if node.presence in _HEARD:
+        return node
     if replaced:
         warn(
             f"node {node.name} cannot be reached: if it is running, its pods run there beside their replacements until "
