@@ -114,5 +114,6 @@ def program() -> str:
     if not ours.exists() or (found and Path(found).samefile(ours)):
         return "syncpod"
     with contextlib.suppress(ValueError):
-        return str(ours.absolute().relative_to(Path.cwd()))
+        near = ours.absolute().relative_to(Path.cwd())
+        return str(near) if near.parent.name else f"./{near}"  # a shell looks up a bare name on PATH alone
     return str(ours.absolute())

@@ -772,7 +772,9 @@ def test_a_time_alone_may_have_a_zone_of_its_own(monkeypatch: pytest.MonkeyPatch
         assert read_moment("14:02Z", now) == datetime(2026, 11, 23, 14, 2, tzinfo=UTC)
         assert read_moment("14:02", now) == datetime(2026, 11, 23, 11, 2, tzinfo=UTC)
         assert read_moment("14:40Z", now) == datetime(2026, 11, 22, 14, 40, tzinfo=UTC)
-        assert read_moment("01:00+10:00", now) == datetime(2026, 11, 22, 15, tzinfo=UTC), "there, it is half an hour past midnight"
+        assert read_moment("01:00+10:00", now) == datetime(2026, 11, 22, 15, tzinfo=UTC), (
+            "there, it is half an hour past midnight"
+        )
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.api.views.text import Columns
+from syncpod.cli import console
 from syncpod.cli.command_table import COMMANDS
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import named, pod_name, pod_names, with_likely_kind
@@ -363,3 +364,23 @@ def test_later_rows_keep_the_columns_of_earlier_ones() -> None:
     table = Columns()
     table.align([("NAME", "READY", "AGE"), ("a-long-name", "1/1", "5s")])
     assert table.align([("web", "1/1", "7s")]) == [["web        ", "1/1  ", "7s"]]
+
+
+def test_commands_that_are_printed_can_be_typed_where_the_user_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ours = tmp_path / "bin" / "syncpod"
+    ours.parent.mkdir()
+    ours.write_text("#!/bin/sh\n")
+    ours.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(ours)])
+    for path, place, typed in (
+        (ours.parent, tmp_path, "syncpod"),
+        (tmp_path, tmp_path, "bin/syncpod"),
+        (tmp_path, ours.parent, "./syncpod"),
+        (tmp_path, Path("/"), str(ours).lstrip("/")),
+        (tmp_path, Path("/proc"), str(ours)),
+    ):
+        monkeypatch.setenv("PATH", str(path))
+        monkeypatch.chdir(place)
+        assert console.program() == typed
