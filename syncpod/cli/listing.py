@@ -161,7 +161,7 @@ class FoundObjects:
     """The objects of one kind that were found."""
 
     resource: str
-    """As in the name of an object: ``pod``, ``deployment.apps``."""
+    """The resource as it is printed before an object's name: ``pod``, ``deployment.apps``."""
     header: tuple[str, ...] = ()
     """The names of the columns that are printed."""
     rows: Sequence[Row] = ()

@@ -42,7 +42,7 @@ class PodToDrain(Generic[_Own]):
     namespace: str
     name: str
     own: _Own
-    """The record of the pod that the node or the fleet needs to end it."""
+    """The node's or the fleet's own record of the pod."""
     stays: Literal["", "static", "daemon"] = ""
     """Why it is not ended: it is a static pod, or one of a DaemonSet; "" = it is ended."""
     is_unmanaged: bool = False

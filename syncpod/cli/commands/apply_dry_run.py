@@ -36,9 +36,9 @@ async def say_all(
 ) -> None:
     """Print what would happen to each object, with the mark after each line. Raises Failure for refused pods.
 
-    A pod that would be refused does not stop the others, unless an apply would refuse all of the manifests because of
-    it: then only the reasons are raised. With `asks`, workflows are queried for what they would refuse, and nodes for
-    whether they are cordoned, and have room for each new pod beside the new pods before it.
+    A refused pod does not stop the others, unless an apply would refuse all of the manifests because of it: then
+    nothing is printed. With `asks`, workflows are queried for what they would refuse, and nodes for whether they are
+    cordoned, and have room for each new pod beside the new pods before it.
     """
     from syncpod.cli.temporal.foresight import Foresight
 

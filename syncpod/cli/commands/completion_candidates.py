@@ -58,7 +58,7 @@ class _Line:
 def candidates(program: Any, typed: Sequence[str]) -> list[str]:
     """Return the candidates for the last word of `typed`, the command line without the program's name.
 
-    Each begins with that word. It is [FILES] if a path belongs there, and [] if there are no candidates.
+    Each begins with that word. The result is [FILES] if a path belongs there, and [] if there are no candidates.
     """
     words, beginning = _rejoined(typed)
     command = program

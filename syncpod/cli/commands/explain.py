@@ -408,7 +408,7 @@ def _has_none(life: PodLife) -> bool:
 
 
 def _logs_in(log_dir: Path, life: PodLife) -> HasLog:
-    """Return a function of container and restart number: whether the log file of that instance exists."""
+    """Return a function that tests, by container and restart number, whether an instance's log file exists."""
     pod = log_dir / f"{life.namespace}_{life.name}_{life.uid}"
 
     def has_log(container: str, restart: int) -> bool:

@@ -72,9 +72,9 @@ async def _lines(client: Client, kind: str, name: str, namespace: str) -> list[s
 
 
 async def describe_pod(client: Client, descriptions: Descriptions, name: str, namespace: str, node: str) -> None:
-    """Print the description of a pod by its node, or the fleet's own records if the node does not answer or have it.
+    """Print the description of a pod by its node. Raises Failure.
 
-    Raises Failure.
+    If the node does not answer, or does not have the pod, the fleet's own records are printed.
     """
     from syncpod.cli.fleet_remote_commands import Silent, print_said, said_there
     from syncpod.cli.temporal.fleet_pods import OnNoNode, find_pod

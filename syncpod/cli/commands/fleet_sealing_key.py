@@ -158,7 +158,7 @@ def _files(state_dir: str) -> SealingKeyFiles:
 
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
-    """Raise BadInput in place of the block's errors in reading or writing the keys."""
+    """Turn errors in reading or writing the keys into BadInput."""
     try:
         yield
     except SettingsInvalid as wrong:

@@ -89,7 +89,7 @@ def _rows(
 ) -> tuple[list[list[str]], list[str], _Pods]:
     """Run a command on these nodes ([] = all), and return its rows, errors, and the fleet's pods on these nodes.
 
-    A row has so many `cells`, and the node's name appended. There is one error for each node that did not answer, or on
+    A row has `cells` cells, followed by the node's name. There is one error for each node that did not answer, or on
     which the command failed.
     """
     from syncpod.cli.temporal import fleet

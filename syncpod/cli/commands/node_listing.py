@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def find_nodes(client: Client, names: Sequence[str], listing: ListingPrinter) -> FoundObjects:
-    """Return the named nodes, or all. At the start of a listing of all, notes name nodes whose workflows have ended."""
+    """Return the named nodes, or all. The first list of all has notes about nodes whose workflows have ended."""
     from syncpod.cli.listing import FoundObjects
     from syncpod.cli.view.node_table import HEADER, WIDE, document, row
     from syncpod.cli.view.rows import Row

@@ -91,7 +91,7 @@ def _called(plan: dict[str, Any]) -> str:
 
 
 def _withheld(plans: list[dict[str, Any]], stopping: list[str]) -> list[dict[str, Any]]:
-    """Return the plans of an apply that the `stopping` objects make refused as a whole: nothing would be done."""
+    """Return the plans of an apply that is refused as a whole because of the `stopping` objects: nothing is done."""
     nothing = {"change": "none", "steps": [], "holds": [], "withheld": ", ".join(stopping)}
     return [plan if plan.get("error") else {**plan, **nothing} for plan in plans]
 

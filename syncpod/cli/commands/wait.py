@@ -145,7 +145,7 @@ async def _wait(
 
 
 async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadline: float | None) -> FetchedPod | None:
-    """Wait until a pod meets the goal; return the pod as it was then. None = it was to be deleted and did not exist."""
+    """Wait until a pod meets the goal, and return its last known state; None if it did not exist, as wanted."""
     import asyncio
 
     from syncpod.cli.input.goals import Created, Deleted
