@@ -11,7 +11,7 @@ from syncpod.cli.commands.exec import has_terminal, lend
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
-from syncpod.cli.input.options import Container, Namespace
+from syncpod.cli.input.options import Container, Namespace, PodName
 from syncpod.cli.node_api import reached_pod
 from syncpod.cli.streams import interrupts
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def attach_(
-    pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
+    pod: PodName,
     namespace: Namespace = "default",
     container: Container = "",
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input to the container.")] = False,

@@ -15,7 +15,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_dry_run
 from syncpod.cli.input.manifests import Manifests, admitted
 from syncpod.cli.input.options import DryRun as ManifestDryRun
-from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, Recursive
+from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Namespace, Node, Recursive
 from syncpod.cli.manual import Group, Page
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ Files = Annotated[
     typer.Option("--from-file", metavar="[KEY=]FILE|DIR", help="A file's content, or each file of a directory."),
 ]
 EnvFiles = Annotated[list[str] | None, typer.Option("--from-env-file", metavar="FILE", help="Lines of NAME=value.")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.")]
 DryRun = Annotated[
     str, typer.Option("--dry-run", metavar="none|client", help="client: only print what would be created.")
 ]

@@ -12,7 +12,7 @@ from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.kind_words import NODE_WORDS
-from syncpod.cli.input.options import AttachUntilEnd, Namespace, OurStdin, OurTerminal
+from syncpod.cli.input.options import AttachUntilEnd, InnerCommand, Namespace, OurStdin, OurTerminal, PodName
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -56,8 +56,8 @@ ShareProcesses = Annotated[
 
 
 def debug(
-    pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
-    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True, show_default=False)] = None,
+    pod: PodName,
+    command: InnerCommand = None,
     namespace: Namespace = "default",
     image: Image = "",
     target: Target = "",

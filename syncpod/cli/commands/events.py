@@ -17,7 +17,7 @@ from syncpod.cli.console import paint, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.kubectl_words import no_such_pod
-from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames
+from syncpod.cli.input.options import AllNamespaces, Namespace, NoHeaders, PodNames
 from syncpod.cli.node_api import NodeApi
 from syncpod.cli.orphan_notes import note_orphans
 from syncpod.cli.streams import interrupts
@@ -49,7 +49,7 @@ def events(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="wide|json|yaml|name", help="The output format.")
     ] = "",
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")] = False,
+    no_headers: NoHeaders = False,
     sort_by: SortBy = "",
 ) -> None:
     """List the events of pods, the newest last.

@@ -13,7 +13,7 @@ import typer
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
-from syncpod.cli.input.options import Container, Namespace
+from syncpod.cli.input.options import Container, InnerCommand, Namespace, PodName
 from syncpod.cli.node_api import reached_pod
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ Tty = Annotated[bool, typer.Option("--tty", "-t", help="Give it our terminal; ne
 
 
 def exec_(
-    pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
-    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True, show_default=False)] = None,
+    pod: PodName,
+    command: InnerCommand = None,
     namespace: Namespace = "default",
     container: Container = "",
     stdin: Stdin = False,

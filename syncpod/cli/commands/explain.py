@@ -17,8 +17,8 @@ from syncpod.cli.commands.explain_placement import explain_placement
 from syncpod.cli.commands.explain_start import explain_start
 from syncpod.cli.console import remark, say, terminal_width
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import named_nodes, pod_name, read_duration
-from syncpod.cli.input.options import Namespace, PodNames
+from syncpod.cli.input.arguments import named_nodes, pod_name, read_duration, require_json
+from syncpod.cli.input.options import Namespace, OnlyJson, PodNames
 from syncpod.cli.machine.journaled_logs import lives_with_uid
 from syncpod.cli.orphan_notes import orphan_of, without_workflow
 from syncpod.settings.worker_record import read_worker_record, serving
@@ -78,7 +78,7 @@ _FIELDS: Final = re.compile(r"(po|pods?|cm|configmaps?|secrets?|deploy(ment)?s?)
 def explain(
     what: PodNames = None,
     namespace: Namespace = "default",
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
+    output: OnlyJson = "",
     at: At = None,
     since: Since = None,
     uid: Uid = "",
@@ -274,8 +274,7 @@ def _require_none_of_pods(at: str | None, uid: str, *, start: bool) -> None:
 
 def _check(output: str, at: str | None, *, start: bool, of_start: bool) -> None:
     """Raise BadInput for flags that exclude each other."""
-    if output not in ("", "json"):
-        raise BadInput(f"--output: must be json, not {output}")
+    require_json(output)
     if of_start and not start:
         raise BadInput("--restart, --container and --trace: only with --start")
     if start and at is not None:

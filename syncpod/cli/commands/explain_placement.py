@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.arguments import require_json
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -26,8 +27,7 @@ def explain_placement(
     from syncpod.cli.temporal.fleet_pods import kind_and_name
     from syncpod.cli.view import placement_explanation
 
-    if output not in ("", "json"):
-        raise BadInput(f"--output: must be json, not {output}")
+    require_json(output)
     if others:
         raise BadInput(f"--placement: is of now, and of all nodes; not with {', '.join(others)}")
     kind, asked = kind_and_name(what or [])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from syncpod.cli.commands.exec import Stdin, Tty, has_terminal, lend
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.options import Container, Namespace, OfNode, StateDir
+from syncpod.cli.input.options import Container, InnerCommand, Namespace, OfNode, PodName, StateDir
 from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 
     from syncpod.cli.streams.command_streams import Write
 
-PodName = Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)]
-
 
 def exec_(
     pod: PodName,
-    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True, show_default=False)] = None,
+    command: InnerCommand = None,
     namespace: Namespace = "default",
     node: OfNode = "",
     container: Container = "",

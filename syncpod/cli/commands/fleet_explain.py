@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from syncpod.cli.commands import explain as local
 from syncpod.cli.commands.explain_placement import explain_placement
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.kind_words import NODE_WORDS
-from syncpod.cli.input.options import Namespace, OfNode, StateDir, Things
+from syncpod.cli.input.options import Namespace, OfNode, OnlyJson, StateDir, Things
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -29,7 +27,7 @@ def explain(
     what: Things = None,
     namespace: Namespace = "default",
     node: OfNode = "",
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
+    output: OnlyJson = "",
     at: local.At = None,
     since: local.Since = None,
     start: local.Start = False,

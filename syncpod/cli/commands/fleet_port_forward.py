@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from syncpod.cli.commands.port_forward import required
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace, OfNode, StateDir
+from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace, OfNode, PodName, StateDir
 from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def port_forward(
-    pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
+    pod: PodName,
     ports: ForwardedPorts = None,
     namespace: Namespace = "default",
     node: OfNode = "",

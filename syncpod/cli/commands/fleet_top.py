@@ -13,7 +13,7 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_selector
 from syncpod.cli.input.kind_words import NODE_WORDS, POD_WORDS
-from syncpod.cli.input.options import AllNamespaces, Namespace, OfNode, PodNames, Selector, StateDir
+from syncpod.cli.input.options import AllNamespaces, Namespace, NoHeaders, OfNode, PodNames, Selector, StateDir
 from syncpod.cli.manual import Group, Page
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def pod(
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
     node: OfNode = "",
-    no_headers: local.NoHeaders = False,
+    no_headers: NoHeaders = False,
     state_dir: StateDir = "",
 ) -> None:
     """Show the CPU and memory usage of pods on all nodes of the fleet, including pods that are not the fleet's.
@@ -63,7 +63,7 @@ def pod(
 
 def node(
     what: Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)] = None,
-    no_headers: local.NoHeaders = False,
+    no_headers: NoHeaders = False,
     state_dir: StateDir = "",
 ) -> None:
     """Show the CPU and memory usage of the fleet's nodes, including processes outside pods."""

@@ -6,16 +6,14 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from syncpod.api.client import Reply
 from syncpod.cli.console import program, remark, say
-from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import pod_name
+from syncpod.cli.failure import Failure
+from syncpod.cli.input.arguments import pod_name, require_json
 from syncpod.cli.input.kubectl_words import no_such_pod
-from syncpod.cli.input.options import Namespace, PodNames
+from syncpod.cli.input.options import Namespace, NoHeaders, OnlyJson, PodNames
 from syncpod.cli.node_api import NodeApi
 from syncpod.cli.orphan_notes import note_orphans
 from syncpod.cli.view.history_lines import lines
@@ -31,8 +29,8 @@ if TYPE_CHECKING:
 def history(
     what: PodNames = None,
     namespace: Namespace = "default",
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")] = False,
+    output: OnlyJson = "",
+    no_headers: NoHeaders = False,
 ) -> None:
     """Show each decision, step, signal and exit of a pod.
 
@@ -40,8 +38,7 @@ def history(
     has removed a pod's history, the last life of the pod is shown from this machine's journal.
     """
     name = pod_name(what or [])
-    if output not in ("", "json"):
-        raise BadInput(f"--output: must be json, not {output}")
+    require_json(output)
 
     def read(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> _Told | None:
         if not reports:

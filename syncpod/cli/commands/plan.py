@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from syncpod.api.listed import why_recorded
 from syncpod.api.views.durations import short_duration
 from syncpod.api.views.text import columns
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import pod_names
+from syncpod.cli.input.arguments import pod_names, require_json
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.manifests import Manifests, admitted
-from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, PodNames, Recursive
+from syncpod.cli.input.options import (
+    Filenames,
+    IgnoreOtherKinds,
+    ManifestNamespace,
+    Node,
+    OnlyJson,
+    PodNames,
+    Recursive,
+)
 from syncpod.cli.orphan_notes import note_if_earlier, without_workflow
 from syncpod.node.orphan_mark import why_orphaned
 
@@ -33,7 +39,7 @@ def plan(
     what: PodNames = None,
     filename: Filenames = None,
     namespace: ManifestNamespace = "",
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
+    output: OnlyJson = "",
     recursive: Recursive = False,
     ignore_other_kinds: IgnoreOtherKinds = False,
     node: Node = "",
@@ -49,8 +55,7 @@ def plan(
     names = pod_names(what or [])
     if bool(names) == bool(filename):
         raise BadInput("name a manifest with -f FILE, or pods that exist")
-    if output not in ("", "json"):
-        raise BadInput(f"--output: must be json, not {output}")
+    require_json(output)
     if not filename:
         print_plans(_plans_of_existing(namespace or "default", names), output)
         return

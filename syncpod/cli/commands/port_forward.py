@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
-from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace
+from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace, PodName
 from syncpod.cli.node_api import reached_pod
 from syncpod.cli.streams import interrupts
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def port_forward(
-    pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
+    pod: PodName,
     ports: ForwardedPorts = None,
     namespace: Namespace = "default",
     address: LocalAddresses = None,

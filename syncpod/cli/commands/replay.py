@@ -12,8 +12,8 @@ import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BAD_INPUT, FAILED, BadInput, Failure
-from syncpod.cli.input.arguments import nodes_among, pod_names
-from syncpod.cli.input.options import Namespace, PodNames
+from syncpod.cli.input.arguments import nodes_among, pod_names, require_json
+from syncpod.cli.input.options import Namespace, OnlyJson, PodNames
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowHistory
@@ -34,7 +34,7 @@ def replay(
     all_runs: Annotated[
         bool, typer.Option("--all", help="Also the runs before it, as far as each continued as new.")
     ] = False,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
+    output: OnlyJson = "",
 ) -> None:
     """Replay a pod's decisions with the code at hand.
 
@@ -47,8 +47,7 @@ def replay(
         raise BadInput("name a pod whose history Temporal has, or a file with one: -f FILE")
     if filename and (run_id or all_runs):
         raise BadInput("--run-id, --all: a file has one run")
-    if output not in ("", "json"):
-        raise BadInput(f"--output: must be json, not {output}")
+    require_json(output)
     if run_id and not _is_run_id(run_id):
         raise BadInput(f"--run-id: must be the id of a run, 0198f3c2-7d4e-7b1a-9c55-2f6f0e0d7a10, not {run_id!r}")
     failures: list[Failure] = []

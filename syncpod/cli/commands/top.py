@@ -15,7 +15,7 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_selector
 from syncpod.cli.input.kind_words import NODE_WORDS, POD_WORDS
-from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames, Selector
+from syncpod.cli.input.options import AllNamespaces, Namespace, NoHeaders, PodNames, Selector
 from syncpod.cli.manual import Group, Page
 from syncpod.cli.streams import interrupts
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Group, help="Show the CPU and memory usage of pods and of the node.", no_args_is_help=True)
 
 SortBy = Annotated[str, typer.Option("--sort-by", metavar="cpu|memory", help="Sort by this, the greatest first.")]
-NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")]
 Watch = Annotated[
     bool,
     typer.Option("--watch", "-w", help="Keep measuring: a terminal draws the table again, else it follows itself."),

@@ -15,8 +15,9 @@ from syncpod.api.views.durations import read_moment
 from syncpod.api.views.text import printable
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import node_names
+from syncpod.cli.input.arguments import node_names, require_json
 from syncpod.cli.input.kind_words import POD_WORDS
+from syncpod.cli.input.options import OnlyJson
 from syncpod.cli.orphan_notes import note_orphans
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ Nodes = Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, 
 
 def tree(
     nodes: Nodes = None,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
+    output: OnlyJson = "",
 ) -> None:
     """Draw nodes, pods and containers, and what each waits for.
 
@@ -44,8 +45,7 @@ def tree(
     node are read from its worker; the lines of other pods come from their status. `syncpod explain POD` has one pod
     in detail.
     """
-    if output not in ("", "json"):
-        raise BadInput(f"--output: must be json, not {output}")
+    require_json(output)
     names = _names(nodes or [])
     _print(_branches(names), output)
 

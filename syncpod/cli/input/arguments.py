@@ -244,6 +244,12 @@ def read_dry_run(text: str) -> str:
     return marks[text]
 
 
+def require_json(output: str) -> None:
+    """Raise BadInput if --output has another value than ``json``; "" = it is not given."""
+    if output not in ("", "json"):
+        raise BadInput(f"--output: must be json, not {output}")
+
+
 def read_duration(text: str) -> timedelta:
     """Read a Go duration (``30s``, ``1h30m``, ``0``), or one with years and days as ages are printed (``3d4h``).
 

@@ -9,6 +9,10 @@ import typer
 NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, show_default=False)]
 PodNames = Annotated[list[str] | None, typer.Argument(metavar="POD", hidden=True, show_default=False)]
 """Pods in kubectl's ways of naming them: ``web``, ``pod web``, ``pod/web``."""
+PodName = Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)]
+"""One pod: ``web`` or ``pod/web``."""
+InnerCommand = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True, show_default=False)]
+"""The command to run in a container: the words after ``--``."""
 ForwardedPorts = Annotated[
     list[str] | None, typer.Argument(metavar="[LOCAL:]REMOTE...", hidden=True, show_default=False)
 ]
@@ -35,6 +39,7 @@ NamespaceOfAll = Annotated[
 ]
 """For commands whose ``--all`` means the whole node."""
 OnlyNames = Annotated[str, typer.Option("--output", "-o", metavar="name", help="Print only the names.")]
+OnlyJson = Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
 Selector = Annotated[
     str, typer.Option("--selector", "-l", metavar="SELECTOR", help="Select by labels: 'app=web,tier in (a,b),!old'.")
