@@ -44,9 +44,9 @@ def adopt(
     UID. Containers keep running, and none is restarted. Restart counts continue from what the runtime has;
     back-offs, events and history start afresh. A pod that has ended stays ended.
 
-    With -f, the pods of the manifests are adopted. If the node has no record of a pod, because its state directory was
-    lost, the pod is adopted from its manifest and its labels in the runtime, provided that its containers were made
-    from this manifest.
+    With -f, the pods of the manifests are adopted. If the node has lost its record of a pod, with its state directory,
+    the pod is adopted from its manifest and its labels in the runtime. Its containers must have been made from this
+    manifest.
 
     With --force, the workflow of a named pod is terminated at the moment when the new one starts. Terminating it first
     would leave the pod an orphan: a node that takes only signed commands lets it run until `adopt` or `prune`, and any

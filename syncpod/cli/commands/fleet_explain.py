@@ -41,8 +41,8 @@ def explain(
     The answer comes from the journal of the pod's node, as from `syncpod explain` there, with times in the node's time
     zone. For a pod that is gone, the journals of all nodes are searched. For a workload whose newest template was
     rolled back, the answer is about the pod that failed; for another workload, about a pod that is not well, if there
-    is one. For a workload without pods, for a pod that no node has yet, and for a pod whose node is Unknown, the answer
-    comes from the fleet's own records, with what the fleet does next. `explain node n1` is about a node.
+    is one. The fleet's own records answer for a workload without pods, for a pod that no node has yet, and for a pod
+    whose node is Unknown: they also have what the fleet does next. `explain node n1` is about a node.
 
     With --placement the fleet's placement rules are applied to each node as it is now. That works for a pod on a node,
     for a pod that is on no node yet, and for the next pod of a workload. The pod itself is not counted on its node.
