@@ -187,17 +187,19 @@ async def apply_all(
             warn(f"pod {pod.metadata.name}: {warning}")
         if one.node_is_away:
             away.setdefault(one.node, []).append(one.pod.metadata.name)
-        if one.node != (asked := pod.spec.node_name or node):
-            remark(
-                f"Note: pod {pod.metadata.name} stays on node {one.node}: it is on {asked} only if it is deleted and "
-                "applied again"
-            )
+        _note_other_node(pod.metadata.name, one.node, pod.spec.node_name or node)
     telling.cancel()
     for silent, names in away.items():
         warn(await _absence(client, names, silent, served))
     if failures:
         raise together(failures, done=bool(applied))
     return applied
+
+
+def _note_other_node(name: str, node: str, wanted: str) -> None:
+    """Print a note if an applied pod is on another node than the one that was requested."""
+    if node != wanted:
+        remark(f"Note: pod {name} stays on node {node}: it is on {wanted} only if it is deleted and applied again")
 
 
 def _running_alone(admissions: Iterable[Admission]) -> dict[tuple[str, str], bool]:
