@@ -14,7 +14,7 @@ from typing import Final
 
 from syncpod.lifecycle.kubelet_version import KubeletVersion
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.lifecycle.phase import TERMINAL_PHASES
+from syncpod.lifecycle.phase import TERMINAL_PHASES, statuses_by_name
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.lifecycle.restart_all import should_restart_all
 from syncpod.lifecycle.sandbox import pod_sandbox_changed
@@ -107,7 +107,7 @@ def initialized_condition(
     if statuses is None and pod.spec.init_containers:
         return PodCondition(type=INITIALIZED, status="False", reason="UnknownContainerStatuses")
     statuses = statuses or ()
-    by_name = _by_name(statuses)
+    by_name = statuses_by_name(statuses)
     names = [container.name for container in pod.spec.init_containers]
     unknown = [name for name in names if name not in by_name]
     incomplete = [
@@ -128,7 +128,7 @@ def containers_ready_condition(pod: Pod, statuses: Sequence[ContainerStatus] | N
     """Say whether all sidecars and main containers are ready. Mirrors GenerateContainersReadyCondition."""
     if statuses is None:
         return PodCondition(type=CONTAINERS_READY, status="False", reason="UnknownContainerStatuses")
-    by_name = _by_name(statuses)
+    by_name = statuses_by_name(statuses)
     sidecars = [container.name for container in pod.spec.init_containers if is_sidecar(container)]
     names = [*sidecars, *(container.name for container in pod.spec.containers)]
     unknown = [name for name in names if name not in by_name]
@@ -252,10 +252,3 @@ def _any_main_container_started(pod: Pod, statuses: Sequence[ContainerStatus]) -
 def _complaint(*parts: tuple[str, list[str]]) -> str:
     """Write `containers with unknown status: [a b], containers with unready status: [c]`, leaving out what is empty."""
     return ", ".join(f"containers with {what} status: [{' '.join(names)}]" for what, names in parts if names)
-
-
-def _by_name(statuses: Sequence[ContainerStatus]) -> dict[str, ContainerStatus]:
-    by_name: dict[str, ContainerStatus] = {}
-    for status in statuses:
-        by_name.setdefault(status.name, status)
-    return by_name

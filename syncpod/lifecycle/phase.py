@@ -7,20 +7,18 @@ or Failed, and that neither is shown while a container can still run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.restart import container_should_restart, is_sidecar
 from syncpod.pod import Container, ContainerStateTerminated, ContainerStatus, Pod, PodSpec
-from syncpod.pod.origin import KUBERNETES_SOURCE
+from syncpod.pod.origin import API_SOURCE, KUBERNETES_SOURCE, SOURCE_ANNOTATION
 
 Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
 
 TERMINAL_PHASES: Final = ("Succeeded", "Failed")
 
-CONFIG_SOURCE: Final = "kubernetes.io/config.source"
-"""Annotation that says where a pod came from: `api`, `file` or `http`."""
 
 RESTARTING_ALL_CONTAINERS: Final = "RestartingAllContainers"
 """Reason of a container that was ended only so that all containers are started again."""
@@ -31,7 +29,7 @@ def is_static_pod(pod: Pod) -> bool:
 
     A pod of a Kubernetes cluster is not static: its source is the one that the kubelet calls `api`.
     """
-    return pod.metadata.annotations.get(CONFIG_SOURCE, "api") not in ("api", KUBERNETES_SOURCE)
+    return pod.metadata.annotations.get(SOURCE_ANNOTATION, API_SOURCE) not in (API_SOURCE, KUBERNETES_SOURCE)
 
 
 def pod_has_initialized(pod: Pod, observed: ObservedPod) -> bool:
@@ -62,7 +60,7 @@ def pod_phase(
 
     Mirrors kubelet_pods.go, v1.36, getPhase.
     """
-    by_name = _by_name(statuses or (), init_statuses or ())
+    by_name = statuses_by_name((*(statuses or ()), *(init_statuses or ())))
     plain = [container for container in pod.spec.init_containers if not is_sidecar(container)]
     init = {_init_container_standing(container, pod.spec, by_name.get(container.name)) for container in plain}
     if "failed" in init:
@@ -146,9 +144,9 @@ def _restartable(container: Container, spec: PodSpec, ended: ContainerStateTermi
     return ended.reason == RESTARTING_ALL_CONTAINERS or container_should_restart(container, spec, ended.exit_code)
 
 
-def _by_name(*lists: Sequence[ContainerStatus]) -> Mapping[str, ContainerStatus]:
+def statuses_by_name(statuses: Iterable[ContainerStatus]) -> Mapping[str, ContainerStatus]:
+    """Return container statuses by name; if several have one name, the first of them."""
     found: dict[str, ContainerStatus] = {}
-    for statuses in lists:
-        for status in statuses:
-            found.setdefault(status.name, status)
+    for status in statuses:
+        found.setdefault(status.name, status)
     return found

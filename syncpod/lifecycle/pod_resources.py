@@ -6,13 +6,13 @@ the runtime then applies them. The rest of a pod is the same in all three.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import Field
 
 from syncpod.pod import Container, Pod, Quantity, ResourceRequirements, parse_quantity
+from syncpod.pod.go_text import go_json
 from syncpod.pod.wire import Model, to_wire
 
 _RESIZABLE: Final = ("cpu", "memory")
@@ -120,9 +120,7 @@ def resize_summary(pod: Pod, generation: int | None, error: str = "") -> str:
     summary["generation"] = generation or 0
     if error:
         summary["error"] = error
-    text = json.dumps(summary, separators=(",", ":"), ensure_ascii=False)
-    # Go's JSON escapes the characters that HTML treats specially.
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return go_json(summary)
 
 
 def _summary(container: Container) -> dict[str, Any]:

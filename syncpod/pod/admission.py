@@ -10,7 +10,7 @@ from syncpod.pod.containers import Container, EphemeralContainer
 from syncpod.pod.defaults import with_container_defaults, with_defaults
 from syncpod.pod.kinds import Pod
 from syncpod.pod.meta import CLUSTERS_METADATA, SERVERS_METADATA, ObjectMeta
-from syncpod.pod.origin import is_of_cluster
+from syncpod.pod.origin import SOURCE_ANNOTATION, is_of_cluster
 from syncpod.pod.parse import parse_ephemeral_container, parse_pod
 from syncpod.pod.problems import PodInvalid, Problem
 from syncpod.pod.spec import PodSpec
@@ -32,7 +32,7 @@ LARGEST_POD = 512 * 1024
 hold the pod, the pod that replaces it, and the pod's history. (An API server's limit is 1.5 MiB.)"""
 
 _MIRROR = "kubernetes.io/config.mirror"
-_STATIC = (HASH_ANNOTATION, _MIRROR, "kubernetes.io/config.seen", "kubernetes.io/config.source")
+_STATIC = (HASH_ANNOTATION, _MIRROR, "kubernetes.io/config.seen", SOURCE_ANNOTATION)
 """The annotations that a kubelet sets on the mirror of its static pod (pkg/kubelet/types/pod_update.go, v1.36)."""
 
 _OS: Final = "linux"

@@ -19,8 +19,8 @@ _TYPES_OF_DEFECTS: Final = (Fault.INTERNAL_ERROR.value, Fault.FAILED_KILL_POD.va
 """The error types of a step's defects. A step also uses them for the node's own troubles, in the category BENIGN."""
 
 
-_ENCODED: Final = "Encoded failure"
-"""The text that the SDK writes in place of an encoded text."""
+ENCODED: Final = "Encoded failure"
+"""The message that the SDK leaves in a failure whose text is encoded."""
 
 
 class FailureConverter(DefaultFailureConverter):
@@ -66,7 +66,7 @@ class EncodedFailureConverter(FailureConverter):
         super().to_failure(exception, payload_converter, failure)
         said = {"message": failure.message, "stack_trace": failure.stack_trace}
         failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([said])[0])
-        failure.message, failure.stack_trace = _ENCODED, ""
+        failure.message, failure.stack_trace = ENCODED, ""
 
 
 def _is_refused(detail: Payload) -> bool:

@@ -16,6 +16,7 @@ from typing import Final
 from temporalio.exceptions import ApplicationError
 
 from syncpod.rare_lines import RareLines
+from syncpod.temporal.failures import ENCODED
 from syncpod.temporal.signed_steps import UNSIGNED
 
 log = logging.getLogger(__name__)
@@ -31,8 +32,6 @@ _SIGNAL: Final = re.compile(
 """The SDK's words, in its own log and in the errors that its core quotes."""
 _LONGEST: Final = 100
 _CORE: Final = "temporalio.core"
-_HIDDEN: Final = "Encoded failure"
-"""The text in core's log for a failure whose own text is encrypted."""
 
 
 class ForeignTasks(logging.Filter):
@@ -52,7 +51,7 @@ class ForeignTasks(logging.Filter):
         error = record.exc_info[1] if record.exc_info else None
         text = str(error) if error is not None else record.getMessage()
         if record.name.startswith(_CORE):  # it quotes what was logged just before
-            return not (_HIDDEN in text or _WORKFLOW.search(text) or _STEP.search(text))
+            return not (ENCODED in text or _WORKFLOW.search(text) or _STEP.search(text))
         found = _undecodable(record.getMessage()) or self._sentence(error, text)
         if found is None:
             return True

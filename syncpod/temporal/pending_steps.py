@@ -13,12 +13,11 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import FailureError
 
 from syncpod.messages.running_steps import PendingStep
+from syncpod.temporal.failures import ENCODED
 from syncpod.temporal.signing import UNREADABLE
 
 _TOO_LARGE: Final = "Failure exceeds size limit."
 """The server's message in place of a failure of more than a few KiB."""
-_ENCODED: Final = "Encoded failure"
-"""The message that the SDK leaves in a failure whose text is encrypted."""
 
 
 async def pending_steps(description: WorkflowExecutionDescription) -> tuple[PendingStep, ...]:
@@ -45,7 +44,7 @@ async def _why(failure: Failure, converter: DataConverter) -> str:
     told = Failure()
     told.CopyFrom(failure.cause if failure.message == _TOO_LARGE else failure)
     error = await converter.decode_failure(told)
-    if isinstance(error, FailureError) and error.message == _ENCODED:
+    if isinstance(error, FailureError) and error.message == ENCODED:
         return UNREADABLE
     return error.message if isinstance(error, FailureError) else str(error)
 

@@ -4,6 +4,7 @@ import re
 from fractions import Fraction
 
 from syncpod.pod import Container, ObjectFieldSelector, Pod, Quantity, ResourceFieldSelector, parse_quantity
+from syncpod.pod.amounts import HUGE_PAGES
 from syncpod.pod.go_text import go_quote
 from syncpod.pod.origin import annotations_under_kubelet
 from syncpod.pod.volumes import DownwardAPIVolumeFile
@@ -66,7 +67,7 @@ def resource_value(
     that is not set is 0. Raises :class:`ContainerConfigError` for an unknown resource or container.
     """
     kind, _, resource = selector.resource.partition(".")
-    if kind not in ("limits", "requests") or not (resource in _RESOURCES or resource.startswith("hugepages-")):
+    if kind not in ("limits", "requests") or not (resource in _RESOURCES or resource.startswith(HUGE_PAGES)):
         raise ContainerConfigError(
             f"{path}.resource: {selector.resource!r} is not a resource that a container can be given"
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from syncpod.pod.amounts import containers_amounts, containers_text
+from syncpod.pod.amounts import HUGE_PAGES, containers_amounts, containers_text
 from syncpod.pod.problems import Problem
 from syncpod.pod.quantity import parse_quantity
 from syncpod.pod.resources import ContainerResizePolicy, ResourceRequirements
@@ -11,7 +11,7 @@ from syncpod.pod.validation import syntax
 
 _CONTAINER_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _POD_RESOURCES = ("cpu", "memory")
-_HUGE_PAGES = "hugepages-"
+
 _LARGEST = 2**63 - 1
 """The maximum of any amount: CRI has 64-bit numbers."""
 _MOST_CPUS = _LARGEST // 100_000
@@ -75,13 +75,13 @@ def check_pod_resources(spec: PodSpec, path: str) -> Iterator[Problem]:
         return
     yield from check_resources(whole, path, claims=frozenset(), whole_pod=True)
     for name, amount in containers_amounts(spec, "requests").items():
-        if name.startswith(_HUGE_PAGES) and name in whole.limits:
+        if name.startswith(HUGE_PAGES) and name in whole.limits:
             continue  # The limit, which is equal, is checked below.
         if name in whole.requests and amount > parse_quantity(whole.requests[name]):
             text = containers_text(spec, "requests")[name]
             yield Problem(f"{path}.requests[{name[:80]}]", f"must be no less than its containers' {text} together")
     for name, amount in containers_amounts(spec, "limits").items():
-        if name.startswith(_HUGE_PAGES) and name in whole.limits and amount > parse_quantity(whole.limits[name]):
+        if name.startswith(HUGE_PAGES) and name in whole.limits and amount > parse_quantity(whole.limits[name]):
             text = containers_text(spec, "limits")[name]
             yield Problem(f"{path}.limits[{name[:80]}]", f"must be no less than its containers' {text} together")
     for index, container in enumerate(spec.containers):
@@ -94,7 +94,7 @@ def check_pod_resources(spec: PodSpec, path: str) -> Iterator[Problem]:
 def _resource_name(name: str, whole_pod: bool) -> str:
     if wrong := syntax.qualified_name(name):
         return wrong
-    if name.startswith(_HUGE_PAGES):
+    if name.startswith(HUGE_PAGES):
         return "" if _page_size(name) else "must name a page size, such as hugepages-2Mi"
     known = _POD_RESOURCES if whole_pod else _CONTAINER_RESOURCES
     if name in known or ("/" in name and not whole_pod and not name.startswith("requests.")):
@@ -106,7 +106,7 @@ def _resource_name(name: str, whole_pod: bool) -> str:
 
 def _page_size(name: str) -> int:
     try:
-        return parse_quantity(name.removeprefix(_HUGE_PAGES)).value()
+        return parse_quantity(name.removeprefix(HUGE_PAGES)).value()
     except ValueError:
         return 0
 
@@ -120,8 +120,8 @@ def _amount(name: str, text: str) -> str:
         return f"must be no more than {largest}"
     if "/" in name and quantity.number.denominator != 1:
         return "must be a whole number"
-    if name.startswith(_HUGE_PAGES) and quantity.value() % _page_size(name):
-        return f"must be a multiple of {name.removeprefix(_HUGE_PAGES)}"
+    if name.startswith(HUGE_PAGES) and quantity.value() % _page_size(name):
+        return f"must be a multiple of {name.removeprefix(HUGE_PAGES)}"
     return ""
 
 
@@ -130,7 +130,7 @@ def _check_requests_within_limits(
 ) -> Iterator[Problem]:
     for name, text in requests.items():
         here = f"{path}.requests[{name[:80]}]"
-        overcommits = "/" not in name and not name.startswith(_HUGE_PAGES)
+        overcommits = "/" not in name and not name.startswith(HUGE_PAGES)
         if name not in limits:
             if not overcommits:
                 yield Problem(f"{path}.limits[{name[:80]}]", "required, since this resource is requested")
@@ -139,5 +139,5 @@ def _check_requests_within_limits(
         elif not overcommits and parse_quantity(text) != parse_quantity(limits[name]):
             yield Problem(here, f"must be equal to the limit of {limits[name]}")
     names = {*requests, *limits}
-    if any(name.startswith(_HUGE_PAGES) for name in names) and not names & {"cpu", "memory"}:
+    if any(name.startswith(HUGE_PAGES) for name in names) and not names & {"cpu", "memory"}:
         yield Problem(path, "huge pages need cpu or memory beside them")
