@@ -87,7 +87,7 @@ class ContainerContext:
     restarting_all: bool = False
     """A restart of all containers has begun, and may have removed some already."""
     recursive_read_only: bool = False
-    """The runtime handler that the pod runs with can mount read-only recursively."""
+    """The runtime handler that the pod runs with supports recursive read-only mounts."""
     actuated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
     """By container name: the resources its running instance was last given, if the pod now has others for it."""
     followed: Collection[str] = ()

@@ -288,7 +288,7 @@ def _merge_container(newer: ObservedContainer, older: ObservedContainer | None) 
 
 
 def _progress(container: ObservedContainer) -> int:
-    """Return how far along its life a container is; in state unknown, it depends on whether it ever started."""
+    """Return the rank of a container's state in its life. An unknown state ranks by whether it ever started."""
     if container.state == "unknown":
         return _RANK["running"] if container.started_at else _RANK["created"]
     return _RANK[container.state]

@@ -1,7 +1,7 @@
 """The pod's phase: one word for the whole pod, computed from the statuses of its containers.
 
-`pod_phase` computes it only from the statuses. `syncpod.lifecycle.status` makes sure that a pod never leaves Succeeded
-or Failed, and that neither is shown while a container can still run.
+`pod_phase` uses nothing else. `syncpod.lifecycle.status` makes sure that a pod never leaves Succeeded or Failed, and
+that neither is shown while a container can still run.
 """
 
 from __future__ import annotations

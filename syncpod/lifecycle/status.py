@@ -88,7 +88,7 @@ class StatusInputs:
     failure: PodFailure | None = None
     """A verdict that the pod has failed. Pass it until the status has the phase Failed."""
     recursive_read_only: bool = False
-    """The runtime handler that the pod runs with can mount read-only recursively."""
+    """The runtime handler that the pod runs with supports recursive read-only mounts."""
     actuated: PodResources | None = None
     """The resources last applied, if they differ from those in `pod`; None if they do not."""
     resize: tuple[PodCondition, ...] = ()

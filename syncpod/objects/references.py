@@ -15,7 +15,7 @@ from syncpod.pod.origin import is_of_cluster
 
 Use = Literal["env", "volume", "pull"]
 _BROUGHT: Final = {"ephemeral": "ephemeral", "persistent_volume_claim": "persistentVolumeClaim", "csi": "csi"}
-"""The kinds of volumes whose places a cluster provides: their fields, and the fields as Kubernetes spells them."""
+"""The sources of volumes whose places a cluster provides: the attribute of `Volume`, and Kubernetes' name for it."""
 
 
 @dataclass(frozen=True, order=True, slots=True)

@@ -1,4 +1,4 @@
-"""Replacing an object by another of the same name, as an API server would."""
+"""Replacement of an object by another of the same name, as an API server would do it."""
 
 import base64
 from collections.abc import Iterator

@@ -259,7 +259,10 @@ def _servers_fields(metadata: ObjectMeta, *, has_run: bool) -> list[str]:
 
 
 def _own_metadata(metadata: ObjectMeta, *, has_run: bool) -> tuple[ObjectMeta, list[Problem]]:
-    """Return the metadata without a server's or cluster's fields, and warnings; what our own node wrote has none."""
+    """Return the metadata without the fields of servers and clusters, and warnings about them.
+
+    The server's fields of a pod that has run without a cluster have no warning here: `_filled_in` makes it.
+    """
     servers = _servers_fields(metadata, has_run=has_run)
     clusters = [name for name in CLUSTERS_METADATA if getattr(metadata, name)]
     warnings = []

@@ -32,7 +32,7 @@ def limited(name: str) -> str:
 
 
 def _resources(pod: Pod) -> Iterator[tuple[str, ResourceRequirements]]:
-    """Yield the resources by path. A resize does not change the order of containers."""
+    """Yield the resources by path. A resize does not change the paths, since it does not reorder containers."""
     spec = pod.spec
     if spec.resources is not None:
         yield "spec.resources", spec.resources

@@ -26,7 +26,7 @@ IN_EVERY_CONTAINER = "spec.<containers>[]"
 
 
 class Rule(NamedTuple):
-    """A field of the spec, the sentence about it, and the values to which that does not apply.
+    """A field of the spec, the sentence about it, and the values that are accepted without that sentence.
 
     In a path, `[]` stands for every element of a list and `<>` for each of the three lists of containers.
     """

@@ -18,7 +18,7 @@ from syncpod.pod.problems import on_one_line
 _PAGE: Final = 20
 """Events in a page: the first step, or the first search attributes, are among the first of a run."""
 _CLIP: Final = 100
-"""Characters of an identity, or of a reason, which anybody may have written."""
+"""The most characters shown of an identity or a reason, which anybody may have written."""
 _TERMINATED: Final = "was terminated"
 _ENDS: Final = {
     WorkflowExecutionStatus.COMPLETED: "completed",
@@ -92,7 +92,7 @@ async def how_ended(client: Client, workflow_id: str, *, timeout: timedelta) -> 
 
 
 async def _terminated_by(client: Client, workflow_id: str, run_id: str, timeout: timedelta) -> str:
-    """Return by whom a run was terminated, and the reason that was given: `` by NAME: REASON``."""
+    """Return who terminated a run, and the reason that was given: `` by NAME: REASON``; "" if neither is recorded."""
     request = GetWorkflowExecutionHistoryReverseRequest(namespace=client.namespace, maximum_page_size=1)
     request.execution.workflow_id, request.execution.run_id = workflow_id, run_id
     answer = await client.workflow_service.get_workflow_execution_history_reverse(request, retry=True, timeout=timeout)

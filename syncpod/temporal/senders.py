@@ -1,4 +1,4 @@
-"""Who sent a workflow its signals and updates, as the server has recorded it."""
+"""The senders of a workflow's signals and updates, as the server has recorded them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANSWER: Final = timedelta(seconds=10)
 
 @dataclass(frozen=True)
 class Sent:
-    """One signal or update that a workflow was sent, or the request to cancel it."""
+    """One signal, update or cancellation request that a workflow has received."""
 
     at: datetime
     """By the server's clock."""

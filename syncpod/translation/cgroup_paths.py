@@ -9,7 +9,7 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 
 TIERS: Mapping[QOSClass, str] = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
-"""By QoS class: the name of the cgroup between its pods and the parent of all pods; "" = there is none between."""
+"""By QoS class: the name of the cgroup between the parent of all pods and the pods of the class; "" = none."""
 
 
 def pod_cgroup(node: NodeContext, pod: Pod) -> PurePosixPath:

@@ -59,7 +59,7 @@ def _check_main_program(container: Container, sizes: dict[str, int], path: str) 
 
 
 def _check_words(words: tuple[str, ...], sizes: dict[str, int], program: ProgramSize, path: str) -> Iterator[Problem]:
-    """Check a command's words, up to the first that is wrong."""
+    """Check a command's words, up to the first that is too long."""
     for index, word in enumerate(words):
         try:
             program.add(expanded_size(word, sizes))
