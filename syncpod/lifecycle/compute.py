@@ -1,4 +1,4 @@
-"""The decision of one sync: from the pod as specified and as observed to the actions."""
+"""The decision of one sync: from a pod's spec and its observed state to the actions."""
 
 from __future__ import annotations
 
