@@ -1,4 +1,4 @@
-"""Reads this machine's journal: about pods that the Temporal server has deleted, and the node's last worker."""
+"""Reads this machine's journal: about pods whose workflows the server no longer keeps, and the last worker."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
 
 
 async def is_deleting(client: Client, kind: str, namespace: str, name: str) -> bool:
-    """Return whether nodes still have to remove a deleted object; False if it was applied again. Raises Failure."""
+    """Return whether an object is still being deleted; False if it is gone, or was applied again. Raises Failure."""
     handle = client.get_workflow_handle(object_id(kind, namespace, name))
     try:
         described = await handle.describe(rpc_timeout=_RPC)

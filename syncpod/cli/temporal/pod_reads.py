@@ -45,7 +45,7 @@ class PublishedAnswer:
 async def told_by_this_node(workflows: Collection[str], query: str, *args: Any) -> dict[str, PublishedAnswer]:
     """Return the answers of this machine's node about these workflows, by id; unknown workflows are missing.
 
-    With arguments, the query is for the plan of one pod. Neither a query nor a workflow task reaches the server. An
+    With arguments, the query is for the plan of one pod. It costs the server neither a query nor a workflow task. An
     answer may be of a terminated run, or of another server's workflow: the caller has to compare the run.
     """
     try:
