@@ -10,7 +10,6 @@ share one budget.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import resource
 import socket
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from syncpod.gate.hello import asked_name
-from syncpod.kernel.callers import Budget
+from syncpod.kernel.callers import Budget, machine_of
 from syncpod.kernel.listening import BACKLOG
 
 log = logging.getLogger(__name__)
@@ -250,13 +249,6 @@ class _Arrived:
         self._handshakes.left(task, self.address)
         if self._is_ours:
             self._taken.close()
-
-
-def machine_of(host: str) -> str:
-    """Return the address of a client; for IPv6 its /64, since one machine has many addresses there."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    address = getattr(address, "ipv4_mapped", None) or address
-    return str(address if address.version == 4 else ipaddress.IPv6Network(f"{address}/64", strict=False))
 
 
 def refusal_of(error: OSError) -> str:

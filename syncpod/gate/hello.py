@@ -14,6 +14,8 @@ import socket
 from hashlib import sha256
 from typing import Final
 
+from syncpod.streaming.readiness import readable
+
 HELLO_SECONDS: Final = 5.0
 """How long the first message may take to arrive."""
 _AGAIN_SECONDS: Final = 0.05
@@ -39,10 +41,9 @@ async def asked_name(taken: socket.socket) -> str:
 
     Raises TimeoutError if the message does not arrive in time, OSError if the client is gone.
     """
-    loop = asyncio.get_running_loop()
     async with asyncio.timeout(HELLO_SECONDS):
         while True:
-            await _readable(loop, taken)
+            await readable(taken.fileno())
             said = taken.recv(_LARGEST, socket.MSG_PEEK)
             if not said:
                 raise ConnectionResetError("it ended")
@@ -111,17 +112,3 @@ class _Bytes:
     def sized(self, width: int) -> bytes:
         """Return the next bytes, which follow their number in `width` bytes. Raises ValueError as `take`."""
         return self.take(int.from_bytes(self.take(width)))
-
-
-async def _readable(loop: asyncio.AbstractEventLoop, taken: socket.socket) -> None:
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(taken, _resolve, ready)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(taken)
-
-
-def _resolve(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)

@@ -193,7 +193,7 @@ def _length(fields: Mapping[str, str]) -> int | None:
         return None
     digits = length.lstrip("0") or "0"
     if not (length.isascii() and length.isdecimal()) or len(digits) > _LENGTH_DIGITS or int(digits) > _LONGEST:
-        shown = _readable(of_process.part(length, 0, 64))
+        shown = of_process.part(length, 0, 64).encode("ascii", errors="backslashreplace").decode()
         raise NotHttp(f'bad Content-Length "{shown}"' if length else 'invalid empty Content-Length ""')
     return int(digits)
 
@@ -236,7 +236,3 @@ async def _more(read: _Read, have: int) -> bytes:
 def _shown(data: bytes | bytearray) -> str:
     line = bytes(data[:256]).partition(b"\n")[0]
     return shortened(line, 64, encoding="ascii", errors="backslashreplace").strip()
-
-
-def _readable(text: str) -> str:
-    return text.encode("ascii", errors="backslashreplace").decode()

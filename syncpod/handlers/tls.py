@@ -71,7 +71,7 @@ class TlsConnection:
         """Repeat a call of OpenSSL's until it has received what it needs from the server."""
         data: bytes | None = None
         while True:
-            outcome, sent = await _in_a_thread(self._uid, partial(self._try, call, data))
+            outcome, sent = await _SHARES.run(self._uid, partial(self._try, call, data))
             if sent:
                 await self._send(sent)  # after a failure, an alert for the server
             if not isinstance(outcome, Exception):
@@ -201,7 +201,3 @@ def _started(work: Callable[[], _T]) -> asyncio.Future[_T]:
 
 
 _SHARES: Final = PodShares(1, _started)
-
-
-async def _in_a_thread(uid: str, work: Callable[[], _T]) -> _T:
-    return await _SHARES.run(uid, work)

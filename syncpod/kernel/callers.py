@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 from asyncio import StreamWriter
 from collections import Counter
 from collections.abc import Callable, Iterator
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 from syncpod.kernel.peers import Address, Peer
@@ -99,15 +99,20 @@ class Budget:
         self._forget_at = max(_REMEMBERED, 2 * len(self._spent))
 
 
-def _machine(client: Address | None, server: Address | None) -> int | str:
-    """Return by what a client without a known user is counted: its address, or its /64 for IPv6.
+def machine_of(host: str) -> str:
+    """Return the address of a client's machine; for IPv6 its /64, since one machine may have many addresses there."""
+    address = _address(host)
+    return str(address if address.version == 4 else IPv6Network(f"{address}/64", strict=False))
 
-    One machine may have many IPv6 addresses. A client of this machine, or one that has gone, is counted as _UNKNOWN.
-    """
-    if not client or not server or client[0] == server[0]:
+
+def _address(host: str) -> IPv4Address | IPv6Address:
+    """Return a client's address without its zone; an IPv4 address that is mapped to IPv6 as IPv4."""
+    address = ip_address(host.partition("%")[0])
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _machine(client: Address | None, server: Address | None) -> int | str:
+    """Return the machine of a client without a known user; _UNKNOWN for this machine, and for one that has gone."""
+    if not client or not server or client[0] == server[0] or _address(client[0]).is_loopback:
         return _UNKNOWN
-    address = ipaddress.ip_address(client[0].partition("%")[0])
-    address = getattr(address, "ipv4_mapped", None) or address
-    if address.is_loopback:
-        return _UNKNOWN
-    return str(address if address.version == 4 else ipaddress.IPv6Network(f"{address}/64", strict=False))
+    return machine_of(client[0])

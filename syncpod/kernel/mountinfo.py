@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +51,15 @@ def parse_mounts(text: bytes, *, file_system: str = "") -> tuple[Mount, ...]:
         lines = (line for line in lines if begin in line)
     found = (_mount(line.split(b" ")) for line in lines)
     return tuple(each for each in found if each.file_system.startswith(file_system))
+
+
+def mount_of(mounts: Iterable[Mount], path: Path) -> Mount | None:
+    """Return the mount that an absolute path lies on: the topmost one at the deepest mount point on its way.
+
+    None if no mount is on its way, as in a chroot that is no mount point.
+    """
+    on_the_way = [each for each in mounts if path.is_relative_to(each.mount_point)]
+    return max(reversed(on_the_way), key=lambda each: len(Path(each.mount_point).parts), default=None)
 
 
 def _mount(fields: list[bytes]) -> Mount:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from syncpod.kernel import libc
-from syncpod.kernel.mountinfo import Mount, read_mounts
+from syncpod.kernel.mountinfo import Mount, mount_of, read_mounts
 
 _CAP_SYS_ADMIN = 21
 
@@ -72,7 +72,8 @@ def share(directory: Path) -> None:
     changes. Does nothing if the mount is shared already. The directory must be absolute and without symlinks. Raises
     OSError.
     """
-    if any(tag.startswith("shared:") for tag in _holding(directory).propagation):
+    holding = mount_of(read_mounts(), directory)
+    if holding is not None and any(tag.startswith("shared:") for tag in holding.propagation):
         return
     if not is_mount(directory):
         bind(directory, directory)
@@ -87,7 +88,9 @@ def is_bound_to_itself(directory: Path) -> bool:
     found = mounts_at(directory)
     if len(found) != 1:
         return False
-    holding = _holding(directory.parent)
+    holding = mount_of(read_mounts(), directory.parent)
+    if holding is None:
+        return False
     itself = Path(holding.root) / directory.relative_to(holding.mount_point)
     return (found[0].device, found[0].root) == (holding.device, str(itself))
 
@@ -141,13 +144,6 @@ def mounts_below(directory: Path) -> tuple[Path, ...]:
     places = {Path(mount.mount_point) for mount in read_mounts()}
     below = (place for place in places if directory in place.parents)
     return tuple(sorted(below, key=lambda place: (-len(place.parts), place)))
-
-
-def _holding(path: Path) -> Mount:
-    """Return the mount that a path lies on: the topmost one at the deepest mount point on its way."""
-    on_the_way = [mount for mount in read_mounts() if path.is_relative_to(mount.mount_point)]
-    deepest = max(len(Path(mount.mount_point).parts) for mount in on_the_way)
-    return [mount for mount in on_the_way if len(Path(mount.mount_point).parts) == deepest][-1]
 
 
 def _mount_id(path: Path) -> str:

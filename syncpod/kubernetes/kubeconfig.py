@@ -96,7 +96,8 @@ def read_credentials(config: Kubeconfig) -> tuple[ssl.SSLContext, str]:
     except (ssl.SSLError, ValueError):
         raise KubeconfigInvalid(f"{config.path}: certificate-authority: must be certificates in PEM") from None
     if config.certificate:
-        pair = "\n".join(_text_of(config, name, each) for name, each in _pair(config).items())
+        certificate = _text_of(config, "client-certificate", config.certificate)
+        pair = f"{certificate}\n{_text_of(config, 'client-key', config.key)}"
         try:
             # The library of TLS reads only files: one in memory, which no other process can open.
             with memory_file(pair) as path:
@@ -126,10 +127,6 @@ def require_usable(config: Kubeconfig, node: str) -> None:
         raise KubeconfigInvalid(
             f"{config.path}: client-certificate: is of node {of}, but this node is {node}: give --node={of}"
         )
-
-
-def _pair(config: Kubeconfig) -> dict[str, KubeconfigPart]:
-    return {"client-certificate": config.certificate, "client-key": config.key}
 
 
 def _text_of(config: Kubeconfig, name: str, credential: KubeconfigPart) -> str:

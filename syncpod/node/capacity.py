@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from syncpod.lifecycle.eviction import Threshold
+from syncpod.lifecycle.eviction import Threshold, bytes_text
 from syncpod.node.fit import PODS, Capacity
 from syncpod.pod import parse_quantity
 from syncpod.pod.amounts import HUGE_PAGES
-from syncpod.pod.quantity import quantity_text
 from syncpod.translation.context import Host
 
 PIDS: Final = "pid"
@@ -115,8 +114,4 @@ def _huge_pages(directory: Path) -> dict[str, int]:
         if matched := re.fullmatch(r"hugepages-(\d+)kB", entry.name):
             size = int(matched[1]) * 1024
             found[size] = size * int((entry / "nr_hugepages").read_text())
-    return {f"{HUGE_PAGES}{_binary(size)}": amount for size, amount in sorted(found.items())}
-
-
-def _binary(size: int) -> str:
-    return quantity_text(parse_quantity(str(size)), like="1Ki")
+    return {f"{HUGE_PAGES}{bytes_text(size)}": amount for size, amount in sorted(found.items())}

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from syncpod.kernel import mounting
-from syncpod.kernel.mountinfo import Mount, read_mounts
+from syncpod.kernel.mountinfo import Mount, mount_of, read_mounts
 
 
 def shares_mounts(other: int) -> bool:
@@ -47,7 +47,9 @@ def propagates(own: Iterable[Mount], theirs: Collection[Mount], place: Path) -> 
     They do if the mount that holds the path is shared and the other process has a peer or a slave of it. If nothing is
     known of the other's mounts, it is enough that ours is shared.
     """
-    group = next((tag.removeprefix("shared:") for tag in _propagation(own, place) if tag.startswith("shared:")), None)
+    holding = mount_of(own, place)
+    tags = holding.propagation if holding is not None else ()
+    group = next((tag.removeprefix("shared:") for tag in tags if tag.startswith("shared:")), None)
     if group is None:
         return False
     receiving = {f"shared:{group}", f"master:{group}"}
@@ -79,17 +81,6 @@ def is_the_machines(path: Path, *, machine: Path = Path("/proc/1/root")) -> bool
         return os.path.samestat(path.stat(), Path(f"{machine}{path}").stat())
     except OSError:
         return False
-
-
-def _propagation(mounts: Iterable[Mount], place: Path) -> tuple[str, ...]:
-    """Return the propagation of the mount that holds a path: the topmost one at the deepest mount point on its way."""
-    depth = -1
-    found: tuple[str, ...] = ()
-    for mount in mounts:
-        point = Path(mount.mount_point)
-        if place.is_relative_to(point) and len(point.parts) >= depth:
-            depth, found = len(point.parts), mount.propagation
-    return found
 
 
 def share_volume(place: Path) -> None:
