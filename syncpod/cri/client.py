@@ -446,7 +446,7 @@ class CriClient(CriRuntime):
 
 
 def _id(operation: str, text: str) -> str:
-    """Return the id of what was made. Raises Unreadable."""
+    """Return the id of a new object if it is valid. Raises Unreadable."""
     if not is_id(text):
         raise Unreadable(operation, "INTERNAL", f"the runtime answered with {text[:100]!r}, which is not an id")
     return text

@@ -1,7 +1,7 @@
 """The failures of a CRI call, as types.
 
-gRPC codes do not say enough: containerd answers nearly everything with UNKNOWN, and the same event with different codes
-in different versions. So an error is classified by its call, its code and, where necessary, its text (containerd 1.6
+gRPC codes are not enough: containerd returns UNKNOWN for nearly everything, and different codes for the same event in
+different versions. So an error is classified by its call, its code and, where necessary, its text (containerd 1.6
 and 2.4 as measured, CRI-O by its sources).
 
     CriError
@@ -13,8 +13,8 @@ and 2.4 as measured, CRI-O by its sources).
     │   └── ImageAbsent         CreateContainer: its image is not on the node
     ├── NameReserved            the sandbox or container exists, or is being made
     ├── AlreadyStarted          StartContainer: the container is no longer in the created state
-    ├── CommandTimedOut         ExecSync: the command took longer than it was given, or nobody answered in time
-    ├── Unimplemented           this runtime, or this version of it, does not know the call
+    ├── CommandTimedOut         ExecSync: the command exceeded its timeout, or the runtime has not answered in time
+    ├── Unimplemented           this runtime, or this version of it, lacks the call
     └── RuntimeFailure          the runtime tried and failed: a fault of the pod, as a rule
         ├── TaskLeft            RemoveContainer, RemovePodSandbox: containerd has a task that its CRI has lost track of
         ├── StillStarting       RemoveContainer: the container is being started
@@ -65,7 +65,7 @@ class DeadlineExceeded(TransportFault):
 
 
 class Unreadable(TransportFault):
-    """The runtime's answer is not a CRI message, has an invalid id, or is about something else than was asked for.
+    """The runtime's answer is not a CRI message, has an invalid id, or is about another object than the request.
 
     The kubelet's gRPC reports an invalid message as `Internal`; the kubelet accepts the other two.
     """
@@ -120,7 +120,7 @@ class CommandTimedOut(CriError):
 
 
 class Unimplemented(CriError):
-    """The runtime does not know this call."""
+    """The runtime lacks this call."""
 
 
 class RuntimeFailure(CriError):

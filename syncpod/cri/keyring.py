@@ -1,4 +1,4 @@
-"""Which credentials to try for an image: docker's configuration of registries, and how image names match it.
+"""Selects the credentials to try for an image, by docker's configuration of registries and the image's name.
 
 Mirrors credentialprovider/keyring.go, config.go and secrets/secrets.go, v1.36. Pure. No error's text and no record's
 `repr` shows a password.

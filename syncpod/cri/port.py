@@ -221,13 +221,13 @@ class CpuUsage:
     nano_cores: int | None
     """The rate as the runtime calculates it, in billionths of a core over an unknown interval; None = not given.
 
-    containerd 1.6 takes the interval since the last request, and says 0 the first time.
+    containerd 1.6 takes the interval since the last request, and returns 0 the first time.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUsage:
-    """Use of memory, in bytes; None = the runtime does not say."""
+    """Use of memory, in bytes; None = the runtime does not report it."""
 
     measured_at_ns: int
     """By the runtime's clock, in nanoseconds since 1970."""
@@ -245,7 +245,7 @@ class MemoryUsage:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceUsage:
-    """Cumulative traffic of one network interface; None = the runtime does not say."""
+    """Cumulative traffic of one network interface; None = the runtime does not report it."""
 
     name: str
     rx_bytes: int | None
@@ -261,15 +261,15 @@ class ContainerStats:
     id: str
     name: str
     writable_layer: FilesystemUsage | None
-    """The size of its writable layer some seconds ago; None if the runtime does not say."""
+    """The size of its writable layer some seconds ago; None if the runtime does not report it."""
     cpu: CpuUsage | None = None
-    """None if the runtime does not say, as for a container that does not run."""
+    """None if the runtime does not report it, as for a container that does not run."""
     memory: MemoryUsage | None = None
     """None as for `cpu`."""
 
     @property
     def working_set_bytes(self) -> int | None:
-        """The working set of its memory; None if the runtime does not say."""
+        """The working set of its memory; None if the runtime does not report it."""
         return self.memory.working_set_bytes if self.memory is not None else None
 
 
@@ -288,7 +288,7 @@ class SandboxStats:
     """Those of its network namespace, the one with its address first; none if the runtime does not report them."""
     network_measured_at_ns: int = 0
     processes: int | None = None
-    """None if the runtime does not say."""
+    """None if the runtime does not report it."""
 
 
 class CriRuntime(Protocol):

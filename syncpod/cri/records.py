@@ -297,7 +297,7 @@ def container_status(answer: api_pb2.ContainerStatusResponse) -> ContainerAnswer
 
 
 def _user(status: api_pb2.ContainerStatus) -> ContainerUser | None:
-    """Return the user of a container's first process; None if the runtime does not say (toKubeContainerUser)."""
+    """Return the user of a container's first process; None if the runtime does not report it (toKubeContainerUser)."""
     if not status.HasField("user"):
         return None
     if not status.user.HasField("linux"):

@@ -1,7 +1,7 @@
 """The calls that a node may make, and how each one is forwarded. Everything else is refused.
 
-A request is never forwarded as it came. It is built anew from the fields that a node needs. So a field that is not
-named here, such as one that only a later server knows, has no effect.
+A request is never forwarded as it came. The gate builds a new one from the fields that a node needs. So a field that is
+not named here, such as one of a later server, has no effect.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Forwarded:
     answer: Callable[[bytes], bytes]
     """Turns the server's answer into the answer for the node."""
     seconds: float
-    """How long the call may take, unless the node asks for less."""
+    """How long the call may take, unless the node's own timeout is shorter."""
 
 
 class _Answering(Protocol):

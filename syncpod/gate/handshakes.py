@@ -153,15 +153,15 @@ class Handshakes:
         return client
 
     def let_in(self, client: Client, now: float) -> None:
-        """Note that a connection has shown a valid certificate."""
+        """Record that a connection has shown a valid certificate."""
         (self._failed if client.who == client.address else self._failed_of_known).give_back(client.who, now)
 
     def end(self, task: asyncio.Task[Any]) -> None:
-        """Note that a task's handshake is over, however it ended."""
+        """Record that a task's handshake is over, however it ended."""
         self._waiting.pop(task, None)
 
     def left(self, task: asyncio.Task[Any], address: str) -> None:
-        """Note that a connection has ended."""
+        """Record that a connection has ended."""
         self._has_spoken(task, address)
         self.end(task)
         self._open[address] -= 1
@@ -193,7 +193,7 @@ def listen(host: str, port: int) -> socket.socket:
 async def accept(
     listener: socket.socket, handshakes: Handshakes, serve: Serve, served: set[asyncio.Task[None]]
 ) -> None:
-    """Accept connections forever, as far as there is room for their handshakes, and serve each in a task of its own.
+    """Accept connections forever, while there is room for their handshakes, and serve each in a task of its own.
 
     `serve` gets a connection that has sent its hello, owns its socket, and ends its handshake. The tasks are in
     `served` until they end.
@@ -245,13 +245,13 @@ class _Arrived:
             await self._serve(self._taken, client)
 
     def left(self, task: asyncio.Task[None]) -> None:
-        """Note that the connection has ended, also if its task was cancelled before it began."""
+        """Record that the connection has ended, also if its task was cancelled before it began."""
         self._handshakes.left(task, self.address)
         if self._is_ours:
             self._taken.close()
 
 
 def refusal_of(error: OSError) -> str:
-    """Return why a handshake failed, as the log says it."""
+    """Return why a handshake failed, for the log."""
     said = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error.strerror or "it ended"
     return str(said).lower().replace("_", " ")

@@ -103,7 +103,7 @@ class _Bytes:
         return self._at >= len(self._data)
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes. Raises ValueError if there are not so many."""
+        """Return the next `size` bytes. Raises ValueError if fewer are left."""
         if self._at + size > len(self._data):
             raise ValueError("too short")
         self._at += size

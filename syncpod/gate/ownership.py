@@ -1,4 +1,4 @@
-"""Whether the server behind a gate holds the gate's own fleet. The gate may serve before its server does."""
+"""Checks whether the server behind a gate holds the gate's own fleet. The gate may serve before its server does."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class SealingKeyFiles:
         return self.directory.stat().st_mtime_ns
 
     def number(self) -> int:
-        """Return a number for a message to nodes about a key: higher than all before, whatever the clock says."""
+        """Return a number for a message to nodes about a key: higher than all before, even if the clock is set back."""
         return next_number(self.directory / _NUMBER)
 
     def _make(self) -> str:

@@ -22,8 +22,8 @@ _BLOCK: Final = 16 * 1024
 _SMALL: Final = 4 * 1024
 _SMALL_READS: Final = 16
 _PAUSE_SECONDS: Final = 0.02
-"""After so many reads of fewer bytes each, there is a pause before each read: a server that sends a byte at a time
-costs fifty reads a second, however fast it is."""
+"""After `_SMALL_READS` reads of less than `_SMALL` bytes, there is a pause before each read: a server that sends a byte
+at a time costs fifty reads a second, however fast it is."""
 _HEAD_LIMIT: Final = 1024 * 1024
 """The largest size of a status line with its headers, including all informational responses before it, in bytes."""
 _CHUNK_OVERHEAD: Final = 16 * 1024

@@ -124,8 +124,8 @@ def write(file: Path, value: str) -> None:
 def make(directory: Path, *, mark: str = "") -> bool:
     """Make a cgroup; False if it existed. Raises OSError, which is FileNotFoundError if it existed and has just gone.
 
-    `mark` is an extended attribute (`user.…`) that says who made it, for :func:`remove_marked`. Kernels before 5.7 have
-    no such attributes on cgroups; such a cgroup is never removed by its mark.
+    `mark` is an extended attribute (`user.…`) that names its maker, for :func:`remove_marked`. Kernels before 5.7 have
+    no such attributes on cgroups; there no cgroup is removed by its mark.
     """
     try:
         directory.mkdir(mode=0o755)

@@ -68,7 +68,7 @@ def receive(environ: MutableMapping[str, str]) -> None:
 
 def _listening(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    socket.inet_pton(family, address)  # raises OSError or ValueError, and asks no name server
+    socket.inet_pton(family, address)  # raises OSError or ValueError, without a name lookup
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)

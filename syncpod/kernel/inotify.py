@@ -78,7 +78,7 @@ class DirectoryWatch:
         return self._read()
 
     def take_gone(self) -> tuple[str, ...]:
-        """Return the names of the files that were removed or moved away since the last call; they may be back by now.
+        """Return the names of files that were removed or moved away since the last call; some may be back.
 
         Hidden files are not among them.
         """

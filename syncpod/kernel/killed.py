@@ -1,4 +1,4 @@
-"""Whether a process was killed but is still there, since a thread of it waits in the kernel for a disk that hangs.
+"""Detects a process that was killed but is still there, because one of its threads waits for a disk that hangs.
 
 A call that a FUSE server has taken and does not answer cannot be interrupted, not even by SIGKILL. Until it returns,
 the process keeps all its open files, sockets and locks, but none of its threads runs its program any more.

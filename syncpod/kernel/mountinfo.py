@@ -1,4 +1,4 @@
-"""Reading /proc/<pid>/mountinfo: the mounts that a process sees (proc_pid_mountinfo(5))."""
+"""Reads /proc/<pid>/mountinfo: the mounts that are visible to a process (proc_pid_mountinfo(5))."""
 
 from __future__ import annotations
 

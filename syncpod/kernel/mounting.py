@@ -1,6 +1,6 @@
-"""Mounting on the node: a tmpfs, huge pages, a bind mount, and unmounting.
+"""Mounts on the node: a tmpfs, huge pages, or a bind mount; and unmounts.
 
-A mount made here is seen by a runtime in the same mount namespace, or in one that shares the mount that holds it.
+Such a mount is visible to a runtime in the same mount namespace, or in one that shares the mount that holds it.
 Everything blocks, is safe to repeat, and raises OSError with the place and the attempted call.
 """
 

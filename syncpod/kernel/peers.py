@@ -1,4 +1,4 @@
-"""Which process is at the other end of a connection over the loopback."""
+"""Finds the process at the other end of a connection over the loopback."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Address = Sequence[Any]
 def find_peer(client: Address, server: Address) -> Peer | None:
     """Return who has connected from `client` to `server`, both of one family; None if that is not known.
 
-    It asks the kernel for this one socket, in some microseconds: /proc/net/tcp would take milliseconds.
+    The kernel is queried for this one socket, in some microseconds: /proc/net/tcp would take milliseconds.
     """
     ports = struct.pack("!HH", client[1], server[1])
     family = socket.AF_INET6 if ":" in client[0] else socket.AF_INET

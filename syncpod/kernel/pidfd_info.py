@@ -1,4 +1,4 @@
-"""Asking the kernel how a process ended: `ioctl(pidfd, PIDFD_GET_INFO)`, since Linux 6.15.
+"""Reads from the kernel how a process ended: `ioctl(pidfd, PIDFD_GET_INFO)`, since Linux 6.15.
 
 The kernel answers for any process, of any parent, from the moment it is reaped until its pidfd is closed. So a
 container's exit code is known even while its runtime is down.
@@ -18,7 +18,7 @@ _INFO = struct.Struct("=QQ11Ii")
 _GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
 """`_IOWR(0xFF, 11, struct pidfd_info)` of linux/pidfd.h."""
 _EXIT = 1 << 3
-"""PIDFD_INFO_EXIT: in the request it asks for the wait status; in the answer it says that the status is included."""
+"""PIDFD_INFO_EXIT: in the request it selects the wait status; in the answer it shows that the status is included."""
 _SIGNALLED = 128
 """Runtimes report 128 plus the signal's number as the exit code of a process that a signal ended."""
 _REAPED_AFTER: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
@@ -27,7 +27,7 @@ then one each second, in case the parent hangs."""
 
 
 def tells_exits() -> bool:
-    """Say whether this kernel knows PIDFD_GET_INFO.
+    """Return whether this kernel has PIDFD_GET_INFO.
 
     Linux 6.13 and 6.14 do, but without the exit: :func:`exit_code` raises.
     """
@@ -67,7 +67,7 @@ async def exit_code_once_reaped(pidfd: int) -> int:
         code = exit_code(pidfd)
         if code is not None:
             return code
-    raise AssertionError  # not reached: it asks for ever
+    raise AssertionError  # not reached: the loop is endless
 
 
 def _ask(pidfd: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Reading /proc: the machine's memory, processors and tasks, and single processes. Each of its formats is read here.
+"""Reads /proc: the machine's memory, processors, tasks and boot, and single processes. Its formats are parsed here.
 
 Supervisors import this: it needs only the standard library.
 """

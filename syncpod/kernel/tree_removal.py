@@ -1,4 +1,4 @@
-"""Removing a directory tree that containers wrote: however deep, never through a symlink, never into a mount."""
+"""Removes a directory tree that containers wrote: however deep, never through a symlink, never into a mount."""
 
 import errno
 import os

@@ -54,7 +54,7 @@ class BoundPod:
     warnings: tuple[str, ...]
     """The fields that the node leaves out, a sentence for each."""
     refs: frozenset[ObjectRef]
-    """The objects of the cluster that it refers to, and what the cluster gives it by itself."""
+    """The objects of the cluster that the pod refers to, and those that the cluster gives it without a reference."""
     needs: tuple[Need, ...]
     """The objects that the cluster makes for this pod alone."""
     grace: int | None
@@ -168,7 +168,7 @@ def _document(given: Mapping[str, Any]) -> _Made:
 
 
 def _for_linux(spec: Mapping[str, Any], ignored: list[str]) -> dict[str, Any]:
-    """Return a spec without what is meant for Windows, as a kubelet on Linux reads it; `ignored` gets the paths."""
+    """Return a spec without its options for Windows, as a kubelet on Linux reads it; `ignored` gets their paths."""
 
     def without(part: Any, path: str) -> dict[str, Any]:
         found = dict(mapping(part))

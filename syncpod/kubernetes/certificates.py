@@ -53,7 +53,7 @@ class CertificateInvalid(ValueError):
 
 @dataclass(frozen=True)
 class WantedCertificate:
-    """A certificate that a node wants."""
+    """A certificate that a node requests."""
 
     node: str
     signer: str

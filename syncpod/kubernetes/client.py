@@ -57,7 +57,7 @@ class ClusterError(Exception):
     """``NotFound``, ``Conflict``, ``Expired``, …; "" = none."""
     message: str = ""
     retry_after: float | None = None
-    """Seconds after which to try again, as the server asks."""
+    """Seconds after which the server wants a retry; None if it names none."""
 
     def __str__(self) -> str:
         """Return the message, with the reason."""

@@ -22,7 +22,7 @@ NODE_ID_ANNOTATION: Final = "csi.volume.kubernetes.io/nodeid"
 
 @dataclass(frozen=True)
 class SecretName:
-    """A Secret of the cluster with what a driver needs to reach its storage."""
+    """A Secret of the cluster with a driver's credentials for its storage."""
 
     namespace: str
     name: str

@@ -34,7 +34,7 @@ class Recent(Generic[_Key, _Value]):
     """The entries that were used last, at most a fixed number."""
 
     def __init__(self, kept: int, make: Callable[[], _Value]) -> None:
-        """Keep so many entries; `make` makes one for a key that has none."""
+        """Keep at most `kept` entries; `make` makes one for a key that has none."""
         self._kept, self._make = kept, make
         self._entries: OrderedDict[_Key, _Value] = OrderedDict()
 

@@ -101,7 +101,7 @@ def read_credentials(config: Kubeconfig) -> tuple[ssl.SSLContext, str]:
         try:
             # The library of TLS reads only files: one in memory, which no other process can open.
             with memory_file(pair) as path:
-                context.load_cert_chain(path, password=lambda: "")  # or it asks the terminal
+                context.load_cert_chain(path, password=lambda: "")  # otherwise OpenSSL prompts at the terminal
         except (OSError, ValueError):  # an SSLError is an OSError
             raise KubeconfigInvalid(
                 f"{config.path}: client-certificate, client-key: must be a certificate in PEM and its key, unencrypted"

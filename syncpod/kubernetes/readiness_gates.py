@@ -16,7 +16,7 @@ _GONE: Final = "the cluster has this condition no more"
 
 
 class GateCondition(NamedTuple):
-    """A condition that a gate names, as far as the pod's workflow needs it."""
+    """A condition that a gate names, with the fields that the pod's workflow needs."""
 
     type: str
     status: str

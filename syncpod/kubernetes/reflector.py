@@ -208,7 +208,7 @@ class Backoff:
         self._next, self._last = BACKOFF_SECONDS[0], clock()
 
     def next(self, error: Exception) -> float:
-        """Return how many seconds to wait after a failure: at least as long as the server asks."""
+        """Return how many seconds to wait after a failure: at least as many as the server requests."""
         now = self._clock()
         if now - self._last > CALM_SECONDS:
             self._next = BACKOFF_SECONDS[0]
@@ -219,7 +219,7 @@ class Backoff:
 
 
 def is_expired(error: Exception) -> bool:
-    """Say whether a watch cannot go on from its version, since the server no longer knows it."""
+    """Return whether a watch cannot continue from its version, since the server no longer has it."""
     return isinstance(error, ClusterError) and (error.code == _GONE or error.reason in ("Expired", "Gone"))
 
 

@@ -1,4 +1,4 @@
-"""Protects signed starts against reuse: each begins one run, and none after a later start of its workflow was used.
+"""Refuses a second use of a signed start: it begins one run, and none once a newer start of its workflow was used.
 
 A signature proves who wrote a start, but not when it is used. Anybody who can read a history could start the workflow
 again with a copy of an earlier input, of a pod that was deleted or changed since. So the node records which start began

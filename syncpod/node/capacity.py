@@ -1,8 +1,8 @@
 """The resources of a node: read from the machine, unless its owner sets other amounts.
 
-Mirrors nodestatus/setters.go, MachineInfo, and cm/node_container_manager_linux.go, v1.36: pods may request what the
-machine has, less what is reserved for the system and what evictions keep free. Differences: an amount that the owner
-sets is what pods may request, and nothing is taken from it; and the number of pods is unlimited unless the owner sets a
+Mirrors nodestatus/setters.go, MachineInfo, and cm/node_container_manager_linux.go, v1.36: pods may request the
+machine's resources, minus the amounts that are reserved for the system and that evictions keep free. Differences:
+nothing is subtracted from an amount that the owner sets; and the number of pods is unlimited unless the owner sets a
 limit (the kubelet's is 110).
 """
 

@@ -1,4 +1,4 @@
-"""Lists everything with the node's label in its runtime: pods, with a workflow or without, and things of no pod.
+"""Lists everything with the node's label in its runtime: pods, orphans included, and things that belong to no pod.
 
 This takes only two list calls, so it works even if other calls to the runtime hang.
 """
@@ -51,7 +51,7 @@ class PodInRuntime:
 
     @property
     def made_at(self) -> datetime | None:
-        """When its oldest part was made, by the node's clock; None if the runtime does not say."""
+        """When its oldest part was made, by the node's clock; None if the runtime does not report it."""
         return made_at([*(each.created_at for each in self.sandboxes), *(each.created_at for each in self.containers)])
 
 

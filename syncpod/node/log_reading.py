@@ -1,4 +1,4 @@
-"""Reading a container's log: from an offset, to its end or as it grows, across rotations.
+"""Reads a container's log: from an offset, to its end or as it grows, across rotations.
 
 Mirrors kuberuntime/logs/logs.go, v1.36, ReadLogs: the last lines, and those since a time, are read from the growing
 file; rotated files are read only on request. Differences:

@@ -1,4 +1,4 @@
-"""The mark of a pod that runs without a workflow, an orphan: an annotation in the Pod that commands print."""
+"""Marks orphans, which are pods that run without a workflow, by an annotation in the Pod that commands print."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def limit_all_pods(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> str:
 
 @dataclass(frozen=True)
 class Enforced:
-    """The limits that the kernel enforces on a pod as a whole, and what it uses."""
+    """The limits that the kernel enforces on a pod as a whole, and the pod's memory use."""
 
     memory: int | None = None
     """Bytes; None = no limit, or it cannot be read here."""

@@ -1,9 +1,9 @@
-"""Which images this node has pulled, and with whose credentials: this decides which pods may use a present image.
+"""Records which images this node has pulled, and with which credentials, to decide which pods may use a present image.
 
-An image that was pulled with a Secret is on the node for any pod to start. So each pull leaves a record, and for a pod
-without the same credentials the registry is asked again. The files below `<state>/image_manager` have the kubelet's
-format: `pulling/` holds the intents, `pulled/` the outcomes, each named by the SHA-256 of its image. They hold hashes
-of credentials, never credentials.
+An image that was pulled with a Secret is on the node for any pod to start. So each pull leaves a record, and a pod
+without the same credentials is checked by the registry again. The files below `<state>/image_manager` have the
+kubelet's format: `pulling/` holds the intents, `pulled/` the outcomes, each named by the SHA-256 of its image. They
+hold hashes of credentials, never credentials.
 
 Mirrors images/pullmanager, v1.36 (KubeletEnsureSecretPulledImages).
 """
@@ -131,9 +131,9 @@ class PullRecords:
             return not isinstance(found, bool)
 
     def may_use(self, image: str, image_ref: str, credentials: Iterable[Credential]) -> bool:
-        """Say whether a pod may use a present image; if not, the registry must be asked with the pod's credentials.
+        """Say whether a pod may use a present image; if not, the registry must check the pod's credentials.
 
-        `image` is the name that the pod uses, `image_ref` its id, `credentials` what the pod has for the registry. The
+        `image` is the name that the pod uses, `image_ref` its id, `credentials` the pod's for the registry. The
         same credentials from another Secret are accepted, and so is the same Secret with new credentials; both are
         recorded (image_pull_manager.go, v1.36, MustAttemptImagePull, the other way round). Blocks if there are any.
         """
@@ -231,7 +231,7 @@ class PullRecords:
     async def recover(self, find: Callable[[str], Awaitable[str | None]]) -> None:
         """Turn each pull that an earlier worker did not finish into a record without credentials if its image exists.
 
-        `find` returns the id of a present image. Difference: the runtime is asked for each name, while the kubelet
+        `find` returns the id of a present image. Difference: each name is looked up in the runtime, while the kubelet
         compares texts and so misses names without a registry.
         """
         for image in sorted(self._intents):

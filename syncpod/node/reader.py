@@ -1,9 +1,9 @@
 """The one place that reads whole pods from the runtime.
 
-Two list calls, filtered by labels, say what exists. Exit codes, times and addresses need a status call for each sandbox
-or container, which `syncpod.node.runtime_answers` makes only if the answer can have changed. Steps read their pod after
-their last call (`read`), the node agent reads all pods every second (`read_all`). Both use the one `PodReader` of the
-node's process, which numbers the listings.
+Two list calls, filtered by labels, show what exists. Exit codes, times and addresses need a status call for each
+sandbox or container, which `syncpod.node.runtime_answers` makes only if the answer can have changed. Steps read their
+pod after their last call (`read`), the node agent reads all pods every second (`read_all`). Both use the one
+`PodReader` of the node's process, which numbers the listings.
 
     ┌ ListPodSandbox ┐     ┌ PodSandboxStatus  unless known: READY with its address, or dead without ┐
     ┤                ├──►──┤                                                                         ├──► ObservedPod
@@ -226,7 +226,7 @@ class PodReader:
     ) -> ObservedPod | CriError:
         """Complete one pod's listing; return the error if that fails or takes too long.
 
-        A reading that takes too long goes on, and fills the cache.
+        A reading that takes too long continues, and fills the cache.
         """
         if uid not in self._late:
             async with self._attempts:

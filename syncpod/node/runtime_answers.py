@@ -1,7 +1,7 @@
 """Caches the runtime's statuses of the node's sandboxes and containers for as long as they are valid.
 
-A list says what exists, and in which state. Exit codes, times and addresses need a status call for each sandbox or
-container, which is made only if the answer can have changed.
+A list shows which objects exist, and their states. Exit codes, times and addresses need a status call for each sandbox
+or container, which is made only if the answer can have changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tombstones: a node's notes that lives of pods are over.
+"""Tombstones: a node's records of pods' lives that are over.
 
 Once a life has a tombstone, its remains may be removed at any time, its UID is free, and a Temporal server restored
 from a backup starts no deleted pod again. Each is an empty file, named after UID and incarnation: a pod that is applied
@@ -27,7 +27,7 @@ KEPT_PODS: Final = 20_000
 
 
 def write_tombstone(node: NodeContext, uid: str, incarnation: str) -> None:
-    """Note that this life of a pod is over. Blocks; safe to repeat. Raises OSError, UnsafeName."""
+    """Record that this life of a pod is over. Blocks; safe to repeat. Raises OSError, UnsafeName."""
     path = _path(node.state_dir, uid, incarnation)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))

@@ -1,4 +1,4 @@
-"""For which present images a pod must have credentials before it may use them.
+"""Decides for which present images a pod must have credentials before it may use them.
 
 Mirrors images/pullmanager/image_pull_policies.go, v1.36. Pure.
 """

@@ -90,7 +90,7 @@ class SpdyStream:
         await self._session.send_reset(self.id, ResetStatus.INTERNAL_ERROR)
 
     def end(self) -> None:
-        """Note that nothing can arrive or be sent any more; data that has arrived can still be read."""
+        """Record that nothing can arrive or be sent any more; data that has arrived can still be read."""
         self.cut_off = not self.input.ended
         self.reset.set()
         self.input.end()

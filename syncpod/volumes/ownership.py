@@ -1,4 +1,4 @@
-"""Giving a volume to the pod's group (securityContext.fsGroup)."""
+"""Gives a volume to the pod's group (securityContext.fsGroup)."""
 
 import os
 import stat

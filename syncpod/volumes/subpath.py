@@ -24,7 +24,7 @@ class SubPathRefused(Exception):
 
 @dataclass(frozen=True)
 class SubPath:
-    """A part of a volume that one of a container's mounts asks for."""
+    """A part of a volume that one of a container's mounts names."""
 
     volume: str
     container: str

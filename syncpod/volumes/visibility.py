@@ -1,6 +1,6 @@
-"""Whether a runtime sees this process's mounts and files, and whether containers see mounts in their volumes.
+"""Checks whether this process's mounts and files are visible to a runtime, and shares the mounts of volumes.
 
-Directly on a machine the runtime does. A worker in a container has its own mount namespace: its mounts are visible
+Directly on a machine they are visible. A worker in a container has its own mount namespace: its mounts are visible
 outside only if the mount above them is shared (docker's `propagation: rshared`), and a path may lead to the
 container's own files.
 
