@@ -95,7 +95,7 @@ def asked_for(listed: Iterable[_Entry], labels: Mapping[str, str], **fields: str
 
 
 def is_id(text: str) -> bool:
-    """Say whether a text can be the id of a sandbox or a container, and is safe as a part of a file's name."""
+    """Return whether a text can be the id of a sandbox or a container, and is safe as a part of a file's name."""
     return _ID.fullmatch(text) is not None
 
 

@@ -186,7 +186,7 @@ def _index_key(registry: str) -> str | None:
 
 
 def _matches(key: str, repository: str) -> bool:
-    """Say whether a registry's key covers a repository (URLsMatch).
+    """Return whether a registry's key covers a repository (URLsMatch).
 
     The ports must be equal. The hosts must have the same number of labels, and each label must match; `*` stands for
     any characters within one label. The key's path must be a prefix of the repository's, even if it ends within a name.
@@ -205,7 +205,7 @@ def _matches(key: str, repository: str) -> bool:
 
 
 def _fits(pattern: str, label: str) -> bool:
-    """Say whether a label matches a pattern, without backtracking."""
+    """Return whether a label matches a pattern, without backtracking."""
     first, *between = pattern.split("*")
     if not between:
         return label == pattern
@@ -244,7 +244,7 @@ def _labels(host: str) -> tuple[list[str], str]:
 
 
 def _is_default_registry(repository: str) -> bool:
-    """Say whether an image of this name comes from docker's default registry (isDefaultRegistryMatch)."""
+    """Return whether an image of this name comes from docker's default registry (isDefaultRegistryMatch)."""
     first, slash, _ = repository.partition("/")
     if not first:
         return False

@@ -200,7 +200,7 @@ class Fleet:
         return sorted(found, key=lambda each: (each.node, each.not_after, each.serial))
 
     def has_issued(self, serial: str) -> bool:
-        """Say whether a certificate has a record. Without one it counts as revoked."""
+        """Return whether a certificate has a record. Without one it counts as revoked."""
         return (self.directory / _CERTIFICATES / serial).is_file()
 
     def revoke(self, node: str, now: datetime, serial: str = "") -> list[str]:
@@ -345,7 +345,7 @@ def open_fleet(directory: Path, now: datetime) -> Fleet:
 
 
 def has_fleet(directory: Path) -> bool:
-    """Say whether a directory is that of a fleet. Blocks. Raises OSError."""
+    """Return whether a directory is that of a fleet. Blocks. Raises OSError."""
     return (directory / _ID_FILE).exists()
 
 

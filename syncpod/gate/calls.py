@@ -106,7 +106,7 @@ class NodeCalls:
         }
 
     def knows(self, method: str) -> bool:
-        """Say whether nodes make this call at all."""
+        """Return whether nodes make this call at all."""
         return method in self._rules
 
     def forwarded(self, node: str, method: str, said: bytes) -> Forwarded:

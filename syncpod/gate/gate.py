@@ -165,7 +165,7 @@ class Gate:
         os.close(self._directory)
 
     def knows(self, method: str) -> bool:
-        """Say whether nodes make this call at all."""
+        """Return whether nodes make this call at all."""
         return self._calls.knows(method)
 
     async def call(self, method: str, messages: AsyncIterator[bytes], context: Any) -> bytes:

@@ -25,7 +25,7 @@ class GoneCalls(logging.Filter):
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether a record is logged."""
+        """Return whether a record is logged."""
         error = record.exc_info[1] if record.exc_info else None
         return not (record.name.startswith("grpc.") and type(error).__name__ == "ExecuteBatchError")
 

@@ -52,7 +52,7 @@ class Callers:
             self._open -= Counter([caller])  # this also drops a count of zero
 
     def is_owners(self, writer: StreamWriter) -> bool:
-        """Say whether a connection is known to be the owner's, or root's."""
+        """Return whether a connection is known to be the owner's, or root's."""
         client, server = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
         peer = self._peer_of(client, server) if client and server else None
         return peer is not None and peer.uid in (0, os.geteuid())

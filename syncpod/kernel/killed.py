@@ -25,7 +25,7 @@ _PAUSE_SECONDS: Final = 0.005
 
 
 def is_killed_with(pid: int, opened: int) -> bool:
-    """Say whether a process was killed, is still there, and has the file behind `opened`, a descriptor, open.
+    """Return whether a process was killed, is still there, and has the file behind `opened`, a descriptor, open.
 
     A process was killed if each of its threads has ended, or has a SIGKILL that ends it before it runs on. This cannot
     be revoked, and such threads start no others. If only some threads have a SIGKILL, the others get a second to
@@ -86,7 +86,7 @@ def _flags(thread: Path) -> int:
 
 
 def _has_open(thread: Path, opened: int) -> bool:
-    """Say whether a thread's process has the same path open. The names are compared: a file's disk may hang."""
+    """Return whether a thread's process has the same path open. The names are compared: a file's disk may hang."""
     wanted = Path(f"/proc/self/fd/{opened}").readlink()
     try:
         return any(each.readlink() == wanted for each in (thread / "fd").iterdir())

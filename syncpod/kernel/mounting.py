@@ -17,7 +17,7 @@ _CAP_SYS_ADMIN = 21
 
 @cache
 def may_mount() -> bool:
-    """Say whether this process has CAP_SYS_ADMIN. A security module may still refuse a mount."""
+    """Return whether this process has CAP_SYS_ADMIN. A security module may still refuse a mount."""
     return bool(effective_capabilities(os.getpid()) >> _CAP_SYS_ADMIN & 1)
 
 
@@ -81,7 +81,7 @@ def share(directory: Path) -> None:
 
 
 def is_bound_to_itself(directory: Path) -> bool:
-    """Say whether a directory has exactly one mount, which shows that directory itself, as `share` makes it.
+    """Return whether a directory has exactly one mount, which shows that directory itself, as `share` makes it.
 
     It must be absolute and without symlinks. Raises OSError.
     """
@@ -118,7 +118,7 @@ def unmount(path: Path) -> None:
 
 
 def is_mount(path: Path) -> bool:
-    """Say whether `path`, a file or a directory, is a mount point; False if it does not exist. Raises OSError.
+    """Return whether `path`, a file or a directory, is a mount point; False if it does not exist. Raises OSError.
 
     This finds bind mounts as well, which `os.path.ismount` does not.
     """

@@ -62,7 +62,7 @@ def where_and_why(error: BaseException) -> str:
 
 
 def is_of_the_machine(error: OSError) -> bool:
-    """Say whether an error is one that somebody can mend on this machine, and no mistake of the program."""
+    """Return whether an error is one that somebody can mend on this machine, and no mistake of the program."""
     return error.errno in _REMEDIES and type(error).__module__ != "ssl"
 
 

@@ -13,7 +13,7 @@ _OUR_NUMBER_AND_ITS_OWN = 2
 
 
 def shares_pids(other: int) -> bool:
-    """Say whether the process with this pid is in the same pid namespace as this one: both number processes alike.
+    """Return whether the process with this pid is in the same pid namespace as this one: both number processes alike.
 
     False if that is not known, because it is in another namespace or belongs to another user. Raises nothing.
     """
@@ -24,7 +24,7 @@ def shares_pids(other: int) -> bool:
 
 
 def is_first_of_a_namespace(pid: int) -> bool:
-    """Say whether a process is number 1 of a pid namespace one below this one's; False if it is gone.
+    """Return whether a process is number 1 of a pid namespace one below this one's; False if it is gone.
 
     Raises nothing.
     """

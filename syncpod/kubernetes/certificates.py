@@ -168,7 +168,7 @@ def rotation_due(pair: bytes, chance: float) -> datetime:
 
 
 def is_for(pair: bytes, names: Sequence[str], addresses: Sequence[str]) -> bool:
-    """Say whether a certificate in PEM has exactly these names and addresses."""
+    """Return whether a certificate in PEM has exactly these names and addresses."""
     wanted = WantedCertificate(node="", signer="", names=tuple(names), addresses=tuple(addresses))
     try:
         extensions = x509.load_pem_x509_certificate(pair).extensions

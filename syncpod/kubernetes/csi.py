@@ -211,7 +211,7 @@ def publish_attributes(volume: CsiVolume, traits: DriverTraits, need: ClaimNeed)
 
 
 def is_given_to_group(volume: CsiVolume, traits: DriverTraits) -> bool:
-    """Say whether the node gives the volume to a pod's fsGroup (csi_mounter.go, supportsFSGroup)."""
+    """Return whether the node gives the volume to a pod's fsGroup (csi_mounter.go, supportsFSGroup)."""
     match traits.fs_group_policy:
         case "None":
             return False

@@ -61,7 +61,7 @@ class TokenBucket:
         self._tokens, self._at = float(burst), float("-inf")
 
     def take(self, now: float) -> bool:
-        """Take a token, and say whether there was one; `now` is a steady time in seconds."""
+        """Take a token, and return whether there was one; `now` is a steady time in seconds."""
         self._fill(now)
         if self._tokens < 1:
             return False

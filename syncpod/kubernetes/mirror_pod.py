@@ -38,6 +38,6 @@ def mirrored_uid(pod: Mapping[str, Any]) -> str:
 
 
 def is_deleted(pod: Mapping[str, Any]) -> bool:
-    """Say whether somebody has asked to delete a Pod."""
+    """Return whether somebody has asked to delete a Pod."""
     metadata = pod.get("metadata")
     return isinstance(metadata, Mapping) and bool(metadata.get("deletionTimestamp"))

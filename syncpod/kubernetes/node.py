@@ -134,7 +134,7 @@ def _condition(before: Mapping[str, Any] | None, now: NodeCondition, heartbeat: 
 
 
 def has_changed(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Say whether a status differs in more than the heartbeats of its conditions."""
+    """Return whether a status differs in more than the heartbeats of its conditions."""
     return not same(_quiet(before), _quiet(status))
 
 

@@ -105,7 +105,7 @@ def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any], *, went_on: b
 
 
 def has_running(status: Mapping[str, Any]) -> bool:
-    """Say whether a container of a pod with this status runs."""
+    """Return whether a container of a pod with this status runs."""
     return any(mapping(each.get("state")).get("running") for kind in _KINDS for each in mappings(status.get(kind)))
 
 
@@ -146,7 +146,7 @@ def versioned_patch(given: Mapping[str, Any], status: Mapping[str, Any]) -> dict
 
 
 def same(one: Any, other: Any) -> bool:
-    """Say whether two values are the same to an API server, which leaves out what is empty."""
+    """Return whether two values are the same to an API server, which leaves out what is empty."""
     return bool(_normal(one) == _normal(other))
 
 

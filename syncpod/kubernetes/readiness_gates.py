@@ -25,7 +25,7 @@ class GateCondition(NamedTuple):
 
 
 def has_gates(given: Mapping[str, Any]) -> bool:
-    """Say whether a Pod of the API server has readiness gates."""
+    """Return whether a Pod of the API server has readiness gates."""
     return any(_gates(given))
 
 

@@ -82,5 +82,5 @@ def _directories(node: NodeContext, uid: str, mountinfo: Path) -> Iterator[Path]
 
 
 def _is_populated(cgroup: Path) -> bool:
-    """Say whether there are processes in a cgroup or below it."""
+    """Return whether there are processes in a cgroup or below it."""
     return any(processes_of(Path(directory)) for directory, _, _ in os.walk(cgroup))

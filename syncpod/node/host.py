@@ -100,7 +100,7 @@ def _in_units(kilobytes: int) -> str:
 
 
 def _has_hugetlb(root: Path, unified: bool) -> bool:
-    """Say whether the hugetlb controller is mounted where a runtime looks for it; a kernel may have it unmounted."""
+    """Return whether the hugetlb controller is mounted where a runtime looks for it; a kernel may have it unmounted."""
     if not unified:
         return (root / "sys/fs/cgroup/hugetlb").is_dir()
     return "hugetlb" in (root / "sys/fs/cgroup/cgroup.controllers").read_text().split()
@@ -118,7 +118,7 @@ def _swap_file(root: Path, unified: bool) -> Path:
 
 
 def _has_apparmor(root: Path) -> bool:
-    """Say whether profiles can be loaded and are enforced (opencontainers/runc, libcontainer/apparmor, IsEnabled)."""
+    """Return whether profiles can be loaded and enforced (opencontainers/runc, libcontainer/apparmor, IsEnabled)."""
     enabled = root / "sys/module/apparmor/parameters/enabled"
     return (root / "sys/kernel/security/apparmor").exists() and enabled.exists() and enabled.read_text()[:1] == "Y"
 

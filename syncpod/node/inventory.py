@@ -129,7 +129,7 @@ async def has_pods(state_dir: Path, node: str, endpoint: str) -> bool:
 
 
 def is_named(thing: SandboxSummary | ContainerSummary) -> bool:
-    """Say whether labels name a pod (namespace, name and UID), so that the pod's listing includes it."""
+    """Return whether labels name a pod (namespace, name and UID), so that the pod's listing includes it."""
     labels = thing.labels
     return bool(labels.get(names.POD_NAMESPACE_LABEL) and labels.get(names.POD_NAME_LABEL) and not why_of_no_pod(thing))
 

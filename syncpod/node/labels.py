@@ -46,7 +46,7 @@ def node_labels(name: str, added: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def is_asked_for(pod: Pod, node: NodeContext) -> bool:
-    """Say whether the node has the labels and the name that the pod requires."""
+    """Return whether the node has the labels and the name that the pod requires."""
     return matches_node(pod, node.name, {**node.labels, **node.labels_of_cluster})
 
 
@@ -70,7 +70,7 @@ _OTHERS: Final = (
 
 
 def _is_reserved(key: str) -> bool:
-    """Say whether only Kubernetes may choose such a label (pkg/kubelet/apis/well_known_labels.go, v1.36)."""
+    """Return whether only Kubernetes may choose such a label (pkg/kubelet/apis/well_known_labels.go, v1.36)."""
     prefix = key.rpartition("/")[0]
     if key in _ALLOWED or not _is_below(prefix, _RESERVED):
         return False

@@ -48,7 +48,7 @@ class LogDirectory:
         return [found[name] for name in sorted(found)]
 
     def is_there(self, name: str) -> bool:
-        """Say whether anything has this name, a dangling link too."""
+        """Return whether anything has this name, a dangling link too."""
         try:
             self._stat(name)
         except FileNotFoundError:
@@ -56,7 +56,7 @@ class LogDirectory:
         return True
 
     def is_file(self, name: str) -> bool:
-        """Say whether this is a regular file, and not a link to one."""
+        """Return whether this is a regular file, and not a link to one."""
         try:
             return stat.S_ISREG(self._stat(name).st_mode)
         except FileNotFoundError:
@@ -139,7 +139,7 @@ def open_log_file(path: Path) -> int:
 
 
 def is_being_written(descriptor: int) -> bool:
-    """Say whether anybody has a file open for writing; True if that is not known. `descriptor` is open for reading.
+    """Return whether anybody has a file open for writing; True if that is not known. `descriptor` is open for reading.
 
     The kernel grants a read lease only on a file that nobody has open for writing. The lease is given back at once; an
     open in that moment waits for it, and the signal that announces it is ignored.

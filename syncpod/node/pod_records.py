@@ -102,7 +102,7 @@ def _announce(node: NodeContext) -> None:
 
 
 def has_records(state_dir: Path) -> bool:
-    """Say whether a node's state directory has the record of any pod. Blocks."""
+    """Return whether a node's state directory has the record of any pod. Blocks."""
     return next((state_dir / "pods").glob(f"*/{RECORD_NAME}"), None) is not None
 
 

@@ -207,7 +207,7 @@ def _memory_of_its_own(pod: Pod, volume: Volume, place: Path, node: NodeContext)
 
 
 def _make(volume: PodVolume, store: ObjectStore) -> bool:
-    """Make one volume; say whether its files changed."""
+    """Make one volume; return whether its files changed."""
     match volume.source:
         case HostPath() as place:
             check_host_path(place)

@@ -125,13 +125,13 @@ class PullRecords:
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def asks_for_credentials(self, image: str, image_ref: str) -> bool:
-        """Say whether the result of `may_use` could depend on a pod's credentials."""
+        """Return whether the result of `may_use` could depend on a pod's credentials."""
         with self._lock:
             found = self._accessible(image, image_ref)
             return not isinstance(found, bool)
 
     def may_use(self, image: str, image_ref: str, credentials: Iterable[Credential]) -> bool:
-        """Say whether a pod may use a present image; if not, the registry must check the pod's credentials.
+        """Return whether a pod may use a present image; if not, the registry must check the pod's credentials.
 
         `image` is the name that the pod uses, `image_ref` its id, `credentials` the pod's for the registry. The
         same credentials from another Secret are accepted, and so is the same Secret with new credentials; both are
@@ -196,7 +196,7 @@ class PullRecords:
             self._forget_intent(image)
 
     def _remember(self, image: str, image_ref: str, seen: ImagePullCredentials | None) -> bool:
-        """Merge an access into the image's record; None adds only that it was pulled. Say whether that is on disk."""
+        """Merge an access into the image's record; None adds only the pull itself. Return whether that is on disk."""
         record = self._records.get(image_ref) or PulledRecord(last_updated_time=_now(), image_ref=image_ref)
         mapping = dict(record.credential_mapping)
         if seen is not None:
@@ -267,7 +267,7 @@ def _secret_of(credential: Credential) -> PullSecret | None:
 
 
 def _same(shown: PullSecret, known: PullSecret) -> bool:
-    """Say whether a known Secret grants this one access: it has the same credentials, or is the same Secret."""
+    """Return whether a known Secret grants this one access: it has the same credentials, or is the same Secret."""
     same_words = bool(known.credential_hash) and shown.credential_hash == known.credential_hash
     return same_words or shown.coordinates == known.coordinates
 

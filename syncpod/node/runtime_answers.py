@@ -233,7 +233,7 @@ class RuntimeAnswers:
         return replace(exit_, message=said)
 
     async def _is_ready(self, sandbox_id: str) -> bool:
-        """Say whether a sandbox is ready, and so its shim alive."""
+        """Return whether a sandbox is ready, and so its shim alive."""
         try:
             return (await self._runtime.pod_sandbox_status(sandbox_id)).state == "SANDBOX_READY"
         except NotFound:

@@ -60,7 +60,7 @@ def _of(ref: ObjectRef, held: ConfigMap | Secret) -> frozenset[str]:
 
 
 def may_have_unknown(node: NodeContext, store: ObjectStore, uid: str, began: datetime | None) -> bool:
-    """Say whether a container may have been given a Secret's value that the node does not know any more.
+    """Return whether a container may have been given a Secret's value that the node does not know any more.
 
     A reboot clears all values. So this is True for a container from before the reboot, or of unknown age, if its pod
     refers to a Secret or has no record. `began` is when the container was made or started; None = not known. A worker

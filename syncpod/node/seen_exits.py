@@ -112,7 +112,7 @@ class SeenExits:
         return replace(known, message=message)
 
     def is_doubtful(self, exit_: Exit) -> bool:
-        """Say whether the runtime may have listed 255 because it does not know the real exit code.
+        """Return whether the runtime may have listed 255 because it does not know the real exit code.
 
         True only on a kernel that reports exits: on others nothing can confirm a 255, and the runtime's code counts.
         """

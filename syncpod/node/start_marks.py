@@ -109,7 +109,7 @@ def withdraw_start_mark(node: NodeContext, uid: str, container_id: str) -> Withd
 
 
 def has_start_mark(node: NodeContext, uid: str, container_id: str) -> bool:
-    """Say whether an instance, given by its id in the runtime, has a mark. Blocks. Raises OSError, UnsafeName."""
+    """Return whether an instance, given by its id in the runtime, has a mark. Blocks. Raises OSError, UnsafeName."""
     return _marked(node, uid, container_id) is not None
 
 
@@ -151,7 +151,7 @@ def _path(node: NodeContext, uid: str, container: str) -> Path:
 
 
 def _write_over(path: Path, content: bytes) -> bool:
-    """Overwrite a file in place if it exists and has the same length; say whether that was done."""
+    """Overwrite a file in place if it exists and has the same length; return whether that was done."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -48,7 +48,7 @@ def make_message_file(path: Path) -> None:
 
 
 def wants_message(answer: ContainerAnswer) -> bool:
-    """Say whether a container has a message to read: it has ended, and has a file for it."""
+    """Return whether a container has a message to read: it has ended, and has a file for it."""
     return answer.container.state == "exited" and bool(
         answer.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION)
     )

@@ -42,7 +42,7 @@ class Verification:
             _check_pattern(pattern)
 
     def is_needed(self, image: str, *, pulled_by_us: bool) -> bool:
-        """Say whether credentials must be verified for a present image, given by the name that the pod uses."""
+        """Return whether credentials must be verified for a present image, given by the name that the pod uses."""
         match self.policy:
             case "NeverVerify":
                 return False

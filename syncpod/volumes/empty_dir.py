@@ -123,7 +123,7 @@ def make_empty_dir(volume: EmptyDir) -> None:
 
 
 def _stands(volume: EmptyDir) -> bool:
-    """Say whether the directory and its mount still exist; a reboot empties memory."""
+    """Return whether the directory and its mount still exist; a reboot empties memory."""
     if volume.mount is not None:
         return mounting.is_mount(volume.path)
     return volume.path.is_dir() and not volume.path.is_symlink()

@@ -40,7 +40,7 @@ class Files:
 
 
 def make_files(volume: Files, objects: Objects) -> bool:
-    """Make or update the volume; say whether its files changed. Blocks; safe to repeat.
+    """Make or update the volume; return whether its files changed. Blocks; safe to repeat.
 
     The directory above it must exist, and nobody else may write to the volume. Raises PayloadError if the files cannot
     be made, and OSError; the volume then still shows what it showed before (configmap.go, secret.go, projected.go,

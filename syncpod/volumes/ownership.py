@@ -33,7 +33,7 @@ def give_volume(volume: Path, group: int, *, only_if_root_differs: bool) -> None
 
 
 def _is_given_to(volume: Path, group: int) -> bool:
-    """Say whether a volume's directory belongs to a group that may read and write in it (requiresPermissionChange)."""
+    """Return whether a volume's directory belongs to a group that may read and write (requiresPermissionChange)."""
     found = volume.stat()
     wanted = _READ_WRITE | _ENTER
     return found.st_gid == group and stat.S_IMODE(found.st_mode) & wanted == wanted

@@ -17,7 +17,7 @@ from syncpod.kernel.mountinfo import Mount, mount_of, read_mounts
 
 
 def shares_mounts(other: int) -> bool:
-    """Say whether the process with this pid is in the same mount namespace as this one.
+    """Return whether the process with this pid is in the same mount namespace as this one.
 
     False if that is not known, because it is in another pid namespace or belongs to another user. Raises nothing.
     """
@@ -42,7 +42,7 @@ def mounts_reach(other: int, place: Path) -> bool:
 
 
 def propagates(own: Iterable[Mount], theirs: Collection[Mount], place: Path) -> bool:
-    """Say whether mounts below an absolute path propagate from the process that mounts to another, by their mounts.
+    """Return whether mounts below an absolute path propagate from the process that mounts to another, by their mounts.
 
     They do if the mount that holds the path is shared and the other process has a peer or a slave of it. If nothing is
     known of the other's mounts, it is enough that ours is shared.
@@ -57,7 +57,7 @@ def propagates(own: Iterable[Mount], theirs: Collection[Mount], place: Path) -> 
 
 
 def has_no_more_rights(other: int) -> bool:
-    """Say whether the process with this pid has no more rights than this one: the same user, no more capabilities.
+    """Return whether the process with this pid has no more rights than this one: the same user, no more capabilities.
 
     Capabilities in a user namespace of its own, as a rootless runtime has, do not count. False if that is not known.
     Raises nothing.
@@ -73,7 +73,7 @@ def has_no_more_rights(other: int) -> bool:
 
 
 def is_the_machines(path: Path, *, machine: Path = Path("/proc/1/root")) -> bool:
-    """Say whether a path means the same file to this process as to the machine's first process. Blocks.
+    """Return whether a path means the same file to this process as to the machine's first process. Blocks.
 
     False if one of them has no such file, or if the machine's files cannot be read. Raises nothing.
     """

@@ -35,7 +35,7 @@ _NANOSECONDS = 1_000_000_000
 
 
 def write(volume: Path, payload: Payload, before_shown: Callable[[], None] = lambda: None) -> bool:
-    """Make the volume, an existing directory, show exactly these files; say whether anything changed.
+    """Make the volume, an existing directory, show exactly these files; return whether anything changed.
 
     Files get their mode whatever the umask. `before_shown` is called after a new set is written and before it is shown,
     to change the files' owners. If the volume shows these bytes already, nothing is written and modes stay: they may
@@ -67,7 +67,7 @@ def _shown(volume: Path) -> str | None:
 
 
 def _holds(directory: Path, payload: Payload) -> bool:
-    """Say whether a set has exactly these bytes at these paths."""
+    """Return whether a set has exactly these bytes at these paths."""
     found = dict(_sizes(directory, ""))
     if found != {path: len(file.data) for path, file in payload.items()}:
         return False
