@@ -87,7 +87,7 @@ class NameReserved(CriError):
 
     @property
     def holder_id(self) -> str:
-        """Id of the sandbox or container that holds the name; "" if the runtime does not say (CRI-O)."""
+        """Id of the sandbox or container that holds the name; "" if the runtime does not report it (CRI-O)."""
         named = _HOLDER.search(self.message)
         return named.group(1) if named else ""
 

@@ -149,14 +149,14 @@ def sandbox_image(info: Mapping[str, str]) -> str:
 def unenforced_limits(info: Mapping[str, str]) -> Mapping[str, str]:
     """Return why the runtime cannot enforce limits, by resource, from the embedded runtime's verbose Status.
 
-    Empty for a runtime that enforces all limits, or does not say.
+    Empty for a runtime that enforces all limits, or does not report this.
     """
     found = _config(info).get("limitsUnenforced")
     return {name: why for name, why in found.items() if isinstance(why, str)} if isinstance(found, dict) else {}
 
 
 def weaknesses(info: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what the embedded runtime cannot do on this machine, from its verbose Status, each in a sentence."""
+    """Return the weaknesses of the embedded runtime on this machine, a sentence for each, from its verbose Status."""
     return _texts(info, "weaknesses")
 
 

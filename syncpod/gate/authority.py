@@ -47,7 +47,7 @@ AUTHORITY_LIFE: Final = timedelta(days=3650)
 GATE_LIFE: Final = timedelta(days=30)
 """How long the gate's own certificate is valid. The gate makes itself a new one long before the end."""
 COMMANDER_LIFE: Final = timedelta(minutes=10)
-"""How long the certificate is valid with which one command reaches a node's own endpoint."""
+"""How long a command's certificate for a node's own endpoint is valid."""
 _SKEW: Final = timedelta(hours=1)
 """How far before its issue a certificate is already valid, since a node's clock may be slow."""
 _URI: Final = re.compile(r"syncpod://fleet/([0-9a-f]{16})/node/([-a-z0-9.]{1,253})")
@@ -234,7 +234,10 @@ class Fleet:
             return self._make_authority(max(self.authorities(), default=0) + 1, now)
 
     def retire(self) -> int | None:
-        """Remove the oldest authority, whose certificates are then distrusted; return None if it is the only one."""
+        """Remove the oldest authority and return its number; None if it is the only one.
+
+        Certificates of a removed authority are not trusted any more.
+        """
         with locked(self.directory):
             numbers = self.authorities()
             if len(numbers) < 2:

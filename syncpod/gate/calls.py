@@ -268,7 +268,7 @@ def _cluster(answered: bytes) -> bytes:
 
 
 def _namespace(answered: bytes) -> bytes:
-    """Return what a worker needs to know of a namespace, without its owner, its data and its replication."""
+    """Return a namespace's description with the fields that a worker needs: without owner, data and replication."""
     found = DescribeNamespaceResponse.FromString(answered).namespace_info
     can = {name: getattr(found.capabilities, name) for name in _CAPABILITIES}
     described = NamespaceInfo(

@@ -58,7 +58,7 @@ class ObjectSealing:
         return self._keys.current
 
     def tell_key(self, node: str) -> tuple[dict[str, str], bytes]:
-        """Seal a message for a node with the fleet's key in use. All of the fleet's keys seal it: the node trusts one.
+        """Seal a message that names the fleet's key in use to a node. All of its keys seal it: the node trusts one.
 
         A later message has a higher number, so that nobody can take a node back to an earlier key. Raises OSError.
         """

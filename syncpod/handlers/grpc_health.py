@@ -58,7 +58,7 @@ async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float
     if response is None:
         return ProbeAnswer("failure", f"error: health rpc probe failed: {go_status('INTERNAL', _UNREADABLE)}")
     known = {number: name for name, number in health_pb2.HealthCheckResponse.ServingStatus.items()}
-    # The container chooses the number; one that this version has no name for is a failure like any other.
+    # The container chooses the number; a number without a name here is a failure like any other.
     status = known.get(response.status, str(response.status))
     if status == "SERVING":
         return ProbeAnswer("success")

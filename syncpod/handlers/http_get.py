@@ -117,7 +117,7 @@ class _Request:
                 return response
             response.close()
             if names_server:
-                named_host = ""  # it was meant for the first server; this one is named by its own address
+                named_host = ""  # the probe's Host is for the first server; this server gets its own address
         raise NotHttp(f"stopped after {_REQUESTS} redirects")
 
 

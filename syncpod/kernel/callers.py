@@ -29,7 +29,7 @@ class Callers:
     """The connections of one server. Strangers can use up neither the owner's share, nor the process's descriptors."""
 
     def __init__(self, peer_of: PeerOf, *, bounds_owner: bool = True) -> None:
-        """Ask `peer_of` for the user of each connection.
+        """Get the user of each connection by `peer_of`.
 
         Without `bounds_owner` there is no limit for the owner, nor for users whom the kernel does not name: such a
         client has already gone, or may be the owner on a kernel that names nobody.

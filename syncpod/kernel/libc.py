@@ -142,7 +142,7 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
 
 
 def process_madvise(pidfd: int, address: int, length: int, advice: int) -> int:
-    """Give the kernel advice on a range of another process's memory; return for how many bytes it was taken.
+    """Give the kernel advice on a range of another process's memory; return the number of bytes that were advised.
 
     Raises OSError: EPERM without CAP_SYS_NICE, ENOSYS before Linux 5.10.
     """
@@ -241,7 +241,7 @@ def make_read_only(path: str, *, recursive: bool) -> None:
 def pivot_root() -> None:
     """Make the working directory, which must be a mount point, the root.
 
-    The old root is then mounted over it, to be unmounted.
+    The old root is then mounted over the new one, for the caller to unmount.
     """
     _checked(_libc.pivot_root(b".", b"."), ".")
 

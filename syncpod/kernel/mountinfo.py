@@ -24,7 +24,7 @@ class Mount(NamedTuple):
     mount_point: str
     """Where it is mounted, an absolute path without symlinks."""
     propagation: tuple[str, ...]
-    """``shared:1``, ``master:2`` and the like; empty for a private mount."""
+    """``shared:1``, ``master:2`` and so on; empty for a private mount."""
     file_system: str
     """``tmpfs``, ``ext4`` and so on."""
     options: tuple[str, ...]

@@ -30,9 +30,9 @@ def effective_capabilities(pid: int) -> int:
 def mount_tmpfs(path: Path, size_bytes: int | None, mode: int) -> None:
     """Mount a tmpfs at a directory.
 
-    `size_bytes` None is the kernel's default, half of the memory; `mode` is its root's. It is kept out of swap where
-    the kernel supports that (6.4). Does nothing if something is mounted there already, so a repeated call never hides
-    files that were written (emptydir/empty_dir.go, v1.36, setupTmpfs). Raises OSError.
+    `size_bytes` is its limit; None = the kernel's default, half of the memory. `mode` is its root's. The tmpfs is kept
+    out of swap where the kernel supports that (6.4). Does nothing if something is mounted there already, so a repeated
+    call never hides files that were written (emptydir/empty_dir.go, v1.36, setupTmpfs). Raises OSError.
     """
     if is_mount(path):
         return
@@ -96,7 +96,7 @@ def is_bound_to_itself(directory: Path) -> bool:
 
 
 def unmount(path: Path) -> None:
-    """Unmount everything that is mounted at `path`. Nothing mounted there, or no such path, is success.
+    """Unmount everything that is mounted at `path`; do nothing if there is no mount, or no such path.
 
     Never follows a symlink in the last component. A mount in use is detached, and ends with its last user. Raises
     OSError.

@@ -33,7 +33,7 @@ class Peer:
     """The client's end of a connection."""
 
     uid: int
-    """Who made the socket."""
+    """The user that made the socket."""
     inode: int
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _OUR_NUMBER_AND_ITS_OWN = 2
-"""How many pids a process has that lives one pid namespace below this one's."""
+"""The number of pids that a process has in a pid namespace directly below this process's."""
 
 
 def shares_pids(other: int) -> bool:
@@ -24,7 +24,7 @@ def shares_pids(other: int) -> bool:
 
 
 def is_first_of_a_namespace(pid: int) -> bool:
-    """Return whether a process is number 1 of a pid namespace one below this one's; False if it is gone.
+    """Return whether a process has pid 1 in a pid namespace directly below this process's; False if it is gone.
 
     Raises nothing.
     """

@@ -78,7 +78,7 @@ def prefer_this_process() -> None:
 
 
 def be_ordinary() -> None:
-    """Give up the priority over others that this process has from its parent, also that for when memory runs out.
+    """Reset the priority that this process has inherited, for processor time and for when memory runs out.
 
     Call this before any thread starts.
     """

@@ -60,7 +60,7 @@ class ClusterError(Exception):
     """Seconds after which the server wants a retry; None if it names none."""
 
     def __str__(self) -> str:
-        """Return the message, with the reason."""
+        """Return the message; if there is none, the reason or the status."""
         return self.message or self.reason or f"status {self.code}"
 
 

@@ -98,7 +98,7 @@ class EventCorrelator:
         self._limits: Recent[tuple[str, ...], TokenBucket] = Recent(KEPT, lambda: TokenBucket(BURST, REFILL_SECONDS))
 
     def correlate(self, event: Event, now: float, at: datetime) -> Event | None:
-        """Return the Event to write after `event` has happened, perhaps once more; None if none is to be written.
+        """Return the Event to write after `event` has happened, for the first time or again; None to write none.
 
         `now` is a steady time in seconds, and `at` the same moment by the calendar. An event that is not written is
         counted as well.

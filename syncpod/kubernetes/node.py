@@ -30,7 +30,7 @@ LOOK_SECONDS: Final = 10.0
 REPORT_SECONDS: Final = 300.0
 """Seconds after which an unchanged status is written again (nodeStatusReportFrequency)."""
 MAX_PODS: Final = "110"
-"""The kubelet's maxPods, for a node whose settings say nothing else."""
+"""The kubelet's maxPods, for a node whose settings name no limit."""
 _OWN_CONDITIONS: Final = frozenset(("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"))
 _BETA_LABELS: Final = {"kubernetes.io/os": "beta.kubernetes.io/os", "kubernetes.io/arch": "beta.kubernetes.io/arch"}
 

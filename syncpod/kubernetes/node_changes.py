@@ -66,8 +66,8 @@ def shutdown(*, begins: bool) -> list[NodeChange]:
 def written(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[NodeChange]:
     """Return the events for a change that the node has written to its own Node: of its readiness, or a reboot.
 
-    A Node whose reports were missing (Unknown) was not ready either. Nor was a new Node, whose `before` is empty: a
-    kubelet registers before it is ready, and reports a moment later that it is.
+    A change from Unknown counts too: a controller sets that while reports are missing. A new Node, whose `before` is
+    empty, counts as not ready before: a kubelet registers first, and reports a moment later that it is ready.
     """
     found = []
     was, ready = _ready(before) if before else "False", _ready(after)

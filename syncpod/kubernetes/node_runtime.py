@@ -18,7 +18,7 @@ DECLARED: Final = (
     "RestartAllContainersOnContainerExits",
 )
 """Features that a control plane of 1.36 permits a pod only if its node declares them. The kubelet has a fourth one,
-`ExtendWebSocketsToKubelet`, which is not true here: no CRI runtime speaks the protocol."""
+`ExtendWebSocketsToKubelet`, which is not true here: no CRI runtime supports the protocol."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ BEGIN_SECONDS: Final = 10.0
 SHORTEST_WATCH: Final = 300
 """The server ends a watch after a random time from this many seconds to twice as many, so that not all end at once."""
 BACKOFF_SECONDS: Final = (0.8, 30.0)
-"""The first pause after a failure, and the longest. Each is prolonged by a random part of itself, up to twice."""
+"""The first pause after a failure, and the longest, in seconds. Each is multiplied by a random number from 1 to 2."""
 CALM_SECONDS: Final = 120.0
 """After this many seconds without a failure, the next pause is the first one again."""
 _GONE: Final = 410
@@ -58,7 +58,7 @@ class Lists:
     """The number of the list that has arrived last."""
 
     def outdates(self, begun: int) -> bool:
-        """Return whether a list has arrived that is newer than an answer from when `begun` was the last number.
+        """Return whether the newest list is newer than an answer; `begun` is this counter's value at that answer.
 
         Versions cannot show this: they go back if the cluster's database is restored from a backup.
         """
@@ -200,7 +200,7 @@ class Reflector:
 
 
 class Backoff:
-    """The pauses after failures, as client-go's: 0.8 s, doubled up to 30 s, each randomly prolonged up to twice."""
+    """The pauses after failures, as client-go's: 0.8 s, doubled up to 30 s, each times a random number from 1 to 2."""
 
     def __init__(self, clock: Callable[[], float], chance: Callable[[], float]) -> None:
         """Begin without a failure. `clock` is steady, in seconds; `chance` returns a random number from 0 to 1."""

@@ -22,7 +22,7 @@ class TokenWish:
     service_account: str
     pod: str
     uid: str
-    """The pod's."""
+    """The pod's UID."""
     audience: str
     """"" = the API server itself."""
     seconds: int | None

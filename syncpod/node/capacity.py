@@ -71,7 +71,7 @@ def read_capacity(
 
 
 def _less(amounts: Capacity, kept: Mapping[str, int], reserved: Mapping[str, int]) -> dict[str, int]:
-    """Return the amounts minus those that are kept. Raises CapacityInvalid."""
+    """Return the amounts minus those that are kept free or reserved. Raises CapacityInvalid if one is negative."""
     left = {name: amount - kept.get(name, 0) - reserved.get(name, 0) for name, amount in amounts.items()}
     for name, amount in left.items():
         if amount < 0:

@@ -19,7 +19,7 @@ _SECOND: Final = re.compile(rb"^([0-9T:-]{19})(?:\.[0-9]+)?(Z|[+-][0-9:]{5}) ", 
 """The second and the time zone at the beginning of a record."""
 
 _LONGEST_PIECE: Final = 1024 * 1024
-"""How many bytes of a line are joined; a longer one comes in pieces."""
+"""The most bytes of a line that are joined; a longer line is yielded in pieces."""
 _LONGEST_RECORD: Final = 1024 * 1024
 """In bytes. A longer text without a line end is not a runtime's record, since those have at most 16 KiB."""
 

@@ -11,7 +11,7 @@ STATUS: Final = "Orphan"
 """The pod's STATUS in lists."""
 
 NO_WORKFLOW: Final = "its workflow has ended or is not known to the Temporal server; this is what it told last"
-"""The annotation's value in all cases but those that name a more exact reason."""
+"""The annotation's usual value."""
 
 
 def marked(pod: Mapping[str, Any], why: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ RECORD_NAME = "pod.json"
 Mark = Literal["admitted", "finished", "evicted"]
 """A mark in a pod's record."""
 _SETTLED_NS = 1_000_000_000
-"""A directory's modification time is newer after a later change for certain only if it is at least this old. The
+"""A directory's modification time of at least this age, in nanoseconds, is sure to differ after any further change. The
 kernel's file clock ticks a hundred times a second or more."""
 
 
@@ -118,7 +118,7 @@ def read_pod_records(node: NodeContext) -> tuple[PodRecord, ...]:
 
 
 class RecordedLife(Protocol):
-    """The part of a pod's record that says whose life of the pod it is of. A :class:`PodRecord` has it."""
+    """The incarnation and the cluster in a pod's record; a :class:`PodRecord` has both."""
 
     @property
     def incarnation(self) -> str:

@@ -58,7 +58,7 @@ class Relist:
 
 @dataclass(frozen=True, slots=True)
 class InstanceKey:
-    """Identifies one instance of a container before it exists, and so has no id yet."""
+    """Identifies one instance of a container, even before the runtime has made it."""
 
     uid: str
     incarnation: str
@@ -108,7 +108,7 @@ class PodReader:
         listing is a copy of that."""
         self._listed = ListedPods()
         self.answers = RuntimeAnswers(runtime, self._listed, self.threads, exits, withholds)
-        """All answers of the runtime about its listed objects."""
+        """The cached statuses of the runtime's listed objects."""
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
         self._hidden: set[InstanceKey] = set()
         self._attempts = asyncio.Semaphore(_ATTEMPTS_AT_ONCE)
@@ -202,7 +202,7 @@ class PodReader:
         """Return the pid of a running container's main process; 0 if it does not run or is gone. Raises CriError.
 
         PID_NOT_SAID if it runs and the runtime does not report the pid. On return the process may have ended, and its
-        pid may belong to another: open a pidfd, then ask again.
+        pid may belong to another: open a pidfd, then call this again.
         """
         try:
             found = (await self._runtime.container_status(container_id, verbose=True)).container

@@ -63,8 +63,8 @@ def may_have_unknown(node: NodeContext, store: ObjectStore, uid: str, began: dat
     """Return whether a container may have been given a Secret's value that the node does not know any more.
 
     A reboot clears all values. So this is True for a container from before the reboot, or of unknown age, if its pod
-    refers to a Secret or has no record. `began` is when the container was made or started; None = not known. A worker
-    has the store record the time from which on it knows values, before it reads any container. Blocks. Raises OSError,
+    refers to a Secret or has no record. `began` is when the container was made or started; None = not known. Before a
+    worker reads any container, it makes the store record since when values are known. Blocks. Raises OSError,
     UnsafeName.
     """
     since = store.known_since()

@@ -42,7 +42,7 @@ class StartMark(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     id: str
-    """In the runtime."""
+    """The instance's id in the runtime."""
     restart: int
     incarnation: str
     sandbox_id: str
@@ -74,8 +74,8 @@ def write_start_mark(node: NodeContext, uid: str, container: str, mark: StartMar
     """Write a container's mark atomically; mode 0600.
 
     A mark is overwritten by a single write within one page, which a crash cannot tear. That costs a fifth of writing a
-    new file, and no disk space: on a full disk the next start may be the one that cleans up. A first mark
-    needs space; if there is none, the container must not be started.
+    new file, and no disk space: on a full disk, the container that is started next may free space. A first mark needs
+    space; if there is none, the container must not be started.
 
     Blocks. Raises OSError, UnsafeName.
     """

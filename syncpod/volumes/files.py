@@ -16,7 +16,7 @@ from syncpod.volumes.writer import DATA, write
 
 ON_DISK = 0o777
 IN_MEMORY = 0o1777
-"""Mode of the volume's directory, that of the kubelet's emptyDirs; containers see it read-only anyway."""
+"""Mode of the volume's directory, as of the kubelet's emptyDirs; in containers it is read-only anyway."""
 
 
 @dataclass(frozen=True, slots=True)

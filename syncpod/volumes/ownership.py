@@ -25,8 +25,8 @@ def give_to_group(volume: Path, group: int, *, read_only: bool) -> None:
 def give_volume(volume: Path, group: int, *, only_if_root_differs: bool) -> None:
     """Give a volume that outlives its pods to a group, with permission to write.
 
-    With `only_if_root_differs`, do nothing if its directory belongs to the group already (fsGroupChangePolicy
-    OnRootMismatch). Raises OSError.
+    With `only_if_root_differs`, do nothing if its directory belongs to the group already, with these permissions
+    (fsGroupChangePolicy OnRootMismatch). Raises OSError.
     """
     if not (only_if_root_differs and _is_given_to(volume, group)):
         give_to_group(volume, group, read_only=False)
