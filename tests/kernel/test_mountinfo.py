@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.kernel.mountinfo import Mount, parse_mounts, read_mounts
+from syncpod.kernel.mountinfo import Mount, mount_of, parse_mounts, read_mounts
 from syncpod.kernel.mounting import bind, may_mount, mounts_at, mounts_below, unmount
 
 LINE = rb"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 shared:7 - ext3 /dev/root rw,errors=continue"
@@ -50,6 +50,17 @@ def test_only_the_mounts_of_one_kind_of_file_system_are_parsed() -> None:
     assert [(each.file_system, each.mount_point) for each in found] == [("cgroup2", "/mnt2"), ("cgroup", "/- - cgroup")]
     with pytest.raises(ValueError, match="not in list"):
         parse_mounts(b"\n".join(lines))
+
+
+def test_a_path_lies_on_the_topmost_mount_at_the_deepest_mount_point_on_its_way() -> None:
+    places = {b"1": b"/", b"2": b"/a/b", b"3": b"/a", b"4": b"/a/b", b"5": b"/a/bc"}
+    lines = [LINE.replace(b"/mnt1", b"/" + root).replace(b"/mnt2", place) for root, place in places.items()]
+    mounts = parse_mounts(b"\n".join(lines))
+    holding = {path: mount_of(mounts, Path(path)) for path in ("/a/b/c", "/a/b", "/a/x", "/x")}
+    assert {path: found and found.root for path, found in holding.items()} == {
+        "/a/b/c": "/4", "/a/b": "/4", "/a/x": "/3", "/x": "/1",
+    }  # fmt: skip
+    assert mount_of(mounts[1:], Path("/x")) is None
 
 
 def test_a_mount_without_a_peer_group_is_private() -> None:
