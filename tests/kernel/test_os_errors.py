@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from syncpod.kernel.os_errors import (
-    SentencesInLog,
     error_within,
     is_of_the_machine,
     sentence_of,
     where_and_why,
 )
+from syncpod.kernel.process_log import SentencesInLog
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("syncpod", "activities", "workflows")
