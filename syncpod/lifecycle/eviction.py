@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from struct import pack, unpack
 from typing import Final, Literal, NamedTuple
 
-from syncpod.lifecycle.phase import is_static_pod
+from syncpod.lifecycle.phase import is_critical
 from syncpod.lifecycle.qos import pod_qos
-from syncpod.lifecycle.storage_limits import SYSTEM_CRITICAL_PRIORITY
 from syncpod.pod import Pod, parse_quantity, quantity_text
 
 Signal = Literal[
@@ -173,11 +172,6 @@ def thresholds_met(
         if wanted > observed.available:
             met.append(threshold)
     return tuple(met)
-
-
-def is_critical(pod: Pod) -> bool:
-    """Say whether a pod is critical: never evicted, and admitted under any pressure (pod_update.go, IsCriticalPod)."""
-    return is_static_pod(pod) or (pod.spec.priority or 0) >= SYSTEM_CRITICAL_PRIORITY
 
 
 def admission_refusal(pod: Pod, conditions: tuple[NodeCondition, ...]) -> str:

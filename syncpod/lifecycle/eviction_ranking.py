@@ -22,8 +22,8 @@ from syncpod.lifecycle.eviction import (
     Signal,
     Threshold,
     bytes_text,
-    is_critical,
 )
+from syncpod.lifecycle.phase import is_critical
 from syncpod.pod import Pod, Quantity, parse_quantity, quantity_text
 from syncpod.pod.amounts import containers_amounts, is_pod_level, read_amounts
 

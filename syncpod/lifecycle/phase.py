@@ -22,6 +22,8 @@ TERMINAL_PHASES: Final = ("Succeeded", "Failed")
 
 RESTARTING_ALL_CONTAINERS: Final = "RestartingAllContainers"
 """Reason of a container that was ended only so that all containers are started again."""
+SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
+"""A pod of this priority or a higher one is critical (scheduling/types.go)."""
 
 
 def is_static_pod(pod: Pod) -> bool:
@@ -30,6 +32,11 @@ def is_static_pod(pod: Pod) -> bool:
     A pod of a Kubernetes cluster is not static: its source is the one that the kubelet calls `api`.
     """
     return pod.metadata.annotations.get(SOURCE_ANNOTATION, API_SOURCE) not in (API_SOURCE, KUBERNETES_SOURCE)
+
+
+def is_critical(pod: Pod) -> bool:
+    """Say whether a pod is critical: never evicted, and admitted under any pressure (pod_update.go, IsCriticalPod)."""
+    return is_static_pod(pod) or (pod.spec.priority or 0) >= SYSTEM_CRITICAL_PRIORITY
 
 
 def pod_has_initialized(pod: Pod, observed: ObservedPod) -> bool:

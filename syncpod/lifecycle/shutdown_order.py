@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from syncpod.go_durations import parse_go_duration
-from syncpod.lifecycle.storage_limits import SYSTEM_CRITICAL_PRIORITY
+from syncpod.lifecycle.phase import SYSTEM_CRITICAL_PRIORITY
 from syncpod.pod import Pod
 
 REASON: Final = "Terminated"

@@ -12,13 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from syncpod.lifecycle.phase import is_static_pod
+from syncpod.lifecycle.phase import is_critical
 from syncpod.pod import Container, Pod, Volume, parse_quantity, quantity_text
 from syncpod.pod.amounts import pod_text
 
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
-SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
-"""A pod of this priority or a higher one is critical (scheduling/types.go)."""
 
 _VOLUME: Final = "emptydirfs.limit"
 _POD: Final = "ephemeralpodfs.limit"
@@ -80,8 +78,8 @@ class Excess:
 
 
 def storage_limits(pod: Pod) -> StorageLimits:
-    """Return the limits of the pod's disk usage; a critical or static pod has none, since it is never evicted."""
-    if is_static_pod(pod) or (pod.spec.priority or 0) >= SYSTEM_CRITICAL_PRIORITY:
+    """Return the limits of the pod's disk usage; a critical pod has none, since it is never evicted."""
+    if is_critical(pod):
         return StorageLimits()
     sizes = ((v.name, v.empty_dir.size_limit) for v in pod.spec.volumes if v.empty_dir is not None)
     containers = ((c.name, _limit_of(c)) for c in (*pod.spec.containers, *pod.spec.init_containers))

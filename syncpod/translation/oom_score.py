@@ -1,6 +1,6 @@
 """The OOM scores of containers: the order in which the kernel kills them when the node's memory runs out."""
 
-from syncpod.lifecycle.eviction import is_critical
+from syncpod.lifecycle.phase import is_critical
 from syncpod.lifecycle.qos import pod_qos
 from syncpod.pod import Container, Pod, parse_quantity
 from syncpod.pod.amounts import containers_amounts

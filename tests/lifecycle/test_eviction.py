@@ -19,7 +19,6 @@ from syncpod.lifecycle.eviction import (
     Signal,
     admission_refusal,
     grace_seconds,
-    is_critical,
     look,
     thresholds_met,
 )
@@ -32,6 +31,7 @@ from syncpod.lifecycle.eviction_ranking import (
     ranked,
 )
 from syncpod.lifecycle.eviction_settings import EvictionSettingInvalid, EvictionSettings, eviction_policy
+from syncpod.lifecycle.phase import is_critical
 from syncpod.pod import Pod
 
 MI, GI = 2**20, 2**30
