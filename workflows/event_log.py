@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from syncpod.journal.records import EventRecord, EventType
 from syncpod.pod.wire import shortened
@@ -17,24 +17,35 @@ TEXT_BYTES: Final = 1000
 """Bytes of JSON that it may take. A control character takes six, and an emoji twelve."""
 
 
-def with_event(
-    events: tuple[EventRecord, ...], now: datetime, kind: EventType, reason: str, message: str
-) -> tuple[EventRecord, ...]:
-    """Return the events, oldest first, with one more; a repeat is counted and becomes the newest."""
-    text = clipped(message)
-    seen = next((each for each in events if (each.type, each.reason, each.message) == (kind, reason, text)), None)
-    record = EventRecord(
-        type=kind,
-        reason=reason,
-        message=text,
-        count=seen.count + 1 if seen else 1,
-        first=seen.first if seen else now,
-        last=now,
-    )
-    kept = (*(each for each in events if each is not seen), record)
-    if reason == REJECTED:
-        kept = without_surplus(kept, lambda each: each.reason == REJECTED)
-    return kept[-EVENTS_KEPT:]
+class EventLog:
+    """The part of a workflow's state that records its events, in the field `events` of the state."""
+
+    if TYPE_CHECKING:
+        events: tuple[EventRecord, ...]
+        """Oldest first. The state itself defines the field, so that the field has its place in the snapshot."""
+
+    def event(self, now: datetime, kind: EventType, reason: str, message: str) -> None:
+        """Record an event, as the newest. A repeat is counted."""
+        text = clipped(message)
+        seen = next(
+            (each for each in self.events if (each.type, each.reason, each.message) == (kind, reason, text)), None
+        )
+        record = EventRecord(
+            type=kind,
+            reason=reason,
+            message=text,
+            count=seen.count + 1 if seen else 1,
+            first=seen.first if seen else now,
+            last=now,
+        )
+        kept = (*(each for each in self.events if each is not seen), record)
+        if reason == REJECTED:
+            kept = without_surplus(kept, lambda each: each.reason == REJECTED)
+        self.events = kept[-EVENTS_KEPT:]
+
+    def reject(self, now: datetime, name: str, why: str) -> None:
+        """Record that a message was not accepted, and why."""
+        self.event(now, "Warning", REJECTED, f"{name}: {why}")
 
 
 def clipped(text: str) -> str:

@@ -24,9 +24,8 @@ from syncpod.messages.fleet_objects import may_refer
 from syncpod.messages.node import PodKey
 from syncpod.messages.queries import WireEvent
 from syncpod.messages.signed import Accepted
-from workflows.event_log import with_event
+from workflows.event_log import EventLog
 from workflows.fleet.lives import Lives
-from workflows.rejections import REJECTED
 
 
 class Placed(BaseModel):
@@ -69,7 +68,7 @@ class Withdrawn(BaseModel):
     """When it was withdrawn."""
 
 
-class FleetNodeState(BaseModel):
+class FleetNodeState(EventLog, BaseModel):
     """The snapshot. Mutable; changed only between two awaits of the workflow."""
 
     model_config = ConfigDict(extra="ignore", validate_by_name=True, serialize_by_alias=True)
@@ -273,14 +272,6 @@ class FleetNodeState(BaseModel):
     def needs_objects(self) -> bool:
         """Say whether one of the pods may refer to a ConfigMap or a Secret."""
         return any(may_refer(placed.document) for placed in self.placed.values())
-
-    def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an event. Repeats are counted."""
-        self.events = with_event(self.events, now, kind, reason, message)
-
-    def reject(self, now: datetime, name: str, why: str) -> None:
-        """Record that a message was not accepted, and why."""
-        self.event(now, "Warning", REJECTED, f"{name}: {why}")
 
 
 def key_of(document: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,8 +21,7 @@ from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.queries import WireEvent
 from syncpod.messages.signed import Accepted
-from workflows.event_log import with_event
-from workflows.rejections import REJECTED
+from workflows.event_log import EventLog
 
 PODS_LIMIT: Final = 2 * MOST_REPLICAS
 """The most pods that a workload creates or adopts: so many fit into its snapshot, with their reports."""
@@ -78,7 +77,7 @@ class KnownPod(BaseModel):
         self.report = PodReport(phase=brief.phase, status=brief.status) if self.leaving else brief
 
 
-class WorkloadState(BaseModel):
+class WorkloadState(EventLog, BaseModel):
     """The snapshot. Mutable; changed only between two awaits of the workflow."""
 
     model_config = ConfigDict(extra="ignore")
@@ -191,14 +190,6 @@ class WorkloadState(BaseModel):
         needed = {asked, self.rollout.good, self.rollout.target, *(pod.revision for pod in self.pods.values())}
         needed |= {each.template for each in self.history}
         self.templates = {revision: each for revision, each in self.templates.items() if revision in needed}
-
-    def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an event. Repeats are counted."""
-        self.events = with_event(self.events, now, kind, reason, message)
-
-    def reject(self, now: datetime, name: str, why: str) -> None:
-        """Record that a message was not accepted, and why."""
-        self.event(now, "Warning", REJECTED, f"{name}: {why}")
 
 
 def _member(name: str, pod: KnownPod, called: str) -> Member:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
@@ -19,8 +19,7 @@ from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeleteFromNode, DesiredPod, NodeStatus
 from syncpod.messages.queries import WireEvent
 from syncpod.messages.signed import Accepted
-from workflows.event_log import with_event
-from workflows.rejections import REJECTED
+from workflows.event_log import EventLog
 
 
 class Wanted(BaseModel):
@@ -69,7 +68,7 @@ class Governed(BaseModel):
     again."""
 
 
-class NodeState(BaseModel):
+class NodeState(EventLog, BaseModel):
     """The snapshot. Mutable; changed only by functions of this package, between two awaits."""
 
     model_config = ConfigDict(extra="ignore")
@@ -187,16 +186,6 @@ class NodeState(BaseModel):
         """Return the UIDs of the pods of this key that were made for a list and may still run, the newest last."""
         current = self.governed.get(key)
         return current.uids if current is not None else ()
-
-    # --- events -------------------------------------------------------------------------------------------------------
-
-    def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an event; repeats are counted."""
-        self.events = with_event(self.events, now, kind, reason, message)
-
-    def reject(self, now: datetime, name: str, why: str) -> None:
-        """Record that a signal was not accepted, and why."""
-        self.event(now, "Warning", REJECTED, f"{name}: {why}")
 
 
 def rank(source: str) -> tuple[int, str]:
