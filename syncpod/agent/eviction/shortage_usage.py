@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from syncpod.agent.eviction.disk_usage import disk_usage
+from syncpod.agent.eviction.running_stats import Newest, RunningStats
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import ContainerStats, CriRuntime
 from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.lifecycle.eviction import RESOURCES, Signal
 from syncpod.lifecycle.eviction_ranking import Candidate, ContainerUsage, PodUsage, Written
-from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.storage_limits import storage_limits
 from syncpod.messages.identity import PodRef
 from syncpod.node.cgroups import count_processes
@@ -32,15 +32,10 @@ from syncpod.translation.paths import UnsafeName, log_directory_of, volume_direc
 
 log = logging.getLogger(__name__)
 
-STATS_SECONDS: Final = 2.0
-"""Seconds that the runtime may take to report one pod's container stats; with a hung shim it never does."""
 COUNT_SECONDS: Final = 5.0
 """Seconds for which one pod's files are counted."""
 _AT_ONCE: Final = 8
 _COUNTED_AT_ONCE: Final = 2
-
-Newest = Callable[[str], ObservedPod | None]
-"""Returns the newest listing of the pod with this UID; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +55,14 @@ class PodUsages:
     def __init__(self, node: NodeContext, cri: CriRuntime, newest: Newest) -> None:
         """Measure the pods whose `newest` listing has a ready sandbox, through `cri` and on disk."""
         self._node = node
-        self._cri = cri
-        self._newest = newest
+        self._stats = RunningStats(cri, newest)
         self._active = RecordCache(node, lambda record: _active(node, record))
         self._counting = asyncio.Semaphore(_COUNTED_AT_ONCE)
 
     async def active(self) -> dict[str, ActivePod]:
         """Return the pods that have a sandbox and have not finished, by UID. Raises OSError."""
         noted = await asyncio.to_thread(self._active.read)
-        return {uid: pod for uid, pod in noted.items() if self._sandbox(uid)}
+        return {uid: pod for uid, pod in noted.items() if self._stats.has_sandbox(uid)}
 
     async def measure(self, pods: Mapping[str, ActivePod], signal: Signal) -> tuple[Candidate, ...]:
         """Return each pod's usage of the signal's resource; the usage is None if it cannot be measured."""
@@ -84,23 +78,16 @@ class PodUsages:
 
         return tuple(await asyncio.gather(*(measured(uid, pod) for uid, pod in pods.items())))
 
-    def _sandbox(self, uid: str) -> str:
-        listing = self._newest(uid)
-        return next((each.id for each in listing.sandboxes if each.ready), "") if listing else ""
-
     async def _usage(self, uid: str, pod: ActivePod, signal: Signal) -> PodUsage | None:
         """Measure one pod. Raises CriError, OSError."""
         resource = RESOURCES[signal]
         if resource == "pids":
             processes = await asyncio.to_thread(count_processes, self._node, uid)
             return None if processes is None else PodUsage(processes=processes)
-        stats = await self._cri.list_container_stats(sandbox_id=self._sandbox(uid), timeout_seconds=STATS_SECONDS)
-        listing = self._newest(uid)
-        running = {each.id for each in listing.containers if each.state == "running"} if listing else set()
-        mine = [each for each in stats if each.id in running]
+        stats = await self._stats.read(uid)
         if resource == "memory":
-            return PodUsage(tuple(ContainerUsage(each.name, memory=each.working_set_bytes) for each in mine))
-        return await self._count(pod, mine)
+            return PodUsage(tuple(ContainerUsage(each.name, memory=each.working_set_bytes) for each in stats))
+        return await self._count(pod, stats)
 
     async def _count(self, pod: ActivePod, stats: list[ContainerStats]) -> PodUsage:
         """Count a pod's files. Raises OSError, also if its disk does not answer."""

@@ -22,13 +22,14 @@ from pathlib import Path
 from temporalio.service import RPCError
 
 from syncpod.agent import metrics
+from syncpod.agent.background import cancel_all
 from syncpod.agent.eviction.disk_usage import disk_usage
+from syncpod.agent.eviction.running_stats import Newest, RunningStats
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.kernel.os_errors import where_and_why
-from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.storage_limits import Excess, StorageLimits, StorageUsage, storage_excess, storage_limits
 from syncpod.messages.identity import PodRef
 from syncpod.messages.signals import Evict
@@ -44,8 +45,6 @@ COUNT_SECONDS = 10.0
 """Seconds for which one pod's files are counted. A hung disk occupies one of the `_AT_ONCE` slots for twice as long."""
 REST = 20.0
 """The pause between two counts of a pod's files, as a multiple of the time that the last count took."""
-STATS_SECONDS = 2.0
-"""Seconds that the runtime may take to report one pod's container stats; with a hung shim it never does."""
 IN_A_ROUND = 400
 """The most pods whose measurement one round starts: so each of 2,000 limited pods is measured within a minute."""
 _AT_ONCE = 2
@@ -53,8 +52,6 @@ _RETRY_SECONDS = (0.1, 5.0)
 
 Send = Callable[[PodRef, Evict], Awaitable[bool]]
 """Signals a pod; returns whether its workflow is open. Raises RPCError if the server does not answer."""
-Newest = Callable[[str], ObservedPod | None]
-"""Returns the newest listing of the pod with this UID; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +100,7 @@ class LocalStorageEviction:
 
     def __init__(self, node: NodeContext, cri: CriRuntime, newest: Newest, send: Send) -> None:
         """Measure pods that have a sandbox in their `newest` listing; signal pods with `send`."""
-        self._cri = cri
-        self._newest = newest
+        self._stats = RunningStats(cri, newest)
         self._send = send
         self._limited = RecordCache(node, lambda record: _limited(node, record))
         self._pods: dict[str, _Watch] = {}
@@ -134,33 +130,27 @@ class LocalStorageEviction:
             if watch is None or watch.ref != pod.ref:
                 self._forget(uid)
                 watch = self._pods[uid] = _Watch(pod.ref)
-            if watch.looking is None and not watch.evicted and now >= watch.due and (sandbox := self._sandbox(uid)):
-                waiting.append((watch, pod, sandbox))
-        for watch, pod, sandbox in sorted(waiting, key=lambda each: each[0].due)[:IN_A_ROUND]:
-            watch.looking = asyncio.create_task(self._hold(pod, sandbox, watch), name=f"storage of {pod.ref.uid}")
+            if watch.looking is None and not watch.evicted and now >= watch.due and self._stats.has_sandbox(uid):
+                waiting.append((watch, pod))
+        for watch, pod in sorted(waiting, key=lambda each: each[0].due)[:IN_A_ROUND]:
+            watch.looking = asyncio.create_task(self._hold(pod, watch), name=f"storage of {pod.ref.uid}")
         return tuple(watch.looking for watch in self._pods.values() if watch.looking is not None)
 
     async def close(self) -> None:
         """Cancel the measurements; the next worker finds a pod over its limit again."""
         looking = [watch.looking for watch in self._pods.values() if watch.looking is not None]
-        for uid in tuple(self._pods):
-            self._forget(uid)
-        await asyncio.gather(*looking, return_exceptions=True)
+        self._pods.clear()
+        await cancel_all(looking)
 
     def _forget(self, uid: str) -> None:
         watch = self._pods.pop(uid, None)
         if watch is not None and watch.looking is not None:
             watch.looking.cancel()
 
-    def _sandbox(self, uid: str) -> str:
-        """Return the id of the pod's ready sandbox; "" if it has none, so that no container of it writes."""
-        listing = self._newest(uid)
-        return next((each.id for each in listing.sandboxes if each.ready), "") if listing else ""
-
-    async def _hold(self, pod: _LimitedPod, sandbox: str, watch: _Watch) -> None:
+    async def _hold(self, pod: _LimitedPod, watch: _Watch) -> None:
         """Measure one pod, and evict it if it is over a limit."""
         try:
-            layers = await self._layers(pod, sandbox, watch)
+            layers = await self._layers(pod, watch)
             counted = await self._count(pod, watch)
             excess = storage_excess(pod.limits, replace(counted.usage, layers=layers))
             if excess is not None:
@@ -176,25 +166,16 @@ class LocalStorageEviction:
         finally:
             watch.looking = None
 
-    async def _layers(self, pod: _LimitedPod, sandbox: str, watch: _Watch) -> dict[str, int]:
-        """Return the bytes that running containers have written to their layers; empty if no limit depends on it.
-
-        Dead containers do not count (stats/cri_stats_provider.go, removeTerminatedContainers).
-        """
+    async def _layers(self, pod: _LimitedPod, watch: _Watch) -> dict[str, int]:
+        """Return the bytes that running containers have written to their layers; empty if no limit depends on it."""
         if pod.limits.pod is None:
             return {}
         try:
-            measured = await self._cri.list_container_stats(sandbox_id=sandbox, timeout_seconds=STATS_SECONDS)
+            measured = await self._stats.read(pod.ref.uid)
         except CriError as error:
             self._complain(watch, f"the runtime does not report its container stats: {error}")
             return {}
-        listing = self._newest(pod.ref.uid)
-        running = {each.id for each in listing.containers if each.state == "running"} if listing else set()
-        return {
-            each.name: each.writable_layer.used_bytes
-            for each in measured
-            if each.id in running and each.writable_layer is not None
-        }
+        return {each.name: each.writable_layer.used_bytes for each in measured if each.writable_layer is not None}
 
     async def _count(self, pod: _LimitedPod, watch: _Watch) -> _Counted:
         """Count the pod's files. Raises OSError.
