@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.logind import Logind, NoLogind, close
 from syncpod.agent.pod_signals import PodSignals
 from syncpod.agent.published_pods import PublishedPods
@@ -169,8 +170,7 @@ class NodeShutdown:
 
     async def _stop_ending(self) -> None:
         if self._ending is not None:
-            self._ending.cancel()
-            await asyncio.gather(self._ending, return_exceptions=True)
+            await cancel_all((self._ending,))
             self._ending = None
 
     # --- ending pods --------------------------------------------------------------------------------------------------

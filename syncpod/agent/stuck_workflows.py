@@ -38,6 +38,7 @@ from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent import metrics
+from syncpod.agent.background import cancel_all
 from syncpod.agent.new_starts import Kind, NodeStarts, PodStarts, RunStart
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.identity import PodRef, pod_workflow_id
@@ -176,9 +177,7 @@ class StuckWorkflows:
     async def close(self) -> None:
         """Cancel the restarts; the next worker will have the same failures."""
         tasks = [each.task for each in self._failing.values() if each.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
 
     async def _heal(self, workflow_id: str, known: _Failing) -> None:
         """Restart a workflow if the server's description shows that it is stuck. Retries while the server is away."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from cryptography import x509
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.fleet.endpoint_command import run_command
 from syncpod.gate.authority import is_commander
 from syncpod.gate.handshakes import HANDSHAKE_SECONDS, Client, ConnectionRoom, Handshakes, accept, listen, refusal_of
@@ -85,9 +86,7 @@ class Endpoint:
     async def close(self) -> None:
         """Stop listening, and end all commands and connections."""
         tasks = [*self._served, *([self._accepting] if self._accepting is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
         if self._listener is not None:
             self._listener.close()
 

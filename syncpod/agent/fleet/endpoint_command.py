@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.own_commands import start_command
 from syncpod.messages.endpoint import INPUT, STDERR, STDOUT, Begin, Ended, Resized
 from syncpod.streaming.multiplex import Multiplex, PeerGone
@@ -56,9 +57,7 @@ async def run_command(link: Multiplex, asked: Begin, environment: Mapping[str, s
                 await asyncio.gather(*sending)
                 code = await command.process.wait()
             finally:
-                for task in (*sending, *helping):
-                    task.cancel()
-                await asyncio.gather(*sending, *helping, return_exceptions=True)
+                await cancel_all((*sending, *helping))
     except PeerGone:
         raise
     except OSError as error:

@@ -21,6 +21,7 @@ from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, Tele
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.member import FleetMembership
 from syncpod.agent.fleet.remote_commands import MOST
@@ -119,8 +120,7 @@ class FleetLink:
             finally:
                 if parting:
                     await member.part(parting)
-                serving.cancel()
-                await asyncio.gather(serving, return_exceptions=True)
+                await cancel_all((serving,))
 
     async def _invitation(self) -> Invitation | None:
         """Return the node's invitation; None if there is none, or if it is invalid, which is logged once."""
@@ -154,9 +154,7 @@ class FleetLink:
                 await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
                 failures += 1
         finally:
-            for task in reporting:
-                task.cancel()
-            await asyncio.gather(*reporting, return_exceptions=True)
+            await cancel_all(reporting)
 
     async def _poll(self, invitation: Invitation, member: FleetMembership, key: FleetKey) -> None:
         """Poll the node's queue at the fleet's server. Raises NoServer, RPCError, RuntimeError."""
@@ -183,9 +181,7 @@ class FleetLink:
             for task in done:
                 task.result()
         finally:
-            for task in (working, hearing):
-                task.cancel()
-            await asyncio.gather(working, hearing, return_exceptions=True)
+            await cancel_all((working, hearing))
 
     async def _hear(self, client: Client, invitation: Invitation) -> None:
         """Check regularly that the fleet's server answers, and record contact. Raises Dismissed, NoServer."""

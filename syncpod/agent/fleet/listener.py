@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from syncpod.agent.background import cancel_all
 from syncpod.settings.membership import read_listening, read_membership
 from syncpod.settings.values import SettingsInvalid
 
@@ -81,8 +82,7 @@ class ListenerProcess:
             return hearing.done()
         finally:
             self.address = ""
-            hearing.cancel()
-            await asyncio.gather(hearing, return_exceptions=True)
+            await cancel_all((hearing,))
             await _end(process)
 
     async def _hear(self, lines: asyncio.StreamReader) -> None:

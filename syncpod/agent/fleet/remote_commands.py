@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.own_commands import start_command
 from syncpod.messages.remote_command import (
     IN_TIME_SECONDS,
@@ -131,8 +132,7 @@ class RunningCommand:
                 async with asyncio.timeout(_TERM_SECONDS):
                     await self._process.wait()
         self._signal(signal.SIGKILL)
-        self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
+        await cancel_all((self._reading,))
         self._kept, self._size = [], 0
         self._code = 128 + signal.SIGTERM if self._code is None else self._code
         self._news.set()

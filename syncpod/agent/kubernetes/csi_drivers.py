@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from syncpod.agent.background import cancel_all
 from syncpod.csi.driver import CsiDriver, CsiError
 from syncpod.csi.registration import CSI, plugin_at, tell_plugin
 from syncpod.kernel.os_errors import where_and_why
@@ -82,9 +83,7 @@ class CsiDrivers:
                     self._complain("the directory of plugins", where_and_why(error))
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
-            for task in self._registering.values():
-                task.cancel()
-            await asyncio.gather(*self._registering.values(), return_exceptions=True)
+            await cancel_all(self._registering.values())
             self._registering.clear()
 
     async def round(self) -> None:

@@ -61,6 +61,15 @@ log = logging.getLogger(__name__)
 _MODE: Final = 0o750
 
 
+def stored_place(store: ObjectStore, ref: ObjectRef) -> ClaimedPlace | None:
+    """Return the place of a volume from the node's store; None if there is none, or if it cannot be read. Blocks."""
+    try:
+        held = store.get(ref)
+        return None if held is None else claimed_place(values(held))
+    except (ObjectUnreadable, ValueError):
+        return None
+
+
 class CsiVolumes:
     """The volumes of storage drivers on one node. All methods belong to one event loop."""
 
@@ -211,7 +220,7 @@ class CsiVolumes:
 
         Raises NotUsable if that is impossible now, OSError.
         """
-        place = await asyncio.to_thread(self._kept, ref)
+        place = await asyncio.to_thread(stored_place, self._store, ref)
         if place is None or place.plugin != "csi":
             return
         async with self._lock(unique_name(place.driver, place.handle)):
@@ -239,20 +248,14 @@ class CsiVolumes:
 
     def in_use(self) -> list[str]:
         """Return the unique names of the node's attached volumes, for the Node's status. Blocks."""
-        kept = [self._kept(ref) for ref in self._store.versions() if ref.origin == "claim"]
+        kept = [stored_place(self._store, ref) for ref in self._store.versions() if ref.origin == "claim"]
         return sorted({unique_name(each.driver, each.handle) for each in kept if each and each.is_attached})
 
     def _is_shared(self, ref: ObjectRef, place: ClaimedPlace) -> bool:
         """Say whether another pod has the same volume. Blocks."""
-        others = (self._kept(each) for each in self._store.versions() if each.origin == "claim" and each != ref)
-        return any(each is not None and each.staging == place.staging for each in others)
-
-    def _kept(self, ref: ObjectRef) -> ClaimedPlace | None:
-        try:
-            held = self._store.get(ref)
-            return None if held is None else claimed_place(values(held))
-        except (ObjectUnreadable, ValueError):
-            return None
+        others = [each for each in self._store.versions() if each.origin == "claim" and each != ref]
+        places = (stored_place(self._store, each) for each in others)
+        return any(each is not None and each.staging == place.staging for each in places)
 
     async def _found(self, path: str) -> Mapping[str, Any] | None:
         try:

@@ -19,6 +19,7 @@ from typing import Final
 
 from temporalio.exceptions import ApplicationError
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.kubernetes.statuses import StatusWriter, path_of
 from syncpod.agent.node_workflow.desired_pods import AT_ONCE, Orders
 from syncpod.kubernetes.bound_pod import BoundPod
@@ -105,9 +106,7 @@ class Deletions:
     async def close(self) -> None:
         """Cancel the deletions; the next worker continues them."""
         tasks = [each.task for each in self._deletions.values() if each.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
         self._deletions.clear()
 
     async def _end(self, deletion: _Deletion) -> None:

@@ -18,7 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.kubernetes.csi_drivers import CsiDrivers
+from syncpod.agent.kubernetes.csi_volumes import stored_place
 from syncpod.agent.record_cache import RecordCache
 from syncpod.agent.scraping.readings import NodeReadings
 from syncpod.agent.scraping.volume_usage import VolumeUsage
@@ -27,16 +29,7 @@ from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.kernel.procfs import boot_id
 from syncpod.node.disks import Disk
 from syncpod.node.pod_records import PodRecord
-from syncpod.objects import (
-    ClaimedPlace,
-    ClaimNeed,
-    ObjectRef,
-    ObjectStore,
-    ObjectUnreadable,
-    claim_needs,
-    claimed_place,
-    values,
-)
+from syncpod.objects import ClaimedPlace, ClaimNeed, ObjectStore, claim_needs
 from syncpod.redaction import of_process
 from syncpod.translation.context import NodeContext
 
@@ -81,10 +74,7 @@ class DriverUsage:
             await asyncio.Event().wait()
         finally:
             self._readings.of_drivers = None
-            asking = list(self._asking.values())
-            for task in asking:
-                task.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+            await cancel_all(self._asking.values())
 
     async def measure(self) -> Mapping[str, Mapping[str, VolumeUsage | None]]:
         """Return the usage of drivers' volumes by pod UID and volume; None = the driver has not answered.
@@ -139,17 +129,10 @@ class DriverUsage:
         found = {}
         for uid, needs in self._needs.read().items():
             for need in needs:
-                place = self._kept(need.ref)
+                place = stored_place(self._store, need.ref)
                 if place is not None and place.plugin == "csi" and place.path and place.boot_id == boot_id():
                     found[uid, need.volume] = _Published(need.claim, place)
         return found
-
-    def _kept(self, ref: ObjectRef) -> ClaimedPlace | None:
-        try:
-            held = self._store.get(ref)
-            return None if held is None else claimed_place(values(held))
-        except (ObjectUnreadable, ValueError):
-            return None
 
 
 def _needs(record: PodRecord) -> tuple[ClaimNeed, ...] | None:

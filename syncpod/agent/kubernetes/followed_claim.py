@@ -16,7 +16,7 @@ from secrets import SystemRandom
 from typing import Any, Final
 
 from syncpod.agent.kubernetes.claim_upkeep import BoundVolume, ClaimUpkeep
-from syncpod.agent.kubernetes.csi_volumes import CsiVolumes
+from syncpod.agent.kubernetes.csi_volumes import CsiVolumes, stored_place
 from syncpod.agent.kubernetes.followed_gift import FollowedGift
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.claimed_volume import NotUsable, bound_volume, claim_path, place_of, volume_path
@@ -24,16 +24,7 @@ from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.csi import csi_volume, inline_volume
 from syncpod.kubernetes.events import Event
 from syncpod.kubernetes.reflector import Backoff
-from syncpod.objects import (
-    ClaimedPlace,
-    ClaimNeed,
-    ObjectRef,
-    ObjectStore,
-    ObjectUnreadable,
-    claimed_place,
-    kept_place,
-    values,
-)
+from syncpod.objects import ClaimedPlace, ClaimNeed, ObjectRef, ObjectStore, kept_place
 
 log = logging.getLogger(__name__)
 
@@ -95,11 +86,7 @@ class FollowedClaim(FollowedGift):
 
     def _held(self) -> ClaimedPlace | None:
         """Return the place from the store; None if there is none, or if the volume is not mounted. Blocks."""
-        try:
-            held = self._store.get(self._need.ref)
-            place = None if held is None else claimed_place(values(held))
-        except (ObjectUnreadable, ValueError):
-            return None
+        place = stored_place(self._store, self._need.ref)
         return place if place is not None and (place.plugin != "csi" or self._csi.is_here(place)) else None
 
     async def _ask(self) -> ClaimedPlace:

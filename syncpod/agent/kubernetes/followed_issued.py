@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from secrets import SystemRandom
 from typing import Any, Final
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.kubernetes.followed_gift import FollowedGift
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.certificates import key_and_request
@@ -99,8 +100,7 @@ class FollowedBundle(FollowedGift):
                 if reflector.is_complete:
                     await self._keep(reflector)
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            await cancel_all((following,))
 
     async def _keep(self, reflector: Reflector) -> None:
         try:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from syncpod.agent.background import cancel_all
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.given_object import NotAnObject, given_object, path_of
@@ -76,8 +77,7 @@ class FollowedObject:
                     self._fail(where_and_why(error))
                 self._tell()
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            await cancel_all((following,))
 
     async def _keep(self) -> bool:
         """Store the newest version; say whether the object is immutable. Raises OSError, ObjectRefused, NotAnObject."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from syncpod.agent.background import cancel_all
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.reflector import Reflector
@@ -50,8 +51,7 @@ class Services:
                 for listener in self.listeners:
                     listener.set()
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            await cancel_all((following,))
 
     def variables(self, namespace: str, *, links: bool) -> dict[str, str] | None:
         """Return the variables for containers of a namespace; None while the Services are not known."""

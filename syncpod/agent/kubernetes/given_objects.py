@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.kubernetes.followed_claim import Claims
 from syncpod.agent.kubernetes.followed_issued import FollowedBundle, FollowedCertificate
 from syncpod.agent.kubernetes.followed_object import FollowedObject
@@ -143,8 +144,8 @@ class GivenObjects:
                     log.warning("ConfigMaps and Secrets that no pod uses are left over: %s", error)
                 self._complain()
         finally:
-            await _ended(each.task for each in self._followed.values())
-            await _ended([self._following_services] if self._following_services is not None else [])
+            await cancel_all(each.task for each in self._followed.values())
+            await cancel_all([self._following_services] if self._following_services is not None else [])
 
     async def tidy(self) -> None:
         """Follow objects of pods that the cluster no longer lists; remove objects without a pod. Raises OSError."""
@@ -154,7 +155,7 @@ class GivenObjects:
         for ref in used - self._followed.keys():
             self._follow(ref)
         for ref in self._followed.keys() - used:
-            await _ended([self._followed.pop(ref).task])
+            await cancel_all([self._followed.pop(ref).task])
         kept = {ref for ref in await asyncio.to_thread(self._store.versions) if ref.is_clusters}
         for ref in kept - self._followed.keys() - used:
             if ref.origin in ("claim", "inline"):
@@ -210,10 +211,3 @@ class GivenObjects:
         """Return by object why the store may lack its newest version."""
         found = {ref: each.follower.trouble for ref, each in self._followed.items()}
         return {ref: why for ref, why in found.items() if why}
-
-
-async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
-    running = list(tasks)
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)

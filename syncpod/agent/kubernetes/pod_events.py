@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.kubernetes.event_writer import EventWriter
 from syncpod.api.views.events import field_paths
 from syncpod.kernel.atomic_file import replace_file
@@ -150,8 +151,7 @@ class PodEvents:
                 self._wake.clear()
                 self._look()
         finally:
-            saving.cancel()
-            await asyncio.gather(saving, return_exceptions=True)
+            await cancel_all((saving,))
 
     def _look(self) -> None:
         news, self._news = self._news, {}

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from syncpod.agent.background import cancel_all
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.reflector import ObjectKey, Reflector
 
@@ -55,5 +56,4 @@ class RuntimeClasses:
                 self._reflector.news.clear()
                 self._tell()
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            await cancel_all((following,))

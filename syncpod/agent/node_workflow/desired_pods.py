@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.pod_workflows import OpenWorkflows
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle import backoff
@@ -350,9 +351,7 @@ class DesiredPods:
         sending = [pod.sending for pod in self._pods.values() if pod.sending is not None]
         for pod in self._pods.values():
             self._forget_backoff(pod)
-        for task in sending:
-            task.cancel()
-        await asyncio.gather(*sending, return_exceptions=True)
+        await cancel_all(sending)
 
     # --- the report ---------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from temporalio.service import RPCError
 
+from syncpod.agent.background import cancel_all
 from syncpod.messages.identity import PodRef
 from syncpod.messages.signals import ProbeChanged
 
@@ -71,8 +72,7 @@ class Outbox:
     async def close(self) -> None:
         """Stop sending."""
         if self._flight is not None:
-            self._flight.cancel()
-            await asyncio.gather(self._flight, return_exceptions=True)
+            await cancel_all((self._flight,))
 
     async def _deliver(self) -> None:
         pause, longest = _RETRY_SECONDS
