@@ -30,7 +30,7 @@ class EndedRuns:
     """Asks the server which runs have ended. Belongs to the agent's event loop, except `has_ended`."""
 
     def __init__(self, client: Client) -> None:
-        """Ask by this client."""
+        """Query the server with `client`."""
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._ended: dict[str, None] = {}

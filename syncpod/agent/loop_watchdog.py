@@ -36,9 +36,9 @@ class ThreadTimes:
     """The kernel's accounting of a thread, in seconds since it began."""
 
     ran: float = 0.0
-    """On a CPU."""
+    """Time on a CPU."""
     queued: float = 0.0
-    """Ready to run, while others had the CPUs."""
+    """Time in which the thread was ready to run, but had no CPU."""
 
 
 def held_up_seconds(silent: float, queued: float, late: float) -> float:
@@ -64,7 +64,7 @@ class LoopWatchdog(AbstractContextManager["LoopWatchdog"]):
         self._beat_seconds, self._stalled_seconds = beat, stalled
         self._over = threading.Event()
         self._beaten = time.monotonic()
-        """Written by the loop, read by the thread."""
+        """Monotonic time of the loop's last beat; written by the loop, read by the thread."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:

@@ -20,7 +20,7 @@ class DiskUsage:
     """The usage of a directory."""
 
     bytes: int
-    """Allocated on disk: blocks, not file lengths."""
+    """Bytes allocated on disk: of blocks, not the lengths of files."""
     inodes: int = 0
     """Files, directories and everything else with an inode."""
     whole: bool = True

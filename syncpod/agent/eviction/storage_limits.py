@@ -92,7 +92,7 @@ class _Counted:
     whole: bool
     """False if counting took too long or failed in part."""
     seconds: float
-    """How long counting took."""
+    """Seconds that counting took."""
 
 
 class LocalStorageEviction:

@@ -83,7 +83,7 @@ class KubeletPort:
         self._answers = tuple((each, each.pattern) for each in self._table(logs, PodCommands(environment, source)))
         self._urls = tuple((each, each.pattern) for each in _streams(ContainerStreams(source, cri)))
         self.listener: Listener | None = None
-        """None before `run`."""
+        """The listener of the kubelet's port; None before `run`."""
         self.readable: Listener | None = None
         """The listener of the read-only port; None = there is none."""
 

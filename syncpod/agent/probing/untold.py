@@ -17,9 +17,9 @@ class UntoldFailures(NamedTuple):
     message: str
     """The event's text."""
     failures: int
-    """How many."""
+    """How many answers failed."""
     at: datetime
-    """The time of the last one."""
+    """The time of the last failed answer."""
 
 
 def with_untold(events: Sequence[Any], untold: Sequence[UntoldFailures]) -> list[Any]:

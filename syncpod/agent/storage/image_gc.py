@@ -77,7 +77,7 @@ class _Seen:
     began: datetime
     """When the reads from the runtime began."""
     at: datetime
-    """When the reads ended."""
+    """When the reads from the runtime ended."""
     present: frozenset[str]
     """All ids, tags and digests of the runtime's images."""
     unused: tuple[UnusedImage, ...]
