@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.agent import metrics
+from syncpod.agent.background import cancel_all, keep_running
 from syncpod.agent.senders import AskServer, CommandEntry, Senders
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import last_sign_of
@@ -119,12 +120,12 @@ class Journal:
 
     async def run(self) -> None:
         """Write the states that were taken, remove old records, and give signs of life, until cancelled."""
-        beside = [asyncio.create_task(each) for each in (self._give_signs(), self._senders.run())]
+        signs = asyncio.create_task(keep_running("the journal's signs of life", self._give_signs))
+        senders = asyncio.create_task(keep_running("the journal's look-up of senders", self._senders.run))
         try:
             await self._run()
         finally:
-            for task in beside:
-                task.cancel()
+            await cancel_all((signs, senders))
 
     async def _run(self) -> None:
         forgotten = -_FORGET_SECONDS

@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.agent import background
 from syncpod.agent.api_server import ApiServer
 from syncpod.agent.journal import Journal
 from syncpod.agent.pod_source import NodePods
@@ -364,6 +365,30 @@ async def test_who_sent_a_command_is_asked_once_and_kept(context: NodeContext) -
         "delete: grace 30 s, by syncpod delete, root@vm",
     ]
     assert len(asked) <= 4, "three commands, and the one that was not found again by the next worker"
+
+
+async def test_a_defect_in_the_look_up_of_senders_is_logged_and_does_not_end_it(
+    context: NodeContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(background, "RESTART_SECONDS", 0.001)
+    calls = 0
+
+    async def fail_once(workflow_id: str, run_id: str) -> list[Sent]:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise KeyError("an answer that the client cannot read")
+        return [Sent(at(30), "restart", "root@vm")]
+
+    journal = Journal(context, ask_server=fail_once)
+    running = asyncio.create_task(journal.run())
+    line = HistoryEntry(at(30), "signal", "restart", reason="an operator restarts app", fact=Fact.ASKED)
+    journal.take("pod/default/web", "run", shown(30, lines=(line,)))
+    await until(partial(has_senders, context, 1))
+    assert "look-up of senders failed" in caplog.text
+    running.cancel()
+    await asyncio.wait([running])
+    await journal.close()
 
 
 async def test_the_senders_of_a_crowds_commands_are_written_at_once() -> None:
