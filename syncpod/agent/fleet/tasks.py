@@ -40,9 +40,8 @@ def add_fleet_link(
 ) -> None:
     """Keep the node linked to its fleet for as long as the agent runs.
 
-    `client` is connected to the node's own server. `answers` returns the activities of a membership, and `to_fleet` a
-    function that connects to the fleet's server. `runtime` is the address of the node's runtime, and `facts` are about
-    it.
+    `client` is connected to the node's own server. `answers` returns the activities of a membership. `to_fleet` returns
+    a function that connects to the fleet's server. `runtime` is the runtime's address, and `facts` are about it.
     """
     signals = NodeSignals(client, context.name, agent.guard.require, agent.has_search_attributes)
     workflows, contact = PodWorkflows(client, node_task_queue(context.name)), Contact(context.state_dir)
@@ -60,13 +59,9 @@ def add_fleet_link(
         store = ObjectStore(context.state_dir, context.memory_dir)
         earlier = read_earlier_keys(context.state_dir), read_earlier_fleet_keys(context.state_dir)
         objects = FleetObjects(invitation, store, *earlier)
+        key_id = fleet_key_id(invitation)
         reports = FleetReports(
-            agent.published_pods,
-            context.name,
-            lambda: listener.address,
-            objects.key_id,
-            fleet_key_id(invitation),
-            facts,
+            agent.published_pods, context.name, lambda: listener.address, objects.key_id, key_id, facts
         )
         return FleetMembership(
             invitation,
