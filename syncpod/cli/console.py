@@ -47,7 +47,7 @@ def remark(text: str) -> None:
 
 
 def first_few(names: Sequence[str], shown: int = 3) -> str:
-    """Return names as a sentence has them: the first ones, and how many others there are."""
+    """Return the first `shown` names and the number of the others, for a sentence: ``a, b, c and 2 more``."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
 
