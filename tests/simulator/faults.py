@@ -17,42 +17,42 @@ if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
 
 HORIZON = 400.0
-"""Seconds after which nothing goes wrong any more."""
+"""Seconds after which no more faults happen."""
 MOMENTS = (0.0, 0.06, 0.2, 0.5, 1.5, 6.0)
-"""Seconds after an exit: before it is seen, before what follows is begun, and within the back-off."""
+"""Seconds after an exit: before it is noticed, before the next step begins, and during the back-off."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happens."""
+    """One external event."""
 
     at: float
     what: str
     name: str = ""
-    """The container that it is about."""
+    """The container that the event concerns."""
     seconds: float = 0.0
     number: int = 0
     """An exit code, a grace period, an image."""
 
     def __repr__(self) -> str:
-        """Write it as short as it can be read back."""
+        """The shortest expression that makes the event."""
         more = "".join(f", {key}={getattr(self, key)!r}" for key in ("name", "seconds", "number") if getattr(self, key))
         return f"Event({self.at!r}, {self.what!r}{more})"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One simulation, whole: run twice it does the same."""
+    """The complete input of a simulation: two runs of it are the same."""
 
     manifest: Manifest
     lives: dict[str, tuple[Life, ...]] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     absent: bool = False
-    """The node has not got the image at first."""
+    """Whether the node does not have the image at first."""
     max_events: int = 0
-    """Continue as new whenever history has come to this length; 0 = never."""
+    """Continue as new whenever history has reached this length; 0 = never."""
     horizon: float = HORIZON
-    """Seconds after which nothing goes wrong any more, and containers do what they are to."""
+    """Seconds after which no more faults happen, and containers run or end without failure."""
     kind: str = ""
 
 
@@ -79,7 +79,7 @@ def draw_case(seed: int) -> Case:
 
 
 def _draw_sequel(random: Random, event: Event, names: list[str]) -> list[Event]:
-    """Return what is drawn besides since an event makes it telling."""
+    """Draw additional events that make an event's effects visible."""
     if event.what.startswith("deleted") and random.random() < 0.6:  # while it ends it is applied, or deleted, again
         again = random.choice(("applied, perhaps another image", "applied, perhaps another image", event.what))
         return [replace(_draw(random, again, names), at=round(event.at + random.uniform(0.0, 4.0), 3))]
@@ -110,7 +110,7 @@ def _draw(random: Random, what: str, names: list[str]) -> Event:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of event: what it does, and what is drawn for it."""
+    """One kind of event: its effect, and the values that are drawn for it."""
 
     does: Callable[[Simulation, Event], None]
     weight: float = 1.0
@@ -146,7 +146,7 @@ def _worker_killed(simulation: Simulation, event: Event) -> None:
 
 
 def _worker_replaced(simulation: Simulation, event: Event) -> None:
-    """Upgrade the worker to later decisions, or take it back to those of this tree."""
+    """Upgrade the worker to a later version of decisions, or downgrade it to that of this tree."""
     if simulation.node.up:
         simulation.server.build_id = f"syncpod+decisions.{DECISION_VERSION + event.number}.{'0' * 12}"
         simulation.node.kill_worker(event.seconds)
@@ -176,7 +176,7 @@ def _runtime_wiped(simulation: Simulation, event: Event) -> None:
 
 
 def _network_not_ready(simulation: Simulation, event: Event) -> None:
-    """Have no sandbox made for a while; of two such times the one that began first ends both."""
+    """Let no sandbox be made for a while; if two such periods overlap, the end of the first one ends both."""
     if not simulation.runtime.network:
         return
     simulation.runtime.network = False
@@ -209,7 +209,7 @@ def _sandbox_dies(simulation: Simulation, event: Event) -> None:
 
 
 def _dead_pruned(simulation: Simulation, event: Event) -> None:
-    """Somebody else removes what has ended; of all containers, where none is named."""
+    """Remove ended instances, as somebody else may do: of one container, or of all if none is named."""
     dead = [
         c for c in simulation.runtime.containers.values() if c.name == (event.name or c.name) and c.state == "exited"
     ]
@@ -220,7 +220,7 @@ def _dead_pruned(simulation: Simulation, event: Event) -> None:
 
 
 def _after_exit(does: Callable[[Simulation, Event], None]) -> Callable[[Simulation, Event], None]:
-    """Have something happen a moment after the next exit of a container; from now, where it has ended already."""
+    """Let something happen shortly after the next exit of a container, or from now on if it has already ended."""
 
     def armed(simulation: Simulation, event: Event) -> None:
         simulation.after_exit(event.name, event.seconds, lambda: does(simulation, replace(event, name="")))
@@ -245,7 +245,7 @@ def _pre_stop_hangs(simulation: Simulation, event: Event) -> None:
 
 
 def _apply(simulation: Simulation, event: Event) -> None:
-    """Apply the pod, with another image where a container is named."""
+    """Apply the pod, with another image if a container is named."""
     document = copy.deepcopy(simulation.manifest)
     for container in document["spec"]["containers"]:
         if container["name"] == event.name:
@@ -371,7 +371,7 @@ EVENTS: dict[str, Kind] = {
 """Every kind of event, with how often it is drawn."""
 
 REPLACES = ("applied, perhaps another image", "resized", "liveness probe failed")
-"""What ends a container so that another follows."""
+"""Events that end a container for a restart."""
 
 FORGETS = (*("pruned after an exit",) * 3, "sandbox dies after an exit", "runtime wiped after an exit")
-"""What is drawn besides for many a pod: after it only what is recorded tells what has run."""
+"""Events that are drawn additionally for many pods: after them, only records show what has run."""

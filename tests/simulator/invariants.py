@@ -22,22 +22,22 @@ from workflows.pod.state import PodState
 
 STARTS = ("create_sandbox", "pull_image", "start_container", "start_init_container", "start_ephemeral_container")
 TOLERANCE = 0.01
-"""Seconds by which times may differ for being rounded."""
+"""Seconds by which times may differ because of rounding."""
 EARLY = QUEUE_TOLERANCE.total_seconds() + TOLERANCE
-"""By how much a back-off may end early: the queue's signal is believed to come when it does."""
+"""Seconds by which a back-off may end early, since the queue's signal counts whenever it arrives."""
 PROBE_GRACE = 3.0
-"""What drawn pods give a container whose liveness probe has failed."""
+"""The grace period in drawn pods of a container whose liveness probe has failed."""
 RESTARTS_ALL = 42
-"""The exit code by which the rules of drawn pods ask for all containers to be restarted."""
+"""The exit code for which the rules of drawn pods restart all containers."""
 REMEMBERED = 200
-"""Instances that ran: more than any drawn pod has."""
+"""The number of kept instances, which is more than any drawn pod has."""
 ROUND_TRIP_EVERY = 16
-"""So many workflow tasks from one round trip of the snapshot to the next."""
+"""The number of workflow tasks between two round-trip checks of the snapshot."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How a pod's restarts are held back, in seconds; by default as the kubelet does it."""
+    """A pod's restart back-off in seconds; by default the kubelet's."""
 
     initial: float = 10.0
     factor: float = 2.0
@@ -47,7 +47,7 @@ class Policy:
 
     @classmethod
     def of(cls, manifest: dict[str, Any]) -> Policy:
-        """Return what a pod's annotations say."""
+        """Return the policy in a pod's annotations."""
         said = manifest["metadata"].get("annotations", {})
 
         def seconds(name: str, default: float) -> float:
@@ -62,7 +62,7 @@ class Policy:
         )
 
     def next_delay(self, delay: float) -> float:
-        """Return the delay that follows."""
+        """Return the next delay."""
         return min(self.factor * delay, self.longest) or self.initial
 
 
@@ -70,47 +70,47 @@ class Invariants:
     """Watches one simulation; each method raises Violation."""
 
     def __init__(self, clock: Clock, manifest: dict[str, Any]) -> None:
-        """`manifest` is the desired pod, and is changed with it."""
+        """Take the desired pod's manifest, which the simulation changes with the pod."""
         self.clock = clock
         self.server: Server
         self.runtime: Runtime
         self.trail: list[str] = []
-        """What happened, for people."""
+        """The log of events, for people."""
         self.manifest = manifest
         self._clocks = [(0.0, 0.0, 0.0)]
-        """Since when the node's clock, and what its runtime dates, were before the truth by so many seconds."""
+        """Changes of clocks: since when the node's clock and its runtime's dates are ahead, and by how many seconds."""
         self.recorded = Recorded(manifest)
         self.released: dict[str, float] = {}
-        """When an operator has asked for containers to be started."""
+        """The times at which an operator requested starts of containers."""
         self.blind: set[str] = set()
-        """Containers of which an instance was taken away that the workflow may never have heard of."""
+        """Containers with a removed instance that the workflow may not know."""
         self.unseen: set[str] = set()
-        """Containers that it may know of, but not when they ended."""
+        """Containers that the workflow may know without the time of their end."""
         self.doomed: set[str] = set()
-        """The lives of the pod that somebody has asked the end of."""
+        """The lives of the pod whose end was requested."""
         self._ever: deque[Container] = deque(maxlen=REMEMBERED)
         """The instances that ran, oldest first."""
         self._backoffs: dict[tuple[str, ...], tuple[float, float]] = {}
-        """By container, image and resources: the delay that its next restart has, and when it was last started."""
+        """By container, image and resources: the delay of the next restart, and the time of the last start."""
         self._rows: dict[tuple[str, ...], int] = {}
-        """How many restarts of a container there were in a row."""
+        """The number of successive restarts of a container."""
         self._cleared: dict[str, tuple[float, tuple[str, ...]]] = {}
-        """When the start of a container was first scheduled since its last exit, and as what."""
+        """The time at which a start of a container was first scheduled after its last exit, and its key."""
         self._counts: dict[tuple[str, str], int] = {}
         self._asked: dict[str, float] = {}
-        """When the newest start of a container was scheduled."""
+        """The time at which the newest start of a container was scheduled."""
         self._fence: tuple[str, int] = ("", 0)
         self._kill_by: float | None = None
         self._tasks = 0
         self._rounds: dict[tuple[str, str], tuple[float, float]] = {}
-        """Of restarts of all containers, by the pod's life: the delay that the next has, and when the last began."""
+        """For restarts of all containers, by the pod's life: the next delay, and the time of the last one."""
         self._round_exit: float | None = None
-        """The exit that asked for the one under way."""
+        """The time of the exit that caused the current restart of all containers."""
 
     # --- what the runtime does ----------------------------------------------------------------------------------------
 
     def sandbox_made(self, sandbox: Sandbox) -> None:
-        """Never two live sandboxes of a pod."""
+        """Check that a pod never has two live sandboxes."""
         self.note(f"sandbox {sandbox.attempt} is ready")
         ready = [each for each in self.runtime.sandboxes.values() if each.ready]
         if len(ready) > 1:
@@ -134,12 +134,12 @@ class Invariants:
         self.unseen.discard(container.name)
 
     def exited(self, container: Container) -> None:
-        """Note an exit: what was asked for before it is not the restart that follows it."""
+        """Record an exit; a start that was scheduled before it is not the restart."""
         self._cleared.pop(container.name, None)
         self.note(f"{container.name}, restart {container.restart}, exits {container.code}")
 
     def killed(self, container: Container, *, by: str) -> None:
-        """Nothing is killed before its time, and nothing but a stop kills."""
+        """Check that no container is killed too early, or without a stop."""
         self.note(f"{container.name}, restart {container.restart}, gets SIGKILL from {by}")
         if by in ("removal", "StopPodSandbox"):
             raise Violation(f"{container.name} runs, and is killed without grace by {by}")
@@ -148,7 +148,7 @@ class Invariants:
             raise Violation(f"{container.name} gets SIGKILL {early:.2f} s before the pod's grace is over")
 
     def changed(self) -> None:
-        """A listing would show something else."""
+        """Do nothing: there is no check of listings."""
 
     def _check_number(self, container: Container) -> None:
         before = [c.restart for c in self._of(container) if c.name == container.name]
@@ -203,7 +203,7 @@ class Invariants:
             raise Violation(f"{name} is restarted {self._rows[key]} times in a row, its limit is {policy.limit}")
 
     def _check_round(self, container: Container) -> None:
-        """A pod of which all containers run anew begins so after one back-off for all of them."""
+        """Check that a restart of all containers begins after one common back-off."""
         exit_, now = self._round_exit, self.clock.now
         if exit_ is None or container.kind == "ephemeral_container":
             return
@@ -222,11 +222,11 @@ class Invariants:
             self._rounds[life] = policy.next_delay(delay), self._asked.get(container.name, now)
 
     def clocks_set(self, ahead: float, skew: float) -> None:
-        """Hear by how much the node's clock, and what its runtime dates besides, are before the truth from now on."""
+        """Record by how much the node's clock and its runtime's dates are ahead of the true time from now on."""
         self._clocks.append((self.clock.now, ahead, ahead + skew))
 
     def _misdated(self, exit_: float) -> float:
-        """Return how much longer ago than it was an exit may have been said to be, in seconds."""
+        """Return by how many seconds an exit may have been dated too early."""
         dated = next(dates for since, _, dates in reversed(self._clocks) if since <= exit_)
         before = next(clock for since, clock, _ in reversed(self._clocks) if since <= exit_)
         return max(0.0, max((before, *(clock for since, clock, _ in self._clocks if since > exit_))) - dated)
@@ -267,7 +267,7 @@ class Invariants:
             self._kill_by = None
 
     def _check_grace(self, state: PodState, request: dict[str, Any]) -> None:
-        """One container is given its whole grace, or what its failed probe or the pod's deletion leaves of it."""
+        """Check that a container gets its grace period, or the shorter one of a failed probe or the pod's deletion."""
         due = [float(self.manifest["spec"].get("terminationGracePeriodSeconds", 30))]
         due += [PROBE_GRACE] if request["reason"] == "LivenessProbe" else []
         due += [float(state.deletion.grace_seconds)] if state.deletion is not None else []
@@ -276,12 +276,12 @@ class Invariants:
             raise Violation(f"{request['target']['name']} is given {given:.0f} s to stop instead of {min(due):.0f} s")
 
     def dooms(self) -> None:
-        """Hear that the life of the pod that is under way is asked to end."""
+        """Record that the end of the pod's current life was requested."""
         if self.server.run is not None and self.server.run.tasks:
             self.doomed.add(self.server.state.incarnation)
 
     def ends_by(self, seconds: float, *, begins: bool) -> None:
-        """Hear that the pod is to end within so many seconds; `begins`: from now, not from when its kill begins."""
+        """Record that the pod's grace ends in this many seconds; without `begins`, only if it has begun already."""
         deadline = self.clock.now + seconds
         if self._kill_by is not None:
             self._kill_by = min(self._kill_by, deadline)
@@ -320,7 +320,7 @@ class Invariants:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def check_settled(self) -> None:
-        """Check that the pod is in the state that its spec demands, once nothing has gone wrong for long enough."""
+        """Check that the pod is in the state that its spec requires, long enough after the last fault."""
         state = self.server.state
         if self.server.activities:
             raise Violation(f"still under way: {[each.name for each in self.server.activities]}")
@@ -364,7 +364,7 @@ class Invariants:
             raise Violation(f"the workflow believes in {known}, the runtime has {there}")
 
     def check_gone(self) -> None:
-        """Check that nothing is left of a pod that was deleted."""
+        """Check that a deleted pod has no remains."""
         if self.server.run is not None:
             doing = [each.name for each in self.server.activities]
             raise Violation(
@@ -375,7 +375,7 @@ class Invariants:
             raise Violation(f"the pod is gone, and left behind: {left}")
 
     def forgets_instances(self, gone: Collection[str]) -> None:
-        """Hear that the instances of these containers are about to be taken away from under the workflow."""
+        """Record that the instances of these containers will now be removed behind the workflow's back."""
         known, ended = set[str](), set[str]()
         if self.server.run is not None and self.server.run.tasks:
             state = self.server.state
@@ -400,7 +400,7 @@ def _restart_all(manifest: dict[str, Any]) -> set[str]:
 
 
 def _backoff_key(request: dict[str, Any], name: str) -> tuple[str, ...]:
-    """Return what a container's crash loop is kept for: another image or other resources begin anew."""
+    """Return the key of a container's crash loop: another image or other resources begin a new one."""
     spec = request["pod"]["spec"]
     every = (c for kind in ("initContainers", "containers", "ephemeralContainers") for c in spec.get(kind, ()))
     container = next(each for each in every if each["name"] == name)
@@ -408,7 +408,7 @@ def _backoff_key(request: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def check_round_trip(state: PodState) -> None:
-    """Check that a snapshot says everything."""
+    """Check that a snapshot is complete."""
     again = PodState.model_validate(start.snapshot(state))
     if again != state:
         differ = [name for name in PodState.model_fields if getattr(again, name) != getattr(state, name)]

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
 OWNER: ContextVar[object] = ContextVar("owner", default=None)
-"""On whose behalf something runs: the try of a step, or nobody's."""
+"""The attempt of a step on whose behalf code runs, or None."""
 
 
 class _Timer(asyncio.TimerHandle):
@@ -31,7 +31,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """The loop of one worker: once that is dead, nothing in it goes on.
+    """The event loop of one worker: after the worker's death, nothing in it continues.
 
     An error that a callback raises, such as a Violation, ends the simulation.
     """
@@ -42,9 +42,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._stalled: dict[object, float] = {}
         self._put_off: list[asyncio.Handle] = []
-        """On behalf of those that are stalled."""
+        """Callbacks of stalled attempts."""
         self._tasks: set[asyncio.Task[Any]] = set()
-        """Kept, so that what a dead worker was doing is never tidied up."""
+        """All tasks, kept so that those of a dead worker are never garbage-collected."""
         self._error: BaseException | None = None
         self._thread = threading.get_ident()
 
@@ -60,11 +60,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(None)
 
     def die(self) -> None:
-        """End the worker as SIGKILL does: everything stays as it is at this moment."""
+        """End the worker as SIGKILL does: everything stays in its current state."""
         self.alive = False
 
     def stall(self, owner: object, seconds: float) -> None:
-        """Have nothing done on somebody's behalf for a while."""
+        """Run nothing on behalf of an attempt for a while."""
         self._stalled[owner] = round(self._clock.now + seconds, 6)
 
     def discard(self) -> None:
@@ -124,7 +124,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Have something called at this time, after all that is ready."""
+        """Call something at the present time, after everything that is ready."""
         handle = asyncio.Handle(callback, args, self, context)
         self._enqueue(handle)
         return handle
@@ -132,20 +132,20 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Do the same. Raises AssertionError in another thread: what one does, and when, no seed decides."""
+        """Do the same. Raises AssertionError in another thread, whose timing no seed determines."""
         assert threading.get_ident() == self._thread, "a simulation has one thread"
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
         self, delay: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Have something called after so many seconds."""
+        """Call something after this many seconds."""
         return self.call_at(self._clock.now + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Have something called at a time."""
+        """Call something at a time."""
         timer = _Timer(when, callback, args, self, context)
         timer.due = self._clock.after(when - self._clock.now, partial(self._enqueue, timer))
         return timer
@@ -168,11 +168,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return task
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*_Ts], _T], *args: *_Ts) -> asyncio.Future[_T]:
-        """Do it at once: no disk takes time."""
+        """Run it at once: disks take no time here."""
         return self.done_at_once(lambda: func(*args))
 
     def done_at_once(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
-        """Do some work, and return a future that has its outcome."""
+        """Run a function, and return a future with its result."""
         outcome: asyncio.Future[_T] = self.create_future()
         try:
             outcome.set_result(work())
@@ -183,20 +183,20 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return outcome
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep the error of a callback, which ends the simulation. Nobody else's task need be heard of."""
+        """Keep the error of a callback, which ends the simulation; ignore errors of other tasks."""
         if "handle" in context and self._error is None:
             self._error = context.get("exception")
 
     def get_debug(self) -> bool:
-        """Say no."""
+        """Return False."""
         return False
 
     def is_running(self) -> bool:
-        """Say whether the worker lives."""
+        """Return whether the worker is alive."""
         return self.alive
 
     def is_closed(self) -> bool:
-        """Say no."""
+        """Return False."""
         return False
 
 
@@ -204,5 +204,5 @@ class Inline(PodThreads):
     """The threads of pods whose disks take no time."""
 
     async def run(self, uid: str, kind: DiskWork, work: Callable[[], _T]) -> _T:
-        """Do the work at once."""
+        """Run the function at once."""
         return work()

@@ -16,26 +16,26 @@ from workflows.pod import start
 DAY = 86_400.0
 DAYS = 30
 SUGGESTED_AT = 4_096
-"""Events of history from which on a server suggests to continue as new (limit.historyCount.suggestContinueAsNew)."""
+"""The number of events from which a server suggests continue-as-new (limit.historyCount.suggestContinueAsNew)."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What there is at the end of a day."""
+    """The sizes at the end of a day."""
 
     day: int
     restarts: int
     runs: int
     longest: int
-    """The most events that any run has come to."""
+    """The most events of any run."""
     snapshot: int
-    """Bytes of what the next run would begin with."""
+    """The size of the next run's input in bytes."""
     containers: int
-    """Instances that the runtime lists."""
+    """The number of instances that the runtime lists."""
 
 
 def crash_loop(days: int = DAYS, *, told: Callable[[Reading], None] = lambda _: None) -> list[Reading]:
-    """Have a container of one pod exit two seconds after each start, for so many days; return a reading for each."""
+    """Let a pod's container exit two seconds after each start, for this many days; return a reading for each day."""
     manifest = pod({"restartPolicy": "Always", "containers": [{"name": "a", "image": "busybox:1"}]})
     simulation = Simulation(Case(manifest, {"a": (Life(2.0, 1),)}, horizon=days * DAY))
     simulation.server.suggests_at = SUGGESTED_AT

@@ -58,12 +58,12 @@ _GREEDY = {
     "metadata": {"name": "greedy", "namespace": "default", "uid": "greedy"},
     "spec": {"containers": [{"name": "a", "image": "busybox:1", "resources": {"requests": {"cpu": "63999m"}}}]},
 }
-"""A pod that leaves no room for any other."""
+"""A pod that uses all resources of the node."""
 
 
 @dataclasses.dataclass(eq=False)
 class Try(Caller):
-    """One try of a step."""
+    """One attempt of a step."""
 
     activity: Activity = dataclasses.field(kw_only=True)
     number: int = dataclasses.field(kw_only=True)
@@ -71,21 +71,21 @@ class Try(Caller):
 
     @property
     def uid(self) -> str:
-        """Its pod's."""
+        """The UID of its pod."""
         return str(self.activity.argument["ref"]["uid"])
 
     @property
     def lane(self) -> bool:
-        """Whether it runs beside the steps in turn."""
+        """Whether it runs concurrently with the pod's other steps, as a pull does."""
         return self.name == StepName.PULL_IMAGE.value
 
     def let_go(self, **why: bool) -> None:
-        """Have it hear with a heartbeat that it is to let go."""
+        """Let it receive a cancellation with its next heartbeat."""
         self.environment.cancel(ActivityCancellationDetails(**(why or {"cancel_requested": True})))
 
 
 class _Agent(RecordingAgent):
-    """The agent of one worker: the node hears what its steps return, and that they act."""
+    """The agent of one worker: it passes the steps' results and their starts to the node."""
 
     def __init__(self, returned: Callable[[ObservedPod], None], acts: Callable[[str], None]) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class _Agent(RecordingAgent):
 
 
 def real_node(cri: ScriptedCri, directory: Path, agent: AgentPort, *, name: str, boot: int = 1) -> activities.Node:
-    """Return a node as its steps get it, over a scripted runtime, with its files in this directory."""
+    """Return the node object of the steps, over a scripted runtime, with its files in this directory."""
     clock, runtime = cri.clock, cri.runtime
     reader = PodReader(cri, boot=boot, owner=name, now=lambda: moment(clock.now + runtime.ahead), threads=Inline())
     context = NodeContext(
@@ -118,7 +118,7 @@ def real_node(cri: ScriptedCri, directory: Path, agent: AgentPort, *, name: str,
 
 
 class Worker:
-    """One worker of the node: the steps, with all that they keep in memory."""
+    """One worker of the node: the steps, with all their data in memory."""
 
     def __init__(self, cri: ScriptedCri, directory: Path, boot: int, agent: AgentPort) -> None:
         self.loop = VirtualLoop(cri.clock)  # type: ignore[abstract]  # what no step needs is left out
@@ -130,7 +130,7 @@ class Worker:
         self.steps = {name: step_activity(self.node, name) for name in StepName}
 
     def begin(self, attempt: Try, ended: Callable[[Try, Any], None]) -> None:
-        """Begin a try; `ended` gets its result, or its error."""
+        """Begin an attempt; `ended` is called with its result or error."""
         step = self.steps[StepName(attempt.name)]
         request = STEPS[StepName(attempt.name)].input.model_validate(attempt.activity.argument)
         self.tries.append(attempt)
@@ -148,7 +148,7 @@ class Worker:
         task.add_done_callback(over)
 
     def acts_in(self, uid: str) -> bool:
-        """Say whether a step acts in a pod, in its turn."""
+        """Return whether a step that holds the pod's turn is acting."""
         return any(
             each.ref.uid == uid and each.name != StepName.PULL_IMAGE.value and each.acts.is_set()  # type: ignore[attr-defined]
             for each in self.node.running
@@ -156,20 +156,20 @@ class Worker:
 
 
 class Node:
-    """The node. What it is to suffer is put into `ills` and `signals`, first come first served."""
+    """The node. Its faults are in the queues `ills`, `signals` and `expirations`."""
 
     def __init__(self, clock: Clock, runtime: Runtime) -> None:
         self.clock, self.runtime = clock, runtime
         self.server: Server
         self.cri = ScriptedCri(runtime, clock)
         self.ills: list[Ill] = []
-        """For the next tries, of whatever step."""
+        """The faults of the next attempts, of any step."""
         self.signals: list[Ill] = []
-        """For the next signals of the PLEG."""
+        """The faults of the next signals of the PLEG."""
         self.expirations: list[Ill] = []
-        """For the next signals of the back-off queue."""
+        """The faults of the next signals of the back-off queue."""
         self.no_room = 0
-        """How many times the node answers that it has no room for a resize."""
+        """How many of the next resizes the node refuses for lack of resources."""
         self.suffered: Callable[[Ill], None] = lambda _: None
         self.up = True
         self._boot = 1
@@ -179,12 +179,12 @@ class Node:
         self._pods: dict[str, _Pod] = {}
         self._armed: dict[str, Due] = {}
         self._refused: set[str] = set()
-        """UIDs of pods that were made no sandbox since the network is not ready."""
+        """The UIDs of pods whose sandbox was refused because the network was not ready."""
         self._left: list[EndedLife] = []
-        """Lives of pods whose remains the node is to remove."""
+        """The lives of pods whose remains the node must remove."""
 
     def close(self) -> None:
-        """End what is left of its workers, and remove their files."""
+        """End all tasks of its workers, and remove their files."""
         for worker in (*self._dead, self._worker):
             worker.loop.discard()
         self._removal()
@@ -196,7 +196,7 @@ class Node:
     # --- tries --------------------------------------------------------------------------------------------------------
 
     def start_try(self, activity: Activity) -> None:
-        """Begin a try, if there is a worker; without one it is never heard of."""
+        """Begin an attempt if there is a worker; without one, the server gets no answer."""
         if not self.up:
             self.server.silent(activity, activity.attempt)
             return
@@ -228,12 +228,12 @@ class Node:
         self.server.silent(attempt.activity, attempt.number)
 
     def _finish_by_hand(self, attempt: Try) -> None:
-        """Have an operator complete the activity; its try hears of that with its next heartbeat."""
+        """Complete the activity as an operator does; its attempt learns that with its next heartbeat."""
         if self.server.completed(attempt.activity, attempt.number, payload("by hand")):
             self.clock.after(1.0, lambda: attempt.let_go(not_found=True))
 
     def cancel_try(self, activity: Activity) -> None:
-        """Have a try hear with its next heartbeat that it is cancelled."""
+        """Cancel an attempt, which learns that with its next heartbeat."""
         found = (a for a in self._worker.tries if a.activity is activity and a.number == activity.attempt)
         if self.up and (attempt := next(found, None)) is not None:
             self.clock.after(1.0 - (self.clock.now - activity.scheduled) % 1.0, attempt.let_go)
@@ -270,7 +270,7 @@ class Node:
         self.clock.after(seconds, lambda: report() if self._boot == boot and self.up else None)
 
     def _fill(self, *, full: bool) -> None:
-        """Have another pod take all room of the node, or none."""
+        """Let another pod use all resources of the node, or none."""
         greedy = admit_pod(_GREEDY)
         ref = PodRef(namespace="default", name="greedy", uid="greedy", incarnation="greedy")
 
@@ -287,7 +287,7 @@ class Node:
     # --- what workflows leave -----------------------------------------------------------------------------------------
 
     def leave(self, life: EndedLife) -> None:
-        """Have the node remove what a pod's workflow has left when it ended: at once, or when there is a worker."""
+        """Let the node remove the remains of a pod whose workflow has ended, at once or when there is a worker."""
         self._left.append(life)
         self.clock.after(LEFT_SECONDS, self._remove_left)
 
@@ -310,7 +310,7 @@ class Node:
     # --- deaths -------------------------------------------------------------------------------------------------------
 
     def kill_worker(self, seconds: float) -> None:
-        """Kill the worker with all that it was doing; another one starts after a while."""
+        """Kill the worker with all its tasks; another one starts after a while."""
         self.up = False
         self.server.worker_stopped()
         self._worker.loop.die()
@@ -345,7 +345,7 @@ class Node:
     # --- the agent: readiness -----------------------------------------------------------------------------------------
 
     def network_ready(self) -> None:
-        """Wake the pods that were refused, as who asks the runtime each second sees that its network is ready."""
+        """Notify the refused pods that the network is ready, as the agent's check each second does."""
         refused, self._refused = self._refused, set()
         for uid in sorted(refused):
             self._pod(uid).owed.append({"type": "RuntimeReady", "id": uid})
@@ -354,7 +354,7 @@ class Node:
     # --- the agent: PLEG ----------------------------------------------------------------------------------------------
 
     def changed(self) -> None:
-        """Hear that the runtime has changed: looked at a moment later, as a pidfd or the next relist has it."""
+        """Schedule a listing shortly after a change in the runtime, as by a pidfd or the next relist."""
         sandboxes, containers = self.runtime.sandboxes.values(), self.runtime.containers.values()
         for uid in (*(each.uid for each in sandboxes), *(each.uid for each in containers)):
             self._pod(uid)
@@ -389,7 +389,7 @@ class Node:
         self._settle(uid)
 
     def _acts(self, uid: str) -> None:
-        """Hear that a step acts in a pod: until it ends, it tells the workflow what it sees."""
+        """Record that a step acts in a pod; until it ends, it reports the pod's state to the workflow."""
         self._pod(uid).step_began = self.clock.now
 
     def _returned(self, listing: ObservedPod) -> None:
@@ -397,7 +397,7 @@ class Node:
         pod.newest, pod.known = _newer(pod.newest, listing), _newer(pod.known, listing)
 
     def _settle(self, uid: str) -> None:
-        """Signal what the workflow has not been told, unless a step will tell it soon or a signal is under way."""
+        """Send the pod's changes to the workflow by a signal, unless a step will report them or a signal is pending."""
         pod = self._pod(uid)
         if not self.up or pod.flying or pod.newest is None:
             return
@@ -446,7 +446,7 @@ class Node:
     # --- the agent: back-off queue ------------------------------------------------------------------------------------
 
     def arm(self, subject: str, restart: int, delay: float | None) -> None:
-        """Signal the end of a back-off then, or with None no more."""
+        """Signal the end of a back-off at that time; None cancels the signal."""
         if (due := self._armed.pop(subject, None)) is not None:
             due.cancel()
         if delay is None or not self.up:
@@ -464,7 +464,7 @@ class Node:
 
 
 class _Pod:
-    """What the agent knows of one pod."""
+    """The agent's data about one pod."""
 
     def __init__(self) -> None:
         self.newest: ObservedPod | None = None
@@ -476,7 +476,7 @@ class _Pod:
 
 
 def directory_of(node: object) -> tuple[Path, Callable[[], object]]:
-    """Make a directory in memory for a node's files; return it, and what removes it at the latest with the node."""
+    """Make a directory in memory for a node's files; return it and its finalizer, which also runs at the node's end."""
     directory = Path(tempfile.mkdtemp(dir=IN_MEMORY if IN_MEMORY.is_dir() else None, prefix="simulated-"))
     return directory, weakref.finalize(node, shutil.rmtree, directory, ignore_errors=True)
 
@@ -486,7 +486,7 @@ def _facts() -> NodeFacts:
 
 
 def _on_the_wire(*values: Any) -> Any:
-    """Return the first value as it crosses Temporal; None if there is none."""
+    """Return the first value after a conversion to JSON and back; None if there is none."""
     return json.loads(_CONVERTER.to_payload(values[0]).data) if values else None
 
 
@@ -499,7 +499,7 @@ def _newer(one: ObservedPod | None, other: ObservedPod) -> ObservedPod:
 
 
 def _worth_telling(known: ObservedPod | None, newest: ObservedPod) -> bool:
-    """Say whether a listing says something new: other than that something was created, or that a spent one is gone."""
+    """Return whether a listing has news, other than created instances and removed spent ones."""
     if not _seq(known) < _seq(newest):
         return False
     before, after = _seen(known), _seen(newest)
@@ -517,7 +517,7 @@ def _seen(listing: ObservedPod | None) -> Mapping[str, str]:
 
 
 def _spent(listing: ObservedPod | None) -> set[str]:
-    """Return what had ended in a listing, and was not the newest of its kind."""
+    """Return the ended items of a listing that are not the newest of their kind."""
     if listing is None:
         return set()
     newest = {container.name: container.id for container in reversed(listing.containers)}

@@ -14,7 +14,7 @@ IMAGES = ("busybox:1", "busybox:2", "busybox:3")
 
 
 def draw_pod(random: Random) -> tuple[str, Manifest]:
-    """Return a kind of pod and one of it."""
+    """Draw a kind of pod and a pod of that kind."""
     kind = random.choice((*_KINDS, *_BY_RECORD))
     spec = _KINDS[kind](random)
     spec["terminationGracePeriodSeconds"] = random.choice((1, 5, 30, 30))
@@ -45,7 +45,7 @@ def _draw_annotations(random: Random) -> dict[str, str]:
 
 
 def draw_lives(random: Random, manifest: Manifest) -> dict[str, tuple[Life, ...]]:
-    """Return what becomes of the instances of each container, one after the other; the last one's repeats."""
+    """Draw the lives of each container's instances, in order; the last life is repeated."""
     spec = manifest["spec"]
     init = {container["name"] for container in spec.get("initContainers", ()) if "restartPolicy" not in container}
     names = [container["name"] for kind in ("initContainers", "containers") for container in spec.get(kind, ())]
@@ -53,7 +53,7 @@ def draw_lives(random: Random, manifest: Manifest) -> dict[str, tuple[Life, ...]
 
 
 def settled_life(manifest: Manifest, name: str) -> Life:
-    """Return what an instance does once nothing goes wrong any more: it ends well, or runs."""
+    """Return an instance's life after the last fault: it succeeds, or keeps running."""
     spec = manifest["spec"]
     for container in spec.get("initContainers", ()):
         if container["name"] == name:
@@ -149,4 +149,4 @@ _KINDS: dict[str, Callable[[Random], dict[str, Any]]] = {
     "hooked": _hooked,
 }
 _BY_RECORD = ("on failure", "on failure", "init containers", "sidecar")
-"""Kinds that are drawn more often: what the runtime has lost of them would run again, were it not recorded."""
+"""Kinds that are drawn more often: without records, containers that the runtime lost would run again."""

@@ -13,29 +13,29 @@ from tests.simulator.violation import Violation
 
 PROBES = ("LivenessProbe", "StartupProbe")
 RULED = 42
-"""The exit code for which the rules of drawn pods have a container run again."""
+"""The exit code for which the rules of drawn pods restart a container."""
 TERMINAL = ("Succeeded", "Failed")
 
 
 class Recorded:
-    """What of one simulation must be known though the runtime may have lost it; methods raise Violation."""
+    """The facts of one simulation that must survive losses in the runtime; methods raise Violation."""
 
     def __init__(self, manifest: dict[str, Any]) -> None:
-        """`manifest` is the desired pod, and is changed with it."""
+        """Take the desired pod's manifest, which the simulation changes with the pod."""
         self.manifest = manifest
         self._to_follow: set[str] = set()
-        """Ids of instances that were ended only so that another follows."""
+        """The ids of instances that were ended only for a restart."""
 
     # --- what the workflow asks for -----------------------------------------------------------------------------------
 
     def killed_alone(self, request: dict[str, Any]) -> None:
-        """Hear that one container is to be killed: another follows, unless a probe has failed that its policy heeds."""
+        """Record the kill of one container: it is restarted, unless a probe failed and its policy is Never."""
         name = request["target"]["name"]
         if request["reason"] not in PROBES or self._policy(name) != "Never":
             self._to_follow.add(request["target"]["id"])
 
     def killed_for_sandbox(self, alive: Sequence[Container]) -> None:
-        """Hear that a pod is killed which goes on in another sandbox: so do its containers, where its policy lets it.
+        """Record the kill of a pod that gets another sandbox: its containers are restarted if the policy permits.
 
         As kuberuntime_manager.go, v1.36, SyncPod, which has decided what it starts before it kills.
         """
@@ -45,7 +45,7 @@ class Recorded:
     # --- what must hold -----------------------------------------------------------------------------------------------
 
     def check_start(self, container: Container, before: Sequence[Container], *, unseen: bool) -> None:
-        """Check that what runs again may; `before` are its earlier instances, and nobody has asked for this one.
+        """Check that a restart is permitted; `before` has the earlier instances, and no operator has requested it.
 
         `unseen`: how the last of them ended was taken away before anybody could know.
         """
@@ -70,7 +70,7 @@ class Recorded:
             raise Violation(f"{name} has succeeded, and runs again")
 
     def is_wanting(self, name: str, last: Container | None, *, unseen: bool = False) -> bool:
-        """Say whether a main container that is not there is to run, given its newest instance, which has ended.
+        """Return whether a main container that does not run must run, given its newest instance, which has ended.
 
         `unseen` as in `check_start`.
         """
@@ -82,7 +82,7 @@ class Recorded:
         return last.code == RULED if self._is_ruled(name) else policy == "OnFailure" and not _succeeded(last)
 
     def check_over(self, newest: dict[str, Container]) -> None:
-        """Check that a pod which is over, and nobody has ended, has nothing left to run; `newest` is by name."""
+        """Check that a pod that finished by itself has no container left to run; `newest` is by name."""
         if self._restarts_all() or any(self._ends_the_pod(each) for each in newest.values()):
             return
         for name in (container["name"] for container in self.manifest["spec"]["containers"]):
@@ -92,7 +92,7 @@ class Recorded:
                 raise Violation(f"the pod is over, and {name}, which {why}, is to run again")
 
     def _ends_the_pod(self, last: Container) -> bool:
-        """Say whether an instance is of an init container that has failed for good: nothing starts after it."""
+        """Return whether an instance is of an init container that failed for good, after which nothing starts."""
         if last.kind != "init_container" or self._policy(last.name) != "Never" or last.state != "exited":
             return False
         return not (_succeeded(last) or (self._is_ruled(last.name) and last.code == RULED))

@@ -31,7 +31,7 @@ def as_test(case: Case, violation: str, name: str) -> str:
 
 
 def explain(seed: int, short: Case, verdict: Verdict) -> str:
-    """Return what went wrong with a seed, from the reduced case's own verdict."""
+    """Return a text on the failure of a seed, from the reduced case's verdict."""
     trail = "\n".join(verdict.trail[-TRAIL_SHOWN:])
     test = as_test(short, verdict.violation, f"seed_{seed}")
     reduced = f"The same as a test, reduced to {len(short.events)} events:"

@@ -17,23 +17,23 @@ from syncpod.cri.errors import CriError, NameReserved, NotFound, RuntimeFailure,
 from tests.simulator.clock import Clock, Due, moment
 
 CREATE, START, SANDBOX, SHORT = 0.008, 0.05, 0.1, 0.002
-"""Seconds that calls take, as measured on containerd 1.6."""
+"""The durations of calls in seconds, as measured on containerd 1.6."""
 
 
 @dataclass(frozen=True)
 class Life:
-    """What becomes of one instance of a container once it runs."""
+    """The life of one instance of a container after its start."""
 
     seconds: float | None
-    """How long it runs; None = until it is stopped."""
+    """The seconds that it runs; None: until it is stopped."""
     code: int = 0
-    """What it then exits with."""
+    """The exit code after these seconds."""
     stop: float | None = 0.1
-    """How long it takes from its SIGTERM to its exit; None = it does not listen."""
+    """The seconds from SIGTERM to its exit; None: it ignores SIGTERM."""
     kill: float = 0.0
-    """How long it outlives its SIGKILL."""
+    """The seconds that it lives after SIGKILL."""
     stopped: int = 0
-    """What it exits with at its SIGTERM."""
+    """The exit code after SIGTERM."""
 
 
 FOREVER = Life(None)
@@ -49,7 +49,7 @@ class Sandbox:
     incarnation: str
     ready: bool = True
     dated: datetime | None = None
-    """When the runtime believes that it was made."""
+    """The time of creation by the runtime's clock."""
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Sandbox:
 
 
 CUT_OFF = "failed to create containerd task: context canceled"
-"""What is said of a start whose caller, or whose runtime, has gone before anything ran."""
+"""The error of a start whose caller or runtime died before the container ran."""
 
 
 @dataclass
@@ -84,18 +84,18 @@ class Container:
     exit: Due | None = None
     """The exit by itself, while it runs."""
     terminated: float | None = None
-    """When it was first sent SIGTERM."""
+    """The time of its first SIGTERM."""
     kill_at: Due | None = None
-    """Its SIGKILL."""
+    """The scheduled SIGKILL."""
     dated: dict[str, datetime] = field(default_factory=dict)
-    """When the runtime believes that it was created, started and finished."""
+    """The times of creation, start and end by the runtime's clock."""
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     log_path: str = ""
 
 
 class Witness(Protocol):
-    """Who hears of everything as it happens; may raise."""
+    """The receiver of all events; its methods may raise."""
 
     def sandbox_made(self, sandbox: Sandbox) -> None:
         """A sandbox has become ready."""
@@ -107,23 +107,23 @@ class Witness(Protocol):
         """A container has ended."""
 
     def killed(self, container: Container, *, by: str) -> None:
-        """A container is sent SIGKILL, by a stop or a removal: never by what befalls it."""
+        """A container gets SIGKILL by a stop or a removal, not by a fault."""
 
     def changed(self) -> None:
-        """A listing would show something else than before."""
+        """The listing has changed."""
 
 
 @dataclass
 class Stop:
-    """One StopContainer under way."""
+    """One pending StopContainer."""
 
     abandoned: bool = False
-    """Whoever sent it is dead: its grace is waited out by nobody, and no SIGKILL follows."""
+    """Whether its client is dead, so that nobody waits for the grace period and no SIGKILL follows."""
 
 
 @dataclass
 class Runtime:
-    """The runtime of one node, and what it has of one pod name."""
+    """The runtime of one node, with the sandboxes and containers of one pod name."""
 
     clock: Clock
     witness: Witness
@@ -134,19 +134,19 @@ class Runtime:
     images: set[str] = field(default_factory=set)
     up: bool = True
     network: bool = True
-    """Whether sandboxes can have a network: it says so in its Status, and the node asks before it makes one."""
+    """Whether the network is ready, as in its Status, which the node checks before it makes a sandbox."""
     ahead: float = 0.0
-    """How many seconds the node's clock is before everybody else's."""
+    """The seconds by which the node's clock is ahead of all others."""
     skew: float = 0.0
-    """How many seconds what the runtime dates is before the node's clock."""
+    """The seconds by which the runtime's dates are ahead of the node's clock."""
     reserved: set[tuple[Any, ...]] = field(default_factory=set)
-    """Names of what is just being made."""
+    """The reserved names of objects that are being made."""
     _made: int = 0
     _instances: dict[str, int] = field(default_factory=dict)
     _boots: int = 0
 
     def answer(self) -> None:
-        """Raise Unavailable if there is no runtime to answer."""
+        """Raise Unavailable if the runtime is down."""
         if not self.up:
             raise _unavailable("connection refused")
 
@@ -274,7 +274,7 @@ class Runtime:
         return stop
 
     def stop_sandbox(self, sandbox_id: str) -> tuple[float, Callable[[], None]]:
-        """Stop a sandbox, and whatever runs in it, at once. Raises Unavailable."""
+        """Stop a sandbox and its containers at once. Raises Unavailable."""
         self.answer()
 
         def effect() -> None:
@@ -319,7 +319,7 @@ class Runtime:
     # --- what befalls -------------------------------------------------------------------------------------------------
 
     def end(self, container: Container, code: int, reason: str = "") -> None:
-        """Let a container exit; nothing happens to one that has."""
+        """Let a container exit; does nothing if it has exited."""
         if container.state != "running" or container.id not in self.containers:
             return
         container.state, container.code, container.finished = "exited", code, self.clock.now
@@ -331,7 +331,7 @@ class Runtime:
         self.witness.changed()
 
     def restart(self, seconds: float) -> None:
-        """Have the runtime away for a while: what it was doing is broken off, what runs goes on."""
+        """Let the runtime be down for a while: pending calls fail, and containers continue."""
         self._boots += 1
         self.up = False
 
@@ -342,7 +342,7 @@ class Runtime:
         self.clock.after(seconds, back)
 
     def wipe(self) -> None:
-        """Lose everything, as when a machine comes up again with an empty disk."""
+        """Lose everything, as after a boot with an empty disk."""
         self._boots += 1
         for container in list(self.containers.values()):
             self.end(container, 137)

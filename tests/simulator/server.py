@@ -59,9 +59,9 @@ from workflows.pod.workflow import PodWorkflow
 WORKFLOW_ID = "pod/default/web"
 QUEUE = "node/node-1"
 TASK_SECONDS = 0.002
-"""How long after an event the workflow's task begins, where its worker is there: what comes together is one task."""
+"""The delay from an event to the workflow's task if there is a worker; events within it share a task."""
 MANY_TASKS = 2_000
-"""So many workflow tasks of one simulation are a loop that goes round and does nothing."""
+"""The number of workflow tasks of a simulation that counts as an endless loop."""
 
 _DEFINITION = _Definition.must_from_class(PodWorkflow)
 _RUNNER = UnsandboxedWorkflowRunner()
@@ -69,13 +69,13 @@ _OUTER_LOOP = asyncio.new_event_loop()
 
 
 def payload(value: Any) -> Payload:
-    """Return a value as the project's converter has it on the wire: plain JSON."""
+    """Return a value as it is encoded by the project's converter, as plain JSON."""
     return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(value, separators=(",", ":")).encode())
 
 
 @dataclass
 class Activity:
-    """One activity of a run, over all its tries."""
+    """One activity of a run, with all its attempts."""
 
     seq: int
     name: str
@@ -85,15 +85,15 @@ class Activity:
     attempt: int = 1
     cancelling: bool = False
     waiting: Due | None = None
-    """The next try, while none is under way."""
+    """The next attempt, while none is running."""
     deadline: Due | None = None
-    """The end of the try that is under way, by its start-to-close timeout."""
+    """The deadline of the running attempt by its start-to-close timeout."""
     closed: bool = False
 
 
 @dataclass
 class Run:
-    """One run of the workflow: its history, and the instance that a worker has of it."""
+    """One run of the workflow: its history, and the worker's cached instance."""
 
     id: str
     input: Payload
@@ -101,16 +101,16 @@ class Run:
     seed: int
     instance: WorkflowInstance | None = None
     tasks: list[tuple[WorkflowActivation, list[WorkflowCommand]]] = field(default_factory=list)
-    """Each workflow task: what it was given, and the commands it gave."""
+    """The workflow tasks: the activation and the resulting commands of each."""
     pending: list[WorkflowActivationJob] = field(default_factory=list)
-    """What has happened since the last task."""
+    """The jobs since the last task."""
     events: int = 1
     timers: dict[int, Due] = field(default_factory=dict)
     activities: dict[int, Activity] = field(default_factory=dict)
 
 
 class Server:
-    """The server. `start_try` is called with each try of an activity, `cancel_try` when one is to hear of that.
+    """The server. It calls `start_try` for each attempt of an activity, and `cancel_try` to cancel one.
 
     `left` is called with the life of a pod of which a workflow that ends leaves the rest to the node.
     """
@@ -132,27 +132,27 @@ class Server:
         self.worker = True
         """Whether a worker polls."""
         self.build_id = build_id("syncpod", "0" * 12)
-        """Of the worker that polls: says which decisions it takes."""
+        """The build id of the polling worker, which determines its version of decisions."""
         self.run: Run | None = None
         self.result: dict[str, Any] | None = None
-        """What the workflow has returned."""
+        """The result of the workflow."""
         self.runs = 0
         self.tasks = 0
         self.most_tasks = MANY_TASKS
         self.replays = 0
         self.longest = 0
-        """The most events that any run came to."""
+        """The most events of any run."""
         self.largest_snapshot = 0
-        """Bytes."""
+        """The size in bytes of the largest snapshot."""
         self.suggests = False
-        """Whether the next task hears that it should continue as new."""
+        """Whether the next task gets the suggestion to continue as new."""
         self.suggests_at = 0
-        """At this length of history it hears so at every task; 0 = never."""
+        """The length of history from which every task gets that suggestion; 0 = never."""
         self.late_signals: list[tuple[str, Any]] = []
         """Signals that come while a task is under way that would end its run: a server refuses that (UnhandledCommand).
         """
         self.listed: list[dict[str, Any]] = []
-        """What each upsert has left of the search attributes, oldest first."""
+        """The search attributes after each upsert, oldest first."""
         self._task: Due | None = None
         self._updates: dict[str, Callable[[str], None] | None] = {}
 
@@ -163,7 +163,7 @@ class Server:
         self._begin(payload(argument))
 
     def signal(self, name: str, *values: Any) -> bool:
-        """Record a signal; say whether there is a workflow to take it."""
+        """Record a signal; return whether there is a workflow."""
         if self.run is None:
             return False
         signal = SignalWorkflow(signal_name=name, input=[payload(value) for value in values], identity="simulator")
@@ -172,7 +172,7 @@ class Server:
         return True
 
     def update(self, name: str, value: Any, answered: Callable[[str], None] | None = None) -> bool:
-        """Send an update; `answered` gets "" once it has completed, else why it was refused."""
+        """Send an update; `answered` is called with "" once it has completed, or with the reason of its refusal."""
         if self.run is None:
             return False
         update_id = f"update-{len(self._updates)}"
@@ -184,24 +184,24 @@ class Server:
         return True
 
     def cancel(self) -> bool:
-        """Ask for the workflow's cancellation, as `temporal workflow cancel` does."""
+        """Request the workflow's cancellation, as `temporal workflow cancel` does."""
         if self.run is None:
             return False
         self._happened(WorkflowActivationJob(cancel_workflow=CancelWorkflow()), events=1)
         return True
 
     def evict(self) -> None:
-        """Throw the run out of the worker's cache: its next task replays it from its start."""
+        """Evict the run from the worker's cache, so that its next task replays it from its start."""
         if self.run is not None:
             self.run.instance = None
 
     def worker_stopped(self) -> None:
-        """Have no worker poll, and none know the run any more."""
+        """Stop the worker: nobody polls, and the cached run is lost."""
         self.worker = False
         self.evict()
 
     def worker_started(self) -> None:
-        """Have a worker poll again."""
+        """Start a worker, which polls."""
         self.worker = True
         if self.run is not None and self.run.pending:
             self._wake()
@@ -209,21 +209,21 @@ class Server:
     # --- what a node says of a try ------------------------------------------------------------------------------------
 
     def completed(self, activity: Activity, attempt: int, result: Payload | None) -> bool:
-        """Take a try's result; say whether anybody waited for it."""
+        """Accept the result of an attempt; return whether the run was waiting for it."""
         if not self._is_current(activity, attempt):
             return False
         self._close(activity, ActivityResolution(completed=Success(result=result)))
         return True
 
     def cancelled(self, activity: Activity, attempt: int) -> None:
-        """Take that a try ended as cancelled."""
+        """Accept the end of a cancelled attempt."""
         if self._is_current(activity, attempt):
             self._close(activity, _cancelled(activity))
 
     def failed(
         self, activity: Activity, attempt: int, kind: str, message: str, detail: Any = None, *, retryable: bool = False
     ) -> None:
-        """Take a try's failure: tried again where that is due."""
+        """Accept the failure of an attempt, which is retried if the policy says so."""
         if not self._is_current(activity, attempt):
             return
         if retryable and not activity.cancelling:
@@ -235,11 +235,11 @@ class Server:
         self._close(activity, _failed(activity, Failure(message=message, application_failure_info=info)))
 
     def silent(self, activity: Activity, attempt: int) -> None:
-        """Take that a try does not heartbeat from now on."""
+        """Record that an attempt sends no more heartbeats."""
         self.clock.after(HEARTBEAT_TIMEOUT.total_seconds(), lambda: self.timed_out(activity, attempt, "heartbeat"))
 
     def timed_out(self, activity: Activity, attempt: int, which: str) -> None:
-        """End a try whose time is over."""
+        """End an attempt that has timed out."""
         if not self._is_current(activity, attempt):
             return
         if not activity.cancelling:
@@ -252,7 +252,7 @@ class Server:
         )
 
     def fail_elder(self, activity: Activity) -> None:
-        """Fail the try under way retryably, as the agent of a new worker does with each of its elder's."""
+        """Fail the running attempt retryably, as a new worker's agent does with attempts of the previous worker."""
         if not activity.closed and activity.waiting is None:
             self.failed(activity, activity.attempt, "WorkerRestarted", "its worker has died", retryable=True)
 
@@ -265,12 +265,12 @@ class Server:
 
     @property
     def state(self) -> PodState:
-        """The state of the run as its last task has left it. Raises Violation where there is none."""
+        """The state of the run after its last task. Raises Violation if there is no run."""
         return self.workflow.state
 
     @property
     def workflow(self) -> PodWorkflow:
-        """The workflow's own object; replayed, where no worker has it. Raises Violation where there is no run."""
+        """The workflow object, replayed if it is not cached. Raises Violation if there is no run."""
         if self.run is None or not (self.run.tasks or self.run.instance):
             raise Violation("there is no run to look into")
         workflow: PodWorkflow = self._cached(self.run)._object  # type: ignore[attr-defined]
@@ -339,7 +339,7 @@ class Server:
             self._decided()
 
     def _cached(self, run: Run) -> WorkflowInstance:
-        """Return the instance that a worker has of the run, made anew and replayed where none has."""
+        """Return the cached instance of the run, or a new, replayed one."""
         if run.instance is None:
             run.instance = self._instance(run)
             if run.tasks:
@@ -397,7 +397,7 @@ class Server:
         self._arm(subject, restart, delay)
 
     def _replay(self, run: Run, instance: WorkflowInstance) -> None:
-        """Replay a run into a new instance. Raises Violation where it would do anything else than it did."""
+        """Replay a run in a new instance. Raises Violation if its commands differ."""
         self.replays += 1
         for task, commands in run.tasks:
             refused = {each.update_response.protocol_instance_id for each in commands if _is_refusal(each)}
@@ -485,7 +485,7 @@ class Server:
                 raise Violation(f"the workflow ends with {kind}: {command}")
 
     def _leave_remains(self) -> None:
-        """Have the node remove what is left of the pod, if its life is over."""
+        """Let the node remove the pod's remains, if its life is over."""
         if self.state.removed:
             self._left(EndedLife(self.state.ref, self.state.stopped_sandboxes))
 
@@ -585,7 +585,7 @@ def _is_refusal(command: WorkflowCommand) -> bool:
 
 
 def _only_refusals(jobs: list[WorkflowActivationJob], commands: list[WorkflowCommand]) -> bool:
-    """Say whether a task leaves nothing in history: it had only updates, and refused them all."""
+    """Return whether a task leaves no event in history, because it had only updates and refused them all."""
     return all(job.HasField("do_update") for job in jobs) and all(_is_refusal(each) for each in commands)
 
 

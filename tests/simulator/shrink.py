@@ -54,7 +54,7 @@ def _fewer_events(case: Case, fails: Callable[[Case], bool]) -> Case:
 
 
 def _plainest(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """Make a case plainer in one thing after the other, in one pass; return the case itself if nothing can be spared.
+    """Simplify a case in one part after another, in one pass; return the same case if nothing can be omitted.
 
     What was needed once is not tried again in this pass: each try is a whole simulation.
     """
@@ -69,7 +69,7 @@ def _plainest(case: Case, fails: Callable[[Case], bool]) -> Case:
 
 
 def _plainer(case: Case) -> Iterator[Case]:
-    """Yield cases that are each plainer than this one in one thing."""
+    """Yield cases that are each simpler than this one in one part."""
     for manifest in _smaller(case.manifest):
         yield replace(case, manifest=manifest)
     names = _names(case.manifest)
@@ -94,7 +94,7 @@ def _plainer(case: Case) -> Iterator[Case]:
 
 
 _SPARED = ("resources", "livenessProbe", "lifecycle")
-"""What a container is tried without."""
+"""The fields of containers that may be omitted."""
 
 
 def _names(manifest: Manifest) -> set[str]:
@@ -103,7 +103,7 @@ def _names(manifest: Manifest) -> set[str]:
 
 
 def _smaller(manifest: Manifest) -> Iterator[Manifest]:
-    """Yield manifests with one thing less each."""
+    """Yield manifests that each lack one part."""
     for kind in ("initContainers", "containers"):
         for index, container in enumerate(manifest["spec"].get(kind, ())):
             less = copy.deepcopy(manifest)

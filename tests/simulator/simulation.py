@@ -19,28 +19,28 @@ from tests.simulator.server import Server
 from tests.simulator.violation import Violation
 
 SETTLING = 4_000.0
-"""Seconds after the last fault within which a pod has come to rest: the longest hang, and the back-offs after it."""
+"""The seconds after the last fault within which a pod must be settled: the longest hang and the back-offs after it."""
 
 
 @dataclass
 class Verdict:
-    """What a simulation came to."""
+    """The result of a simulation."""
 
     violation: str = ""
-    """Which invariant does not hold; "" = all do."""
+    """The broken invariant; "" if all hold."""
     trail: list[str] = field(default_factory=list)
     injected: Counter[str] = field(default_factory=Counter)
-    """How often each kind of event has happened, and had something to happen to."""
+    """The number of effective events of each kind."""
     tasks: int = 0
     replays: int = 0
     runs: int = 0
     longest: int = 0
     seconds: float = 0.0
-    """How long the pod lived, by its own clock."""
+    """The virtual seconds that the pod lived."""
 
 
 OPEN: set[Simulation] = set()
-"""The simulations that nobody has closed."""
+"""The simulations that are not closed yet."""
 
 
 class Simulation:
@@ -69,10 +69,10 @@ class Simulation:
         self.injected: Counter[str] = Counter()
         OPEN.add(self)
         self._after_exits: dict[str, list[tuple[float, Callable[[], None]]]] = {}
-        """What befalls so many seconds after the next exit of a container."""
+        """Events with their delays in seconds after the next exit of a container."""
 
     def run(self) -> Verdict:
-        """Run it to its end, and say what came of it."""
+        """Run it to its end, and return its verdict."""
         violation = ""
         try:
             self._run()
@@ -92,12 +92,12 @@ class Simulation:
         )
 
     def close(self) -> None:
-        """End what its workers were doing, and remove their files."""
+        """End all tasks of its workers, and remove their files."""
         OPEN.discard(self)
         self.node.close()
 
     def begin(self) -> None:
-        """Start the pod, and have the schedule befall it as the clock runs."""
+        """Start the pod, and schedule the events."""
         self.server.start({"pod": self.manifest, "maxEvents": self.case.max_events})
         for event in self.case.events:
             self.clock.after(event.at, lambda event=event: self._befall(event))  # type: ignore[misc]
@@ -139,7 +139,7 @@ class Simulation:
         self.invariants.note(f"-- this one {ill.kind} {ill.seconds or ''}".rstrip())
 
     def after_exit(self, name: str, seconds: float, act: Callable[[], None]) -> None:
-        """Have something done so long after the next exit of a container; from now, where it has ended already."""
+        """Call something this long after the next exit of a container, or from now on if it has already ended."""
         instances = [c for c in self.runtime.containers.values() if c.name == name]
         if instances and all(c.state == "exited" for c in instances):
             self.clock.after(seconds, act)
@@ -147,14 +147,14 @@ class Simulation:
             self._after_exits.setdefault(name, []).append((seconds, act))
 
     def set_clocks(self, *, ahead: float | None = None, skew: float | None = None) -> None:
-        """Set the node's clock before everybody else's by so many seconds, or what its runtime dates before that."""
+        """Set the node's clock, or its runtime's dates, ahead by this many seconds."""
         runtime = self.runtime
         runtime.ahead = runtime.ahead if ahead is None else ahead
         runtime.skew = runtime.skew if skew is None else skew
         self.invariants.clocks_set(runtime.ahead, runtime.skew)
 
     def apply(self, document: dict[str, Any]) -> None:
-        """Apply a document to the pod, or start it anew where it is gone."""
+        """Apply a document to the pod. Does nothing if the pod is gone."""
         deleted = self.server.run is None
         if deleted:
             return
@@ -183,39 +183,39 @@ class Simulation:
             self.invariants.ends_by(self.manifest["spec"].get("terminationGracePeriodSeconds", 30), begins=False)
 
     def evict(self, grace: int) -> None:
-        """Have the node put the pod out."""
+        """Let the node evict the pod."""
         if self.server.run is not None and self.server.run.tasks:
             order = {"uid": self.server.state.ref.uid, "message": "no room", "gracePeriodSeconds": grace}
             self.server.signal("evict", order)
             self.invariants.ends_by(grace, begins=True)
 
     def operate(self, signal: str, name: str) -> None:
-        """Have an operator restart a container, or end its back-off."""
+        """Restart a container, or end its back-off, as an operator does."""
         self.invariants.released[name] = self.clock.now
         self.server.signal(signal, {"container": name})
 
     # --- what the runtime tells ---------------------------------------------------------------------------------------
 
     def sandbox_made(self, sandbox: Any) -> None:
-        """As the invariants have it."""
+        """Pass the event to the invariants."""
         self.invariants.sandbox_made(sandbox)
 
     def started(self, container: Any) -> None:
-        """As the invariants have it."""
+        """Pass the event to the invariants."""
         self.invariants.started(container)
 
     def exited(self, container: Any) -> None:
-        """As the invariants have it."""
+        """Pass the event to the invariants."""
         self.invariants.exited(container)
         for seconds, act in self._after_exits.pop(container.name, ()):
             self.clock.after(seconds, act)
 
     def killed(self, container: Any, *, by: str) -> None:
-        """As the invariants have it."""
+        """Pass the event to the invariants."""
         self.invariants.killed(container, by=by)
 
     def changed(self) -> None:
-        """Have the agent look."""
+        """Let the agent make a listing."""
         self.node.changed()
 
 

@@ -7,7 +7,7 @@ from tests.nightly import NIGHTLY
 from tests.simulator.month import DAYS, SUGGESTED_AT, crash_loop, table
 
 SIMULATED = DAYS if NIGHTLY else 5
-"""Days: the whole month takes most of a minute. What grows does so in the first days, or each day."""
+"""The number of simulated days. A whole month takes most of a minute; growth is visible in the first days."""
 
 
 def test_no_state_grows_without_bound_in_a_month_of_crashes() -> None:

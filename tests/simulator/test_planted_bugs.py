@@ -25,7 +25,7 @@ from workflows.pod.decision import Step
 from workflows.pod.state import PodState
 
 WITHIN = 400
-"""Seeds: some fifteen seconds on a quiet machine."""
+"""The number of seeds within which a bug must be found, which takes some fifteen seconds on an idle machine."""
 
 
 def half_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def forgets_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decides_randomly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step carries something that no replay can know."""
+    """The input of a step contains a random value, which no replay reproduces."""
     right, count = decide.record_step, itertools.count(1_000_000)
 
     def record_step(state: PodState, step: Step, now: datetime) -> StepInput:
@@ -57,7 +57,7 @@ def decides_randomly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reruns_pruned_containers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a finished init container, and one with code 0 under OnFailure, counts while the runtime lists it."""
+    """A completed init container, or one with code 0 under OnFailure, counts only while the runtime lists it."""
     right = facts._absent_ends
 
     def absent(state: PodState, view: ObservedPod) -> list[Exit]:
@@ -69,13 +69,13 @@ def reruns_pruned_containers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_pending_replacements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was ended so that another follows is known for that while the runtime lists it."""
+    """A container that was ended for a restart is known as such only while the runtime lists it."""
     monkeypatch.setattr(facts, "newest_begun", lambda state: state.own.newest_by_name())
 
 
 RARE, RARER = "what is pruned runs again", "what is to follow given up"
 FIRST = {RARE: 80, RARER: 340}
-"""The first seed that is tried, 0 if not said: some twenty seeds find any of the bugs from there."""
+"""The first seed of rare bugs (0 for others): from there, some twenty seeds find each."""
 PLANTED = {
     "back-off half as long": (half_as_long, ("back-off is",)),
     "stale listings believed": (accepts_older_listings, ("two live sandboxes", "does not run")),
@@ -85,7 +85,7 @@ PLANTED = {
     RARER: (forgets_pending_replacements, ("is to run again", "does not run")),
     "not the same when replayed": (decides_randomly, ("replayed, the run does something else",)),
 }
-"""Each with what may be said of it: of one bug, the first seed to show it shows one of its harms."""
+"""The bugs with the possible beginnings of their violations: a seed may show any of a bug's effects."""
 
 
 @pytest.mark.parametrize("name", PLANTED)

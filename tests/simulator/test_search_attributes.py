@@ -18,7 +18,7 @@ from tests.simulator.simulation import Simulation
 from workflows.pod import desired
 
 LONG = 60.0
-"""Seconds after which nothing goes on at once any more."""
+"""Seconds after which the pod is at rest."""
 
 
 def main(name: str = "a", **more: Any) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def main(name: str = "a", **more: Any) -> dict[str, Any]:
 
 
 def begun(spec: dict[str, Any], **lives: Life) -> Simulation:
-    """A simulation of a pod whose containers live so, each instance of one the same."""
+    """A simulation of a pod with these lives of containers, the same for each instance."""
     spec = {"restartPolicy": "Always", **spec}
     simulation = Simulation(Case(pod(spec), {name: (life,) for name, life in lives.items()}, horizon=20_000.0))
     simulation.begin()
@@ -34,7 +34,7 @@ def begun(spec: dict[str, Any], **lives: Life) -> Simulation:
 
 
 def listed(simulation: Simulation) -> list[tuple[Any, ...]]:
-    """The columns STATUS, RESTARTS and READY of a list, as each upsert has left them."""
+    """The columns STATUS, RESTARTS and READY of a list after each upsert."""
     return [(each["PodStatus"], each["PodRestarts"], each["PodReady"]) for each in simulation.server.listed]
 
 

@@ -12,7 +12,7 @@ from tests.simulator.campaign import explained, run_seeds
 
 SEEDS = 20_000 if NIGHTLY else 125
 STRETCH = 125
-"""Seeds of one test: several processes share the whole."""
+"""The number of seeds of one test, so that several processes share them."""
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.simulator.simulation import Simulation
 
 
 def started(names: str, inits: str = "") -> Simulation:
-    """A simulation of a pod with these containers, once all of them run; init containers end after a moment."""
+    """A simulation of a pod with these containers, run until all of them run; init containers end soon."""
     spec = {
         "restartPolicy": "Always",
         "initContainers": [{"name": name, "image": "busybox:1"} for name in inits],

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class Violation(AssertionError):
-    """An invariant does not hold; the text says which, and what was seen."""
+    """An invariant is broken. The text names it and says what was seen."""
