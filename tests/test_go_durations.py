@@ -12,7 +12,7 @@ from syncpod.go_durations import GoDurationTooLong, parse_go_duration
 
 UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 LONGEST = 2**63 - 1
-"""Nanoseconds."""
+"""The longest duration in nanoseconds."""
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_only_values_that_are_to_be_forgotten_are() -> None:
 
 
 def lines_run(call: Callable[[], object]) -> int:
-    """How many lines of Python a call runs: its work, counted without a clock."""
+    """The number of lines of Python that a call executes, a measure of work without a clock."""
     count = 0
 
     def traced(frame: FrameType, event: str, argument: Any) -> Any:

@@ -9,7 +9,7 @@ from tests.agent.waiting import until
 
 
 def traps(pid: int, number: signal.Signals = signal.SIGTERM) -> bool:
-    """Say whether a process catches or ignores a signal; False if it has gone."""
+    """Return whether a process catches or ignores a signal; False if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):

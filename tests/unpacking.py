@@ -12,7 +12,7 @@ BODY = gzip.compress(bytes(1 << 20))
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of what is unpacked from now on."""
+    """Record the sizes of bodies that are decompressed from now on."""
     sizes: list[int] = []
     unpacked = compression_utils.ZLibDecompressor.decompress_sync
 

@@ -21,7 +21,7 @@ CHUNKS = st.lists(st.tuples(st.integers(1, 2), st.integers(1, 300_000)), max_siz
 
 @asynccontextmanager
 async def two_ends() -> AsyncIterator[tuple[Multiplex, Multiplex]]:
-    """Two ends of a connection, with the streams 1 and 2 both ways."""
+    """Two ends of a connection with the streams 1 and 2 in both directions."""
     one, other = socket.socketpair()
     ends = [Multiplex(*await asyncio.open_connection(sock=each), [1, 2]) for each in (one, other)]
     running = [asyncio.create_task(each.run()) for each in ends]

@@ -35,12 +35,12 @@ pytestmark = pytest.mark.every_runtime("the configuration is read by the runtime
 SLEEP = ["sleep", "1000"]
 HIERARCHIES = [each.path for each in whole_hierarchies(read_mounts())]
 NETWORK, HOSTS = str(Path("/proc/self/ns/net").readlink()), Path("/etc/hosts").read_text()
-"""The node's own."""
+"""The node's own network namespace and hosts file."""
 
 
 @dataclass
 class Running:
-    """A sandbox of a real runtime, to start containers in and to look around."""
+    """A sandbox of a real runtime, in which tests start and inspect containers."""
 
     client: CriClient
     node: NodeContext
@@ -69,7 +69,7 @@ class Running:
         return container_id
 
     async def shell(self, container_id: str, command: str) -> str:
-        """What a shell in the container prints; a command that fails there shows its error."""
+        """The output of a shell script in the container, including its errors."""
         result = await self.client.exec_sync(container_id, ("sh", "-c", command), timeout_seconds=10)
         return (result.stdout + result.stderr).decode().strip()
 
@@ -82,7 +82,7 @@ async def client(cri_endpoint: str) -> AsyncIterator[CriClient]:
 
 
 class Pods:
-    """Runs pods, and takes all of them away at the end of a test."""
+    """Runs pods, and removes all of them at the end of a test."""
 
     def __init__(self, client: CriClient, directory: Path) -> None:
         self.client = client
@@ -129,7 +129,7 @@ async def pods(client: CriClient, tmp_path: Path) -> AsyncIterator[Pods]:
 
 
 def demanding_spec(given: Path) -> dict[str, Any]:
-    """A pod's spec that asks for something of every kind; `given` is a directory of the node."""
+    """A pod's spec with a request of every kind; `given` is a directory of the node."""
     return {
         "hostname": "front",
         "volumes": [

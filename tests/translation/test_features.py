@@ -25,7 +25,7 @@ def status(*handlers: RuntimeHandler, strict_groups: bool = False) -> RuntimeSta
 
 
 OLD = status()
-"""As containerd 1.6 announces itself: not at all."""
+"""The status of containerd 1.6, which reports no features."""
 PLAIN = RuntimeHandler("", recursive_read_only_mounts=False, user_namespaces=False)
 ABLE = RuntimeHandler("able", recursive_read_only_mounts=True, user_namespaces=True)
 NEW = status(PLAIN, ABLE, strict_groups=True)
@@ -116,7 +116,7 @@ OF_THE_MACHINE = {
     ],
     "volumes": [{"name": "v", "emptyDir": {}}],
 }
-"""What pods cannot have for themselves where containers are processes of the machine."""
+"""Requests that pods cannot have if containers are processes of the machine."""
 EMBEDDED = RuntimeVersion("syncpod-embedded", "1.0")
 
 

@@ -18,7 +18,7 @@ HOSTS_MOUNT = {"container_path": "/etc/hosts", "host_path": f"/var/lib/syncpod/p
 
 
 def mounts(volume_mounts: list[dict[str, Any]], **how: Any) -> list[Any]:
-    """The mounts of a container, but for the last: the place of its termination message."""
+    """The mounts of a container without the last one, that of its termination message."""
     config = configured(*make_container({"volumeMounts": volume_mounts}, volumes=VOLUMES), **how)
     *made, message = [as_data(mount) for mount in config.mounts]
     assert message["container_path"] == "/dev/termination-log"

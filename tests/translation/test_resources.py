@@ -152,7 +152,7 @@ def test_containers_get_no_swap_and_are_killed_as_a_group_by_cgroup_version(
 
 
 def pod_of(containers: list[str], *, sidecars: list[str] | None = None, **spec: Any) -> Any:
-    """A pod whose main containers and sidecars request these amounts of memory, and so is burstable."""
+    """A burstable pod, whose main containers and sidecars request these amounts of memory."""
 
     def one(name: str, memory: str, **more: Any) -> dict[str, Any]:
         return {"name": name, "image": "a", "resources": {"requests": {"memory": memory, "cpu": "1m"}}, **more}

@@ -18,7 +18,7 @@ BY_ROOT = replace(IMAGE, uid=0)
 def context(
     own: dict[str, Any] | None = None, pod: dict[str, Any] | None = None, image: ImageStatus | None = IMAGE
 ) -> Any:
-    """The security context of a container with these two."""
+    """The security context of a container with these contexts of pod and container."""
     fields = {} if own is None else {"securityContext": own}
     spec = {} if pod is None else {"securityContext": pod}
     return configured(*make_container(fields, **spec), image=image).linux.security_context

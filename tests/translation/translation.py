@@ -45,7 +45,7 @@ UID = "11111111-2222-3333-4444-555555555555"
 
 
 def make_pod(spec: dict[str, Any] | None = None, **metadata: Any) -> Pod:
-    """A pod `web` of one container `main`, with the spec's fields and metadata laid over it, and defaults."""
+    """A pod `web` with one container `main`, these fields of spec and metadata, and defaults."""
     document = {
         "metadata": {"name": "web", "namespace": "default", "uid": UID, **metadata},
         "spec": {"containers": [{"name": "main", "image": "busybox:1"}], **(spec or {})},
@@ -93,5 +93,5 @@ def configured(
 
 
 def as_data(message: Message) -> Any:
-    """The message as JSON has it, by CRI's own field names; integers of 64 bits are strings there."""
+    """The message as JSON data with CRI's own field names; 64-bit integers are strings."""
     return MessageToDict(message, preserving_proto_field_name=True)

@@ -14,7 +14,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Let two names change what they name."""
+    """Exchange the targets of two names atomically."""
     if _libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), ctypes.c_uint(_RENAME_EXCHANGE)):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(one))
@@ -22,7 +22,7 @@ def exchange(one: Path, other: Path) -> None:
 
 @contextlib.contextmanager
 def exchanging(one: Path, other: Path) -> Iterator[None]:
-    """Exchange them on another thread, all the while."""
+    """Exchange them again and again in another thread for the block."""
     done = threading.Event()
 
     def swap() -> None:

@@ -29,7 +29,7 @@ ROOT = pytest.mark.skipif(os.geteuid() != 0 or not mounting.may_mount(), reason=
 
 
 def pod(*limits: str, **spec: Any) -> Pod:
-    """A pod whose containers have these limits of memory; "" is none."""
+    """A pod whose containers have these limits of memory; "" stands for no limit."""
     containers = [
         {"name": f"c{index}", "resources": {"limits": {"memory": limit}} if limit else {}}
         for index, limit in enumerate(limits or ("",))

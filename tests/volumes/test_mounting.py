@@ -14,7 +14,7 @@ needs_mounts = pytest.mark.skipif(not may_mount(), reason="mounting needs CAP_SY
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
-    """A directory on which a test may mount; whatever it leaves there is taken away."""
+    """A directory at which a test may mount; its remains are removed."""
     directory = tmp_path / "place"
     directory.mkdir()
     yield directory

@@ -24,7 +24,7 @@ MAKE = 'failed to create subPath directory for volumeMount "v" of container "c"'
 
 @pytest.fixture(params=["bound", "handed over"])
 def binds(request: pytest.FixtureRequest) -> bool:
-    """Whether the node may mount; where this test's process may not, only the other half is looked at."""
+    """Whether the node may mount; if this process may not, only tests without mounts run."""
     bound = bool(request.param == "bound")
     if bound and not may_mount():
         pytest.skip("binding needs CAP_SYS_ADMIN")
@@ -33,7 +33,7 @@ def binds(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def pod(tmp_path: Path) -> Iterator[Path]:
-    """A pod's directory; what is bound in it is gone thereafter."""
+    """A pod's directory; its bind mounts are removed at the end."""
     directory = tmp_path / "pod"
     directory.mkdir()
     yield directory

@@ -23,12 +23,12 @@ PAYLOADS = st.dictionaries(st.sampled_from(PATHS), FILES)
 
 
 class Killed(BaseException):
-    """The writer dies here; nothing of it runs any more."""
+    """Raised where the writer dies."""
 
 
 CHANGES = {"os.mkdir", "os.rename", "os.symlink", "os.remove", "os.rmdir", "os.chmod", "open"}
 deadline: list[int] = []
-"""How many more of the process' changes to the file system are allowed; empty: all."""
+"""The number of further changes to the file system before the process dies; empty: no limit."""
 
 
 def die_when_due(event: str, arguments: tuple[object, ...]) -> None:
@@ -45,7 +45,7 @@ sys.addaudithook(die_when_due)
 
 
 def write_until_killed(volume: Path, payload: Payload, changes: int) -> bool:
-    """Write, or die before the change of that number; says whether it came to its end."""
+    """Write, or die before the change with this number; return whether the write ended."""
     deadline[:] = [changes]
     try:
         write(volume, payload)
@@ -57,7 +57,7 @@ def write_until_killed(volume: Path, payload: Payload, changes: int) -> bool:
 
 
 def files_in(directory: Path) -> dict[str, bytes]:
-    """What a container sees there, links that lead nowhere left out."""
+    """The files that a container sees there, without dangling links."""
 
     def below(path: Path, name: str) -> Iterator[tuple[str, bytes]]:
         if path.is_dir():

@@ -27,7 +27,7 @@ _CONTAINERS: Final = (dict, set, list, deque, OrderedDict, defaultdict, Counter)
 
 
 def census() -> dict[str, int]:
-    """Return how many there are of each kind: instances by class, sizes of containers and caches by their holder."""
+    """Return counts: instances by class, and sizes of containers and caches by their holder."""
     gc.collect()
     found: Counter[str] = Counter()
     for each in gc.get_objects():
@@ -78,7 +78,7 @@ def answer(path: str) -> None:
 
 
 def ask(path: Path) -> dict[str, int]:
-    """Return a census of the worker whose socket this is."""
+    """Return a census of the worker with this socket."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(path))
         with connection.makefile("rb") as stream:

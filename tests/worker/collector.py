@@ -18,7 +18,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Collector:
-    """Serves until the `with` block ends, at any free port or the one that is given."""
+    """A collector that serves until the `with` block ends, at a free port or the given one."""
 
     def __init__(self, port: int = 0) -> None:
         self.spans: list[Span] = []
@@ -57,7 +57,7 @@ class Collector:
             raise ValueError(f"nothing is exported to {path}")
 
     def named(self, name: str) -> list[Span]:
-        """Return the spans of that name, in the order of their starts."""
+        """Return the spans with that name, in the order of their starts."""
         return sorted((span for span in self.spans if span.name == name), key=lambda span: span.start_time_unix_nano)
 
     def __enter__(self) -> Self:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Process(Protocol):
-    """What tests need of a worker's process: the part of `subprocess.Popen` that a fork can provide too."""
+    """A worker's process: the methods of `subprocess.Popen` that a fork also has."""
 
     pid: int
 
@@ -64,7 +64,7 @@ class NodeProcess:
 
     @classmethod
     def of(cls, runtime: Runtime, server: DevServer, directory: Path, *arguments: str, node: str, **more: Any) -> Self:
-        """Start one between a test runtime and a test server, with its pods in the cgroups of that runtime."""
+        """Start a worker for a test runtime and a test server, with its pods in the cgroups of that runtime."""
         cgroups = ("--cgroup-parent", runtime.cgroup_parent) if runtime.cgroup_parent else ()
         return cls(
             directory, *cgroups, *arguments, runtime=runtime.endpoint, temporal=server.address, node=node, **more
@@ -76,7 +76,7 @@ class NodeProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it lives and has said that it is ready."""
+        """Whether it is alive and has reported that it is ready."""
         return self._process.poll() is None and self.output.read_text().endswith("\n")
 
     async def ready(self) -> Self:
@@ -109,5 +109,5 @@ class NodeProcess:
 
 
 def forked(directory: Path, *arguments: str, **more: Any) -> NodeProcess:
-    """A worker that has imported everything before it starts: for tests that are not about how a process starts."""
+    """A worker as a fork with all modules imported, for tests that do not test the start of the process."""
     return NodeProcess(directory, *arguments, start=start_worker, **more)

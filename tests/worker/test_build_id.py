@@ -35,7 +35,7 @@ def test_a_build_id_begins_with_the_version() -> None:
 
 
 def copied(to: Path) -> Path:
-    """Copy what decides there."""
+    """Copy the source of the decisions there."""
     for named in SOURCES:
         if (ROOT / named).is_file():
             (to / named).parent.mkdir(parents=True, exist_ok=True)

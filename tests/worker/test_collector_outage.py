@@ -31,7 +31,7 @@ Line = tuple[str, tuple[object, ...]]
 
 
 class Exported(Enum):
-    """What an exporter of the SDK returns."""
+    """The result of an exporter of the SDK."""
 
     SUCCESS = 0
     FAILURE = 1
@@ -39,7 +39,7 @@ class Exported(Enum):
 
 @dataclass
 class Log:
-    """A worker's log, and a collector's outages in it, by a clock that the test moves."""
+    """A worker's log with a collector's outages, and a clock that a test sets."""
 
     now: float = 1000.0
     said: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Log:
         self.outage = CollectorOutage("spans", "c:4318", lambda: self.now)
 
     def fail(self, *lines: Line) -> None:
-        """Export a batch of which the exporter logs these lines, and which is lost."""
+        """Export a batch that is lost, for which the exporter logs these lines."""
 
         def export() -> Exported:
             for text, arguments in lines:
@@ -63,7 +63,7 @@ class Log:
 
 @pytest.fixture
 def log() -> Iterator[Log]:
-    """The handler has the worker's filters, in their order."""
+    """A log whose handler has the worker's filters, in order."""
     kept, handler, root = Log(), logging.Handler(), logging.getLogger()
     handler.emit = lambda record: kept.said.append(f"{record.levelname} {record.getMessage()}")  # type: ignore[method-assign]
     handler.addFilter(CollectorLog(lambda: kept.now))
@@ -155,7 +155,7 @@ for line in sys.stdin:
     metrics.get_meter_provider().force_flush()
     print("exported", flush=True)
 """
-"""Exports once for each line that it is given, and logs as a worker does."""
+"""A program that exports once for each input line, and logs as a worker does."""
 
 
 def exporting(endpoint: str, protocol: str) -> subprocess.Popen[str]:
@@ -186,7 +186,7 @@ def export(program: subprocess.Popen[str]) -> None:
 
 
 def lines(program: subprocess.Popen[str]) -> list[str]:
-    """End it; return what it has logged, without the times."""
+    """End the program; return its log without the times."""
     _, logged = program.communicate()
     assert program.returncode == 0, logged
     return [line.split(" ", 2)[2] for line in logged.splitlines()]

@@ -50,7 +50,7 @@ class Known:
 
 @workflow.defn(name="Asking", sandboxed=False)
 class Asking:
-    """A stranger's workflow, which asks for steps on another queue."""
+    """A stranger's workflow, which requests steps on another queue."""
 
     @workflow.run
     async def run(self, queue: str, steps: list[str], payloads: list[int]) -> None:
@@ -70,10 +70,10 @@ class Asking:
 
 @workflow.defn(name="Told", sandboxed=False)
 class Told:
-    """A workflow that takes any signal, as ours do."""
+    """A workflow that accepts any signal, as ours do."""
 
     def __init__(self) -> None:
-        """Wait for the end."""
+        """Prepare to wait for the end."""
         self.is_over = False
 
     @workflow.run
@@ -82,7 +82,7 @@ class Told:
 
     @workflow.signal
     def tell(self, *args: Any) -> None:
-        """Take anything."""
+        """Accept any signal."""
 
     @workflow.signal
     def end(self, *args: Any) -> None:
@@ -97,7 +97,7 @@ async def known(_asked: Any) -> None:
 
 @contextmanager
 def written(foreign: ForeignTasks, *names: str) -> Iterator[list[str]]:
-    """Yield the lines that are written of the records of these loggers."""
+    """Yield the lines that are written for the records of these loggers."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
@@ -113,7 +113,7 @@ def written(foreign: ForeignTasks, *names: str) -> Iterator[list[str]]:
 
 
 async def asked(client: Client, queue: str, steps: list[str], payloads: list[int]) -> str:
-    """Have a stranger's workflow ask for steps; return its id, once all have failed."""
+    """Let a stranger's workflow request steps; return its id once all have failed."""
     own = f"stranger-{uuid.uuid4()}"
     async with Worker(client, task_queue=own, workflows=[Asking], workflow_runner=UnsandboxedWorkflowRunner()):
         await client.execute_workflow(Asking.run, args=[queue, steps, payloads], id=own, task_queue=own)

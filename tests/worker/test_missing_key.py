@@ -14,7 +14,7 @@ from syncpod.temporal.missing_key import REPEAT_SECONDS, WHAT_TO_DO, MissingKey,
 def record(
     error: Exception | None, name: str = "temporalio.worker._workflow", text: str = "Failed"
 ) -> logging.LogRecord:
-    """What the SDK logs."""
+    """A log record of the SDK."""
     if error is None:
         return logging.LogRecord(name, logging.ERROR, "", 0, text, (), None)
     try:

@@ -23,7 +23,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def client(health: Iterator[bool | Exception], namespace: Iterator[bool | Exception]) -> Client:
-    """One whose server answers so; it may not be asked more often."""
+    """A client whose server gives these answers; more calls are errors."""
 
     async def answer(answers: Iterator[bool | Exception]) -> bool:
         said = next(answers)

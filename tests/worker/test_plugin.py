@@ -124,7 +124,7 @@ async def create_sandbox(request: CreateSandbox) -> StepResult:
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """The spans that are made, in a provider of the test."""
+    """The recorded spans, in a provider of the test."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

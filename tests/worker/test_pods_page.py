@@ -10,7 +10,7 @@ from syncpod.temporal.pods_page import pods_page
 
 @dataclass
 class Pod:
-    """A pod that counts how often it is looked at closely."""
+    """A pod that counts how often its details are read."""
 
     name: str
     is_unready: bool = True

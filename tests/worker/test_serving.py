@@ -63,7 +63,7 @@ async def client(temporal_server: DevServer) -> Client:
 
 
 async def refusal(worker: NodeProcess) -> str:
-    """Return the one sentence of a worker that cannot serve."""
+    """Return the only sentence in the output of a worker that cannot serve."""
     assert await worker.ended() == 2
     assert worker.output.read_text() == ""
     *log, sentence = worker.log.read_text().splitlines()
@@ -344,7 +344,7 @@ def pod_document(name: str, *command: str, host_network: bool = True) -> dict[st
 
 @contextlib.asynccontextmanager
 async def started(client: Client, node: str, document: dict[str, Any]) -> AsyncIterator[WorkflowHandle[Any, Any]]:
-    """A pod's workflow; the pod is deleted at the end."""
+    """Start a pod's workflow; the pod is deleted at the end."""
     handle: WorkflowHandle[Any, Any] = await client.start_workflow(
         "PodWorkflow",
         {"pod": document},

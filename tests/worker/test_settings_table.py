@@ -72,7 +72,7 @@ VALUES = {
     "metrics_address": "127.0.0.1:9105",
     "log_format": "json",
 }
-"""A value of each setting that is not its default."""
+"""For each setting, a value other than its default."""
 
 
 def worker_settings(directory: Path, arguments: list[str], environ: dict[str, str] | None = None) -> NodeSettings:

@@ -18,7 +18,7 @@ from tests.runtimes.temporal_client import connect
 
 @workflow.defn
 class Cancels:
-    """Runs one step until it is told to cancel it; returns what the step said last."""
+    """Runs one step until the signal to cancel it; returns the step's last heartbeat."""
 
     def __init__(self) -> None:
         self.enough = False

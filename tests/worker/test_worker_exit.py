@@ -34,7 +34,7 @@ class Parts:
 
 
 class Watching(Parts):
-    """An agent; `loses` = it awaits a task that is cancelled."""
+    """An agent; with `loses`, it awaits a cancelled task."""
 
     loses = False
 

@@ -11,18 +11,18 @@ from tests.replay.differences import replay
 
 
 class Noting(WorkflowRunner):
-    """A runner that notes which runs it has taken up."""
+    """A runner that records the runs that it executes."""
 
     def __init__(self, runner: WorkflowRunner) -> None:
         self._runner = runner
         self._runs: list[tuple[str, str]] = []
 
     def prepare_workflow(self, defn: Any) -> None:
-        """Do as the runner does."""
+        """Call the runner."""
         self._runner.prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """Do as the runner does, and note the run."""
+        """Call the runner, and record the run."""
         self._runs.append((det.info.workflow_id, det.info.run_id))
         return self._runner.create_instance(det)
 

@@ -54,7 +54,7 @@ class Sandbox(WorkflowRunner):
             _validated.add(defn.cls)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """As the sandbox does."""
+        """Call the sandbox."""
         instance: Any = self._runner.create_instance(det)
         within = instance.globals_and_locals["__temporal_in_sandbox"]
         instance.get_serialization_context = within.get_serialization_context
@@ -62,5 +62,5 @@ class Sandbox(WorkflowRunner):
         return instance  # type: ignore[no-any-return]
 
     def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
-        """As the sandbox does."""
+        """Call the sandbox."""
         self._runner.set_worker_level_failure_exception_types(types)

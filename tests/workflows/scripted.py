@@ -46,17 +46,17 @@ from tests.workflows.sandbox import Sandbox as WorkflowSandbox
 from workflows.pod.workflow import PodWorkflow
 
 DIGEST = "0" * 12
-"""Of the source, in the build ids of workers in tests."""
+"""The digest of the source in the build ids of workers in tests."""
 
 UNTIL_STOPPED = Life(None, stop=0.01, stopped=137)
-"""How instances run whose life no test has chosen."""
+"""The life of instances for which a test has set none."""
 
 Script = Callable[[StepInput], StepResult | Outcome | Awaitable[StepResult | Outcome] | None]
-"""What becomes of one call of a step: an outcome or a result in place of acting, or an error; with None it acts."""
+"""The scripted result of one call of a step: an outcome, a result or an error instead of acting; with None it acts."""
 
 
 class _Images(set[str]):
-    """The images of a node that has all but those that are absent."""
+    """The images of a node that has all images except for the absent ones."""
 
     def __init__(self, absent: set[str]) -> None:
         super().__init__()
@@ -71,14 +71,14 @@ class _Images(set[str]):
 
 @dataclass
 class _Cri(ScriptedCri):
-    """The runtime, in which a test chooses what becomes of a hook."""
+    """The runtime, with hooks whose results a test sets."""
 
     gate: asyncio.Event | None = None
-    """What hooks wait for."""
+    """An event for which hooks wait."""
     hooks: int = 0
-    """How many have been begun."""
+    """The number of started hooks."""
     outcomes: list[Callable[[], ExecResult]] = field(default_factory=list)
-    """Of the next hooks; all after these succeed."""
+    """The results of the next hooks; later hooks succeed."""
 
     async def exec_sync(self, container_id: str, command: tuple[str, ...], *, timeout_seconds: int) -> ExecResult:
         self.hooks += 1
@@ -106,11 +106,11 @@ class ScriptedNode:
 
     def __init__(self, *, unhurried: bool = False) -> None:
         self.unhurried = unhurried
-        """Its workflow tasks may take as long as the machine needs, since some have much to read."""
+        """Whether its workflow tasks have a longer deadline (a minute), since some read much data."""
         self.name = uuid.uuid4().hex[:12]
         self.queue = f"node/{self.name}"
         self.lives: list[Life] = []
-        """Of the next instances to start."""
+        """The lives of the next started instances."""
         clock = WallClock()
         self.runtime = Runtime(clock, Mock(spec=Witness), lambda *_: self.lives.pop(0) if self.lives else UNTIL_STOPPED)
         self.absent: set[str] = set()
@@ -121,24 +121,24 @@ class ScriptedNode:
         self.agent = _Agent(node=self)
         self.real = real_node(self.cri, directory, self.agent, name=self.name)
         self.taken: list[tuple[str, StepInput]] = []
-        """Each step taken, in order."""
+        """The called steps, in order."""
         self.script: dict[str, list[Script]] = defaultdict(list)
         """Scripts by step name, for the next calls."""
         self.foreseen: list[str] = []
-        """Its answer to a client that asks why it would not run a pod."""
+        """Its answers to clients' questions why it would not run a pod."""
         self.asked_beside: list[list[dict[str, Any]]] = []
-        """The pods before, of each such question."""
+        """The earlier pods in each such question."""
         self.recursive_read_only_handlers: tuple[str, ...] = ()
         """The handlers of its runtime that can mount read-only recursively."""
         self.gate: dict[str, asyncio.Event] = {}
-        """By step name, or name of the question: an event that its calls wait for before they act."""
+        """By name of a step or question: an event for which its calls wait before they act."""
         self.deaf: set[str] = set()
         """Steps whose calls keep waiting at their gate even if they are cancelled."""
 
     # --- what the test does ---
 
     def fault(self, step: str, fault: Fault, message: str = "it failed") -> None:
-        """Have the next call of a step fail as a pod-level fault."""
+        """Let the next call of a step fail with a pod-level fault."""
 
         def fail(_: StepInput) -> None:
             raise PodFault(fault, message)
@@ -146,7 +146,7 @@ class ScriptedNode:
         self.script[step].append(fail)
 
     def turn_away(self, rejection: Rejection) -> None:
-        """Have the node reject the next pod that it is to admit."""
+        """Let the node reject the next pod."""
 
         def refuse(_: StepInput) -> None:
             raise PodFault(Fault.POD_REJECTED, rejection.message, rejection=rejection)
@@ -154,12 +154,12 @@ class ScriptedNode:
         self.script["create_sandbox"].append(refuse)
 
     def no_room(self, *answers: Allocation) -> None:
-        """Have the next calls of allocate_resources answer this."""
+        """Let the next calls of allocate_resources return this."""
         for answer in answers:
             self.script["allocate_resources"].append(partial(_answered, answer))
 
     def steps(self, uid: str = "") -> list[str]:
-        """The steps taken so far, as `name` or `name container`."""
+        """The steps called so far, as `name` or `name container`."""
         names = []
         for name, step in self.taken:
             if uid and step.ref.uid != uid:
@@ -195,13 +195,13 @@ class ScriptedNode:
         return await self.list(uid)
 
     async def loses_sandbox(self, uid: str) -> ObservedPod:
-        """Let the pod's sandboxes end, though not its containers, and return the listing that shows it."""
+        """Let the pod's sandboxes end, but not its containers; return the listing after that."""
         for sandbox in self.sandboxes(uid):
             sandbox.ready = False
         return await self.list(uid)
 
     async def loses(self, uid: str, *, sandboxes: bool = False) -> ObservedPod:
-        """Have the runtime forget the pod's containers, and its sandboxes too, and return the listing that shows it."""
+        """Let the runtime lose the pod's containers and sandboxes; return the listing after that."""
         for each in [each for each in self.runtime.containers.values() if each.uid == uid]:
             self.runtime.end(each, 137)
             del self.runtime.containers[each.id]
@@ -210,11 +210,11 @@ class ScriptedNode:
         return await self.list(uid)
 
     async def list(self, uid: str, **update: Any) -> ObservedPod:
-        """A fresh listing of a pod; `update`: what it says otherwise than the runtime."""
+        """A new listing of a pod; `update` has fields that differ from the runtime."""
         return (await self.real.reader.read(uid)).model_copy(update=update)
 
     async def list_with(self, uid: str, **update: Any) -> ObservedPod:
-        """A fresh listing of a pod in which the containers have this otherwise than in the runtime."""
+        """A new listing of a pod, in which these fields of containers differ from the runtime."""
         listing = await self.list(uid)
         changed = tuple(each.model_copy(update=update) for each in listing.containers)
         return listing.model_copy(update={"containers": changed})
@@ -251,7 +251,7 @@ class ScriptedNode:
         return [*steps, activity.defn(name=FORESEE_ADMISSION)(foresee)]
 
     async def _take(self, name: StepName, attempt: StepAttempt, step: Any) -> StepResult:
-        """Wait at the step's gate; then do what is scripted, or act."""
+        """Wait at the step's gate; then return the scripted result, or act."""
         self.taken.append((name.value, step))
         attempt.doing = f"waits at the gate of {name.value}"
         gate = self.gate.get(name.value)
@@ -269,7 +269,7 @@ class ScriptedNode:
 
 
 async def under_way(handle: WorkflowHandle[Any, Any], step: str, number: int) -> None:
-    """Wait until so many steps of this name are under way."""
+    """Wait until this many steps with this name are running."""
 
     async def so_many() -> bool:
         pending = (await handle.describe()).raw_description.pending_activities
@@ -281,7 +281,7 @@ async def under_way(handle: WorkflowHandle[Any, Any], step: str, number: int) ->
 async def until_next_waits(
     client: Client, node: ScriptedNode, document: dict[str, Any], step: str
 ) -> WorkflowHandle[Any, Any]:
-    """Start a pod; let its first start go on once the next one, which waits for it, has begun. Returns its handle."""
+    """Start a pod; release its first start once the next one, which waits for it, has begun. Returns its handle."""
     gate = node.gate[step] = asyncio.Event()
     handle = await start_pod(client, node, document)
     await under_way(handle, step, 2)
@@ -336,7 +336,7 @@ async def start_pod(
 
 
 async def in_another_run(handle: WorkflowHandle[Any, Any], first: str | None, patience: float = 60) -> str:
-    """Wait until the pod's workflow, whose handle names no run, has left the run `first`; return its run by then."""
+    """Wait until the pod's workflow has left the run `first`; return its current run. The handle must name no run."""
     deadline = asyncio.get_running_loop().time() + patience
     while (run := (await handle.describe()).run_id) == first:
         assert asyncio.get_running_loop().time() < deadline, "the run has not continued as new"
@@ -351,7 +351,7 @@ async def pending_step(handle: WorkflowHandle[Any, Any], name: str) -> PendingAc
 
 
 async def query_pod(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
-    """The pod as the workflow shows it."""
+    """The pod in the workflow's answer."""
     pod: dict[str, Any] = await handle.query("pod")
     return pod
 

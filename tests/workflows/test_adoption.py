@@ -27,7 +27,7 @@ STARTED = datetime(2026, 3, 1, 11, tzinfo=UTC)
 
 
 def recorded(**spec: Any) -> dict[str, Any]:
-    """A pod as its record on a node shows it."""
+    """A pod as it is recorded on a node."""
     name = f"web-{uuid.uuid4().hex[:8]}"
     return {
         "apiVersion": "v1",

@@ -42,7 +42,7 @@ def state() -> PodState:
 
 @pytest.fixture
 def breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the last part of folding a listing in fail."""
+    """Let the last part of folding in a listing fail."""
 
     def fail(*_: Any) -> None:
         raise ValueError("no such time")

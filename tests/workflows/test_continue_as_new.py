@@ -24,7 +24,7 @@ RESTART_ALL = {"action": "RestartAllContainers", "exitCodes": {"operator": "In",
 
 
 def with_everything() -> dict[str, Any]:
-    """A pod whose life has every kind of step: an image to pull, a file of labels, a rule that restarts everything."""
+    """A pod whose life has every kind of step: an image to pull, a file of labels, a rule that restarts all."""
     labels = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
     web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [RESTART_ALL]}
     return manifest(

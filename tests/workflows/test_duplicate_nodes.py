@@ -31,7 +31,7 @@ POD = {
 
 
 class Node:
-    """A node's state, and a clock. The next question is asked as soon as the one before is answered."""
+    """A node's state, and a clock. Each request is sent as soon as the previous one is answered."""
 
     def __init__(self) -> None:
         self.state = FleetNodeState(fleet="f", name="n1", presence="Ready")
@@ -39,14 +39,14 @@ class Node:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
 
     def answers(self, *lives: str, after: timedelta = SECOND) -> None:
-        """These lives answer one after the other."""
+        """Let these lives answer one after another."""
         for life in lives:
             asked, self.now = self.now, self.now + after
             said = Attended(life=life, machine=MACHINES.get(life[:1], ""))
             node_changes.note_life(self.state, said, asked, self.now)
 
     def answers_late(self, life: str, *, asked: datetime) -> None:
-        """A life answers a question that was asked earlier."""
+        """Let a life answer an earlier request."""
         node_changes.note_life(self.state, IntentTaken(life=life), asked, self.now)
 
     @property

@@ -28,12 +28,12 @@ PATIENCE_SECONDS = 60.0
 
 
 def states() -> int:
-    """How many pods' states there are in this process."""
+    """The number of pods' states in this process."""
     return alive(PodState)
 
 
 def alive(what: type) -> int:
-    """How many objects of a type there are in this process."""
+    """The number of objects of a type in this process."""
     return sum(type(each) is what for each in gc.get_objects())
 
 

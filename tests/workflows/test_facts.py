@@ -66,7 +66,7 @@ def listing(
 
 
 def seen(pod: Pod, *listings: ObservedPod) -> PodState:
-    """The state of a pod after these listings, one after the other."""
+    """The state of a pod after these listings, in order."""
     state = PodState(pod=pod)
     for each in listings:
         observe(state, each, NOW)
@@ -305,7 +305,7 @@ def test_a_deleted_job_whose_state_the_runtime_has_lost_ends_as_the_runtime_says
 
 
 def gone(pod: Pod, name: str, restart: int = 0, sandbox: str = "s0") -> ObservedContainer:
-    """An instance that was told to start and is no longer listed, as the step that should start it returns it."""
+    """An instance that a start did not find, as the step returns it."""
     at = NOW + timedelta(minutes=restart)
     mark = StartMark(id=f"{name}-{restart}", restart=restart, incarnation="", sandbox_id=sandbox, at=at)
     every = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)

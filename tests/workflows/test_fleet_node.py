@@ -68,12 +68,12 @@ class ScriptedMember:
     pods: dict[str, PodReport] = field(default_factory=dict)
     number: int = 1
     lists: list[int] = field(default_factory=list)
-    """The generations that it was given."""
+    """The generations of the lists that it received."""
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
     awaits: bool = False
-    """Whether it was asked for changes last, and has none."""
+    """Whether the last request was for changes, and there are none."""
     last: FleetNodeReport | None = None
-    """What it reports when its worker is stopped in order; None = nothing."""
+    """Its report when its worker is stopped properly; None: no report."""
 
     async def recall(self, _asked: WhoAsks) -> Intent:
         return self.taken
@@ -372,7 +372,7 @@ async def test_owners_that_do_not_exist_are_told_a_few_at_a_time_and_not_again_a
 
 
 def at_once(history: WorkflowHistory) -> tuple[int, int]:
-    """Return the most signals that were under way at once, and the most owners that kept their places after one."""
+    """Return the most concurrent signals, and the most owners that kept their turn after a signal."""
     signals = kept = most_signals = most_kept = 0
     for event in history.events:
         signals += event.HasField("signal_external_workflow_execution_initiated_event_attributes")
@@ -576,7 +576,7 @@ async def test_a_node_that_reports_without_a_pause_is_made_to_pause(fleet: Fleet
 @pytest.mark.asyncio(loop_scope="session")
 async def test_two_machines_that_answer_as_one_node_are_said_and_get_no_new_pods(fleet: Fleet) -> None:
     class DuplicateNodes(ScriptedMember):
-        """Whichever of the two polls first answers, and does not know the version of the other one's report."""
+        """Two nodes: the one that polls first answers, without knowing the version of the other's report."""
 
         asked = 0
 

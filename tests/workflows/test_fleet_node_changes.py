@@ -27,7 +27,7 @@ def document(name: str, owner: str) -> dict[str, Any]:
 
 
 def node() -> FleetNodeState:
-    """A node with twenty pods, each of another owner, which have all been told."""
+    """A node with twenty pods of different owners, which have all been notified."""
     state = FleetNodeState(fleet="f", name="n", joined=NOW, presence="Ready", report=FleetNodeReport(ready=True))
     for name, owner in zip(NAMES, OWNERS, strict=True):
         state.placed[f"default/{name}"] = Placed(document=document(name, owner), generation=1)

@@ -76,7 +76,7 @@ async def fleet(client: Client, worker_options: dict[str, Any]) -> AsyncIterator
 
 
 async def put(fleet: Fleet, name: str, content: str) -> str:
-    """Have the fleet keep a Secret; return the result."""
+    """Let the fleet store a Secret; return the result."""
     given = PutObject(kind="Secret", name=name, version=content, sealed=base64.b64encode(content.encode()).decode())
     starting: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
         FLEET_OBJECT_WORKFLOW,
@@ -97,7 +97,7 @@ def pod(name: str, secret: str) -> dict[str, Any]:
 
 
 async def until(machine: Machine, objects: dict[str, str | None]) -> None:
-    """Wait until a node's list has these objects, by name; None = it is to keep what it has."""
+    """Wait until a node's list has these objects, by name; None: the node keeps its own."""
 
     def given() -> dict[str, str | None]:
         return {

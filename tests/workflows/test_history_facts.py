@@ -37,7 +37,7 @@ def state() -> PodState:
 
 
 def newest(state: PodState) -> HistoryEntry:
-    """The newest line, as the journal has it."""
+    """The newest line, as it is in the journal."""
     return journaled.journal_records(state, (), (), NOW, since=None, is_gone=False).lines[-1]
 
 

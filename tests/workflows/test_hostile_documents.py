@@ -24,7 +24,7 @@ MANY = 100_000
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(client: Client, worker_options: dict[str, Any]) -> AsyncIterator[ScriptedNode]:
-    """A node that has megabytes to read."""
+    """A node with a longer deadline of workflow tasks, since it reads megabytes."""
     scripted = ScriptedNode(unhurried=True)
     async with scripted_worker(client, scripted, **worker_options):
         yield scripted

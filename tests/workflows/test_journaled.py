@@ -36,7 +36,7 @@ def begun(state: PodState) -> Step:
 
 
 def ends(state: PodState) -> list[End]:
-    """The ends of container `app`, as the journal has them."""
+    """The ends of the container `app` in the journal."""
     said = journal_records(state, (), (), NOW, since=None, is_gone=False)
     return ends_of(said.instances, said.lines, ())["app"]
 
@@ -83,7 +83,7 @@ KILLS: dict[KillCause, tuple[str, Callable[[PodState], object]]] = {
     KillCause.DEADLINE: ("Always", expire),
     KillCause.FAILED: ("Always", lambda state: verdicts.evict(state, Evict(reason="Preempting"), NOW)),
 }
-"""By cause: a restart policy, and what happens to a pod that runs."""
+"""By cause: a restart policy, and the event of a running pod."""
 
 
 @pytest.mark.parametrize("cause", KILLS)

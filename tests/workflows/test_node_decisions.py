@@ -57,7 +57,7 @@ class Node:
         self.now = START
         self.busy: dict[str, Action] = {}
         self.pods: dict[str, tuple[str, str]] = {}
-        """By key: the UID and the image of the pod that its workflow has."""
+        """By key, the UID and the image of the pod in its workflow."""
 
     def say(self, source: str, pods: dict[str, int]) -> None:
         payload = {"source": source, "pods": [document(name, image) for name, image in pods.items()]}
@@ -69,7 +69,7 @@ class Node:
         absorb.absorb(self.state, "recall_pods", ({"pods": pods},), self.now)
 
     def begin(self) -> None:
-        """Begin all steps that may run now; asserts that no pod has two at a time."""
+        """Begin all steps that may run now; assert that no pod has two at a time."""
         plan = decide.plan(self.state, self.now, self.busy, room=decide.AT_ONCE - len(self.busy))
         for action in plan.actions:
             assert action.key not in self.busy
@@ -120,7 +120,7 @@ class Node:
         raise AssertionError("it does not settle")
 
     def reload(self) -> None:
-        """Continue as new, with nothing under way."""
+        """Continue as new, without running steps."""
         if not self.busy:
             snapshot = self.state.model_dump(mode="json", exclude_defaults=True)
             self.state = NodeState.model_validate_json(NodeState.model_validate(snapshot).model_dump_json())

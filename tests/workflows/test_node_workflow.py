@@ -59,7 +59,7 @@ class NodeUnderTest:
     made: list[str] = field(default_factory=list)
     suffix: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     deleted: list[tuple[str, datetime]] = field(default_factory=list)
-    """The deletions that the node is told it has begun itself: the workflow's id, and the time."""
+    """The deletions that the node is notified of as its own: the workflow's id, and the time."""
 
     @property
     def name(self) -> str:
@@ -104,7 +104,7 @@ class NodeUnderTest:
                 await asyncio.sleep(0.05)
 
     async def settled(self) -> NodeView:
-        """Wait until every pod's workflow has been told everything."""
+        """Wait until every pod's workflow has got all orders."""
         return await self.until(lambda view: all(each.state == "applied" for each in view.desired))
 
     async def event(self, reason: str, text: str = "") -> str:
@@ -113,7 +113,7 @@ class NodeUnderTest:
         return _messages(view, reason, text)[0]
 
     async def running(self, base: str) -> dict[str, Any] | None:
-        """The pod of this name as its workflow shows it; None if no workflow is open."""
+        """The pod with this name in its workflow's answer; None if no workflow is open."""
         handle = self.client.get_workflow_handle(pod_workflow_id("default", f"{base}-{self.suffix}"))
         try:
             description = await handle.describe()
@@ -139,7 +139,7 @@ def _messages(view: NodeView, reason: str, text: str) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def served(node: NodeUnderTest, **options: Any) -> AsyncIterator[None]:
-    """A worker of the node's."""
+    """Run a worker of the node."""
     given = {"build_id": build_id("syncpod-test", DIGEST), "workflow_runner": sandboxed_runner(), **options}
 
     def deleted(workflow_id: str, since: datetime) -> None:

@@ -18,7 +18,7 @@ from tests.workflows.test_pod_workflow import is_ready, manifest
 
 
 def two(**slow: Any) -> list[dict[str, Any]]:
-    """A container whose image is not there, and one that can start at once."""
+    """A container without its image, and one that can start at once."""
     return [{"name": "slow", "image": "gone:1", **slow}, {"name": "quick", "image": "busybox:1"}]
 
 

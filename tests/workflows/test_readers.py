@@ -30,7 +30,7 @@ ROOTS: Final = tuple(Path(next(iter(package.__path__))) for package in (syncpod,
 READ_IN_SNAPSHOTS: Final = {"cordoned_by"}
 """Read by name from the snapshot on the node's disk (`syncpod.node.recorded_events`)."""
 CONTENT: Final = {field.name for field in dataclasses.fields(PublishedPod)} - {"is_gone"}
-"""What a published state is made of. Its members show it to the agent."""
+"""The fields of a published state, which its members show to the agent."""
 
 
 class Reads(ast.NodeVisitor):

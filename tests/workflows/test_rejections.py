@@ -20,7 +20,7 @@ UID = "0123456789abcdef0123456789abcdef"
 
 
 def listed() -> dict[str, Any]:
-    """Return the document that the node's workflow starts a pod of a manifest directory with."""
+    """Return the document with which the node's workflow starts a pod of a manifest directory."""
     document = manifest()
     notes = {"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": UID}
     document["metadata"] = {**document["metadata"], "uid": UID, "annotations": notes}

@@ -62,7 +62,7 @@ async def event(handle: Any, reason: str) -> str:
 
 
 def refuse_resize(node: ScriptedNode, given: dict[str, Any]) -> None:
-    """Have the kernel refuse the next resize, once these containers have these resources."""
+    """Let the kernel refuse the next resize once these containers have these resources."""
 
     def refuse(_: StepInput) -> None:
         actuated = {name: ResourceRequirements(**amounts) for name, amounts in given.items()}
@@ -184,7 +184,7 @@ async def test_a_resize_without_room_is_deferred_until_there_is_room(client: Cli
 
 
 class Counted:
-    """What telemetry has counted of resizes since the test began."""
+    """The counts of resizes in telemetry since the start of the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.requested: list[dict[str, str]] = []

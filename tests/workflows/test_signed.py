@@ -99,7 +99,7 @@ class Watches:
 
 
 def signing(client: Client, keys: Keys) -> Client:
-    """A client on the same connection that signs."""
+    """A client with signatures, on the same connection."""
     config = client.config()
     config["data_converter"] = signing_converter(DATA_CONVERTER, keys, verifies=False)
     config["interceptors"] = [AskAgain(), SigningClient(keys.number)]
@@ -440,7 +440,7 @@ async def test_what_a_stranger_says_of_a_failed_step_is_not_believed(client: Cli
 
 
 def _waits(pod: dict[str, Any]) -> str:
-    """Why the container waits."""
+    """The reason why the container waits."""
     reason: str = container(pod, "web")["state"].get("waiting", {}).get("reason", "")
     return reason
 

@@ -71,14 +71,14 @@ UNSIGNED = "is refused, since it is not signed: only who can read the keys in th
 
 @dataclass
 class SignedFleet(Fleet):
-    """A fleet that is commanded with keys, and nodes with certificates. `client` has the keys, `stranger` has not."""
+    """A fleet with signed commands, and nodes with certificates. `client` has the keys, `stranger` has none."""
 
     stranger: Client = field(kw_only=True)
     access: FleetAccess = field(kw_only=True)
     authority: Authority = field(kw_only=True)
 
     def worker(self, queue: str = "") -> Worker:
-        """A worker of the fleet, as production has it; one for another queue is given only what is sent there."""
+        """Run a worker of the fleet as in production; a worker for another queue gets only the tasks there."""
         return Worker(
             verifying_client(self.client, self.access),
             task_queue=queue or self.queue,
@@ -90,7 +90,7 @@ class SignedFleet(Fleet):
         )
 
     async def join(self, number: int, grace: float = 60) -> Machine:
-        """Let a node join, and wait until its workflow has heard from it. Lists have nodes of other tests' fleets."""
+        """Let a node join, and wait until its workflow has got a report. Lists include nodes of other tests' fleets."""
         name = await self.begin_to_join(number, grace)
         handle, deadline, pause = self.client.get_workflow_handle(fleet_node_id(name)), time.monotonic(), pauses(0.02)
         while (view := await handle.query("fleet_node"))["presence"] != "Ready":
@@ -137,12 +137,12 @@ async def fleet(client: Client, tmp_path: Path) -> AsyncIterator[SignedFleet]:
 
 
 def runs(count: int, view: WorkloadView) -> bool:
-    """Say whether a workload has so many pods, all of them ready."""
+    """Return whether a workload has this many pods, all of them ready."""
     return len(view.pods) == count == view.ready
 
 
 async def payloads(handle: WorkflowHandle[Any, Any], kind: str, name: str = "") -> list[Payload]:
-    """The first payload of each such event of a history, as anybody reads it who reaches the server."""
+    """The first payload of each such event in a history, as anybody with access to the server can read it."""
     found = []
     async for event in handle.fetch_history_events():
         signal, update = (
@@ -168,14 +168,14 @@ async def said_of(fleet: SignedFleet, handle: WorkflowHandle[Any, Any], query: s
 
 
 async def refused_update(handle: WorkflowHandle[Any, Any], name: str, given: Any) -> str:
-    """Why an update is refused. The stranger cannot read that: the fleet's client does."""
+    """The reason why an update is refused, read by the fleet's client, since the stranger cannot read it."""
     with pytest.raises(WorkflowUpdateFailedError) as refused:
         await handle.execute_update(name, given)
     return str(refused.value.cause)
 
 
 async def reads(fleet: SignedFleet) -> Client:
-    """A client that sends what it is given as it is, and reads what the fleet encrypts."""
+    """A client that sends payloads unchanged, and decrypts what the fleet encrypts."""
     config = fleet.client.config()
     config["interceptors"] = [AskAgain()]
     return Client(**config)
@@ -446,7 +446,7 @@ async def test_a_run_from_before_its_fleet_signed_fails_with_a_sentence(fleet: S
 
 
 def unawaited_runs() -> set[int]:
-    """The coroutines in which the SDK would run a workflow, and which nobody has awaited."""
+    """The SDK's coroutines of workflow runs that nobody has awaited."""
     found = [each for each in gc.get_objects() if inspect.iscoroutine(each) and each.__name__ == "run_workflow"]
     return {id(each) for each in found if inspect.getcoroutinestate(each) == inspect.CORO_CREATED}
 

@@ -31,7 +31,7 @@ from workflows.pod import decide
 from workflows.pod.state import PodState
 
 DECIDE = [Path(plan.__file__), *Path(next(iter(workflows.pod.__path__))).glob("*.py")]
-"""The modules that decide to take a step."""
+"""The modules that decide on steps."""
 
 
 def registered() -> dict[str, Callable[..., Any]]:
@@ -66,7 +66,7 @@ def test_each_step_of_the_table_is_used() -> None:
 
 
 def taken() -> set[StepName]:
-    """The steps that a plan has or that the workflow builds: first arguments of `Step` and `PlannedStep`."""
+    """The steps in plans and those that the workflow makes: the first arguments of `Step` and `PlannedStep`."""
     found = set[StepName]()
     for path in DECIDE:
         for node in ast.walk(ast.parse(path.read_text())):

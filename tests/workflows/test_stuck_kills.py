@@ -32,7 +32,7 @@ def stick(node: ScriptedNode, step_name: str) -> None:
 
 
 async def held_for_minutes(node: ScriptedNode, handle: Any, kills: int) -> None:
-    """Have so many kills give up, each back-off but the last ended by hand: that one lasts 160 s with five of them.
+    """Let this many kills give up, and end each back-off but the last, which lasts 160 s after five kills.
 
     Whoever then comes on within the patience of a test has not waited for it.
     """

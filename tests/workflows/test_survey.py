@@ -19,10 +19,10 @@ OWNER = "workload/Deployment/default/web"
 
 @dataclass
 class Server:
-    """Nodes that each have one pod of the workload, and what their workflows do not answer."""
+    """Nodes that each have one pod of the workload, and the queries that their workflows do not answer."""
 
     silent: dict[tuple[str, str], Exception]
-    """By node and query."""
+    """The errors of queries, by node and query."""
     nodes: tuple[str, ...] = ("n1", "n2", "n3", "n4")
     asked: list[str] = field(default_factory=list)
 
@@ -35,12 +35,12 @@ class Server:
 
 
 FORGED = "forged"
-"""A node whose memo is of an encoding that nobody knows."""
+"""The name of a node whose memo has an unknown encoding."""
 
 
 @dataclass
 class Run:
-    """A node's workflow, as a list shows it."""
+    """A node's workflow as an entry of a list."""
 
     name: str
     run_id: str = "r"

@@ -109,7 +109,7 @@ def chain(*inits: str, mains: Sequence[str] = ("web",)) -> dict[str, Any]:
 
 
 def follows(node: ScriptedNode) -> dict[str, int]:
-    """By container, how far before its start the step is that it waited for; 0 = it waited for none."""
+    """By container, how many steps before its start the awaited step is; 0: it waited for none."""
     starts = [step for _, step in node.taken if isinstance(step, StartContainer)]
     return {step.container: step.fence - step.follows if step.follows else 0 for step in starts}
 

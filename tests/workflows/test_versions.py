@@ -61,7 +61,7 @@ async def newest_run(client: Client, handle: WorkflowHandle[Any, Any]) -> str:
 
 
 async def another_run(client: Client, handle: WorkflowHandle[Any, Any], than: str) -> str:
-    """Wait for the pod's workflow to have another run."""
+    """Wait until the pod's workflow has another run."""
     async with asyncio.timeout(60):
         while True:
             run = await newest_run(client, handle)
@@ -239,7 +239,7 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def filled() -> PodState:
-    """A state with an example of everything that is carried from run to run."""
+    """A state with an example of every field that is carried from run to run."""
     document = manifest(initContainers=[{"name": "init", "image": "busybox:1", "restartPolicy": "Always"}])
     document["metadata"] |= {"uid": "7f3a", "labels": {"a": "b"}}
     workflow_id = f"pod/default/{document['metadata']['name']}"

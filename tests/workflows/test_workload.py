@@ -83,9 +83,9 @@ class Machine:
     number: int = 1
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
     speaks: asyncio.Event = field(default_factory=asyncio.Event)
-    """It reports how it is; without that it does only what it is asked to do."""
+    """Set: it sends reports; else it only carries out requests."""
     fleet_key: str = ""
-    """The fleet's key that it trusts."""
+    """The fleet's key that the node trusts."""
 
     def __post_init__(self) -> None:
         self.speaks.set()
@@ -156,7 +156,7 @@ class Fleet:
         return self.machines[name]
 
     async def begin_to_join(self, number: int, grace: float = 60) -> str:
-        """Let a node ask to join; return its name."""
+        """Let a node request to join; return its name."""
         name = f"{self.prefix}-{number}"
         self.machines.setdefault(name, Machine(name))
         await self.client.start_workflow(
@@ -337,7 +337,7 @@ async def test_pods_of_two_workloads_of_one_name_are_on_one_node(fleet: Fleet) -
 
 
 async def until_told_of_room(handle: WorkflowHandle[Any, Any], times: int) -> None:
-    """Wait until a workload was told so often that a node takes pods."""
+    """Wait until a workload was notified this many times that a node takes pods."""
     deadline, pause, told = time.monotonic() + PATIENCE, pauses(0.05), 0
     while told < times:
         assert time.monotonic() < deadline, told
@@ -429,7 +429,7 @@ async def test_a_daemon_set_has_a_pod_on_each_node(fleet: Fleet) -> None:
 
 
 async def surveys(handle: WorkflowHandle[Any, Any]) -> int:
-    """Return how many surveys of nodes a workload's run has asked for."""
+    """Return the number of surveys of nodes that a workload's run has requested."""
     history = await handle.fetch_history()
     asked = [event.activity_task_scheduled_event_attributes.activity_type.name for event in history.events]
     return asked.count(SURVEY_NODES)
@@ -498,7 +498,7 @@ async def test_a_run_continues_as_new_and_loses_nothing_also_when_retention_ends
 
 
 async def remove_run(client: Client, workflow_id: str, run_id: str) -> None:
-    """Delete a closed run, and wait until the server knows it no longer."""
+    """Delete a closed run, and wait until the server no longer has it."""
     closed = WorkflowExecution(workflow_id=workflow_id, run_id=run_id)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=closed)
     await client.workflow_service.delete_workflow_execution(request)
@@ -737,15 +737,15 @@ class Steps:
     """The steps of a workload, without any node behind them."""
 
     asked: list[tuple[str, str]] = field(default_factory=list)
-    """The nodes that have been asked, and for which pod."""
+    """The requests: the node and the pod of each."""
     silent: str = ""
-    """A node that does not answer until `heard` is set."""
+    """The name of a node that does not answer until `heard` is set."""
     heard: asyncio.Event = field(default_factory=asyncio.Event)
     missed: tuple[str, ...] = ()
-    """Nodes that do not say which pods they have."""
+    """Nodes that do not report their pods."""
     own: tuple[HostedPods, ...] = ()
     slow: asyncio.Event | None = None
-    """Surveys do not answer until this is set."""
+    """Surveys do not return until this is set."""
     surveys: int = 0
 
     def activities(self) -> list[Callable[..., Any]]:
@@ -770,7 +770,7 @@ class Steps:
         return [survey, place, withdraw]
 
     def worker(self, fleet: Fleet, options: dict[str, Any]) -> Worker:
-        """Return a worker of the fleet that takes these steps."""
+        """Return a worker of the fleet with these steps."""
         return Worker(
             fleet.client,
             task_queue=fleet.queue,

@@ -34,7 +34,7 @@ PRESENCES: tuple[Presence, ...] = ("Joining", "Ready", "NotReady", "Unknown")
 
 
 def document(kind: str = "Deployment", replicas: int = 2, image: str = "registry.local/web:1") -> dict[str, Any]:
-    """Return a workload that is called web."""
+    """Return a workload named web."""
     containers = {"containers": [{"name": "main", "image": image}]}
     if kind == "Pod":
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": containers}
@@ -70,7 +70,7 @@ def report(
 
 
 def known(state: WorkloadState, *news: PodsChanged) -> None:
-    """Have a survey find these reports."""
+    """Let a survey return these reports."""
     revisions = [{pod.name: pod.revision for pod in each.pods} for each in news]
     own = [HostedPods(news=each, revisions=names) for each, names in zip(news, revisions, strict=True)]
     workload_news.surveyed(state, Surveyed(own=tuple(own)), NOW)

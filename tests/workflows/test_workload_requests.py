@@ -13,7 +13,7 @@ from workflows.fleet.workload_requests import WorkloadRequests
 
 
 def questions(kind: str, monkeypatch: pytest.MonkeyPatch) -> WorkloadRequests:
-    """Return the questions of a workload that has surveyed its nodes ten seconds ago."""
+    """Return the requests of a workload that surveyed its nodes ten seconds ago."""
     state = applied(kind)
     known(state)
     asked = WorkloadRequests(state, OWNER.format(kind=kind), OpenRequests(lambda: None))

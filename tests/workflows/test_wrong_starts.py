@@ -34,7 +34,7 @@ WORKFLOWS: list[Any] = [
     WorkloadWorkflow,
 ]
 WITH_INPUT = [each for each in WORKFLOWS if each not in (FleetObjectWorkflow, WorkloadWorkflow)]
-"""Those that cannot begin without an input; the others wait for what is applied."""
+"""The workflows that need an input at their start; the others wait for the first command."""
 
 
 @pytest.mark.parametrize("count", [0, 2, 50])
