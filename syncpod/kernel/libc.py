@@ -165,7 +165,7 @@ def madvise(address: int, length: int, advice: int) -> None:
 
 def malloc_trim() -> None:
     """Have libc return to the kernel the free memory between its used blocks; do nothing where libc cannot."""
-    if (trim := getattr(_libc, "malloc_trim", None)) is not None:  # glibc alone has it
+    if (trim := getattr(_libc, "malloc_trim", None)) is not None:  # only glibc has it
         trim(ctypes.c_size_t(0))
 
 

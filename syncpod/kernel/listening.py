@@ -30,7 +30,7 @@ def take_crowds(server: asyncio.Server) -> asyncio.Server:
     """Set the backlog of a server that listens already, and return the server.
 
     asyncio has one number for the backlog and for the connections that it accepts in one turn of the loop. Its default
-    of a hundred is right for the latter alone.
+    of a hundred is right only for the latter.
     """
     for listening in server.sockets:
         with socket.socket(fileno=os.dup(listening.fileno())) as same:

@@ -56,7 +56,7 @@ class BoundPod:
     refs: frozenset[ObjectRef]
     """The objects of the cluster that the pod refers to, and those that the cluster gives it without a reference."""
     needs: tuple[Need, ...]
-    """The objects that the cluster makes for this pod alone."""
+    """The objects that the cluster makes only for this pod."""
     grace: int | None
     """The grace period of the pod's deletion, in seconds; None = it is not deleted."""
 
@@ -122,7 +122,7 @@ def concern(given: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 class _Made(NamedTuple):
-    """The part of a `BoundPod` that depends on the Pod's document alone."""
+    """The part of a `BoundPod` that depends only on the Pod's document."""
 
     document: Mapping[str, Any] | None = None
     refusal: PodRefusal | None = None

@@ -81,7 +81,7 @@ class TokenBucket:
 
 @dataclass
 class _Similar:
-    """The events of one kind: those that differ in their messages alone."""
+    """The events of one kind: those that differ only in their messages."""
 
     messages: set[str] = field(default_factory=set)
     last: float = float("-inf")

@@ -18,7 +18,7 @@ _MASTER: Final = ("default", "kubernetes")
 def service_variables(services: Iterable[Mapping[str, Any]], namespace: str, *, links: bool) -> dict[str, str]:
     """Return the variables of a namespace's containers.
 
-    Without `links` (enableServiceLinks) they are those of the API server's Service alone. A Service without a cluster
+    Without `links` (enableServiceLinks) they are only those of the API server's Service. A Service without a cluster
     IP has none. If two Services give the same variable, the one with the later name wins.
     """
     by_name: dict[str, Mapping[str, Any]] = {}

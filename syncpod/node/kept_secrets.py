@@ -1,6 +1,6 @@
 """Encrypted copies on disk of a cluster's Secrets and tokens, so that pods start after a reboot without the cluster.
 
-Copies are made only with `--keep-secrets`; otherwise Secrets and tokens are in memory alone. Each copy is a file,
+Copies are made only with `--keep-secrets`; otherwise Secrets and tokens are only in memory. Each copy is a file,
 encrypted with AES-256-GCM and bound to its object's name, so that no copy can replace another. The key lies beside the
 copies, with mode 0600.
 
