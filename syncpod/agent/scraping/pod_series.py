@@ -100,7 +100,7 @@ def _of_pod(meta: Wire, spec: Wire, status: Wire) -> Iterator[Sample]:
     node, host_network = spec.get("nodeName", ""), str(bool(spec.get("hostNetwork"))).lower()
     address = (status.get("hostIP", ""), status.get("podIP", ""), node)
     yield "kube_pod_info", (*address, "", "", spec.get("priorityClassName", ""), host_network), 1
-    yield "kube_pod_owner", ("", "", ""), 1  # pods of a node have no owner
+    yield "kube_pod_owner", ("", "", ""), 1  # the node's own pods have none; owners of a cluster's pods are left out
     yield "kube_pod_restart_policy", (spec.get("restartPolicy", "Always"),), 1
     for name, at in (
         ("kube_pod_created", meta.get("creationTimestamp")),
