@@ -41,10 +41,10 @@ with workflow.unsafe.imports_passed_through():
     from workflows.pod.worker_hooks import WorkerHooks
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=30)
-"""Three times the interval between the heartbeats of a waiting step, which even a busy machine keeps. If the server
-dies while it hands a step to the worker, the step is retried after this time. No shorter timeout is needed. At boot, a
-new worker fails the steps of the last one (`syncpod.agent.takeover.pods`). And the worker heartbeats each second for a
-step that is to be cancelled (`syncpod.temporal.step_cancellation`)."""
+"""Three intervals between the heartbeats of a waiting step, so that even a busy machine keeps the timeout. If the
+server dies while it hands a step to the worker, the step is retried after this time. No shorter timeout is needed. At
+boot, a new worker fails the steps of the last one (`syncpod.agent.takeover.pods`). And a worker heartbeats each second
+for a step that is to be cancelled (`syncpod.temporal.step_cancellation`)."""
 
 RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=100), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=5)
@@ -84,7 +84,7 @@ class StartAhead(NamedTuple):
     """A start that has begun before it was its turn, and waits in the worker for the step before it."""
 
     step: Step
-    """As it was decided."""
+    """The start as it was decided."""
     begun: Begun
 
     @property
@@ -167,7 +167,7 @@ class StepRunner:
 
         def must_stop() -> bool:
             if spec.interruption is Interruption.GOES_ON:
-                # Only a shorter grace interrupts a kill: it starts again with the rest of the grace.
+                # Only a shorter grace interrupts a kill, which then starts again with the rest of the grace.
                 return step.name == StepName.KILL_POD and self.is_grace_shortened(kill_by)
             if spec.interruption is Interruption.GIVES_WAY:
                 return not was_ending and self.must_end()
@@ -179,7 +179,9 @@ class StepRunner:
             self.ahead = self.begin_ahead(follower, step)
         await self.see_through(begun, self.ahead.begun if self.ahead is not None else None)
         if self.ahead is not None and (self.ahead.begun.activity.done() or is_last(self.state, self.ahead.step)):
-            await self.let_end(self.ahead)  # no other start may begin ahead meanwhile: no decision is due
+            # It has ended, or is the pod's last start: no further start can begin ahead, so no decision is needed
+            # before.
+            await self.let_end(self.ahead)
 
     def begin(self, step: Step, must_stop: Callable[[], bool]) -> tuple[Begun, Step | None]:
         """Begin a step, unless it has begun ahead. Return it, and the start that certainly follows it, or None."""
