@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from temporalio import activity
 
@@ -20,6 +20,8 @@ from syncpod.messages.fleet import (
     WhoAsks,
 )
 from syncpod.messages.remote_command import RUN_REMOTE_COMMAND, RemoteCommand, RemoteCommandPiece
+
+_Answer = TypeVar("_Answer")
 
 _BEAT_SECONDS: Final = 3.0
 """Seconds between two heartbeats while a command runs."""
@@ -54,16 +56,8 @@ def fleet_answers(member: FleetMember) -> list[Callable[..., Any]]:
         return await member.take(intent)
 
     async def attend(asked: Attend) -> Attended:
-        task = asyncio.create_task(member.attend(asked))
-        try:
-            while not (await asyncio.wait({task}, timeout=_pause()))[0]:
-                activity.heartbeat()
-        except asyncio.CancelledError:
-            # The worker is stopping, or the caller waits no more. The next `attend` starts afresh, so this is no error.
-            return member.farewell()
-        finally:
-            task.cancel()
-        return task.result()
+        # If it is cancelled, the next `attend` starts afresh, so that is no error.
+        return await _beating(member.attend(asked), _pause(), member.farewell)
 
     named = ((RECALL_INTENT, recall_intent), (TAKE_INTENT, take_intent), (ATTEND, attend))
     return [activity.defn(name=name)(answer) for name, answer in named]
@@ -79,14 +73,24 @@ def remote_command_answer(run: Callable[[RemoteCommand], Awaitable[RemoteCommand
     """Return the activity that runs commands for the fleet, for the worker that polls the fleet's server."""
 
     async def run_remote_command(asked: RemoteCommand) -> RemoteCommandPiece:
-        task = asyncio.ensure_future(run(asked))
-        try:
-            while not (await asyncio.wait({task}, timeout=_BEAT_SECONDS))[0]:
-                activity.heartbeat()
-        except asyncio.CancelledError:
-            return RemoteCommandPiece(refused="the worker of the node is stopping")
-        finally:
-            task.cancel()
-        return task.result()
+        stopping = RemoteCommandPiece(refused="the worker of the node is stopping")
+        return await _beating(run(asked), _BEAT_SECONDS, lambda: stopping)
 
     return activity.defn(name=RUN_REMOTE_COMMAND)(run_remote_command)
+
+
+async def _beating(work: Awaitable[_Answer], seconds: float, cancelled: Callable[[], _Answer]) -> _Answer:
+    """Return the result of `work`, with a heartbeat every `seconds`.
+
+    If the activity is cancelled, because the worker stops or the caller waits no more, the work is cancelled, and the
+    result of `cancelled` is returned.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=seconds))[0]:
+            activity.heartbeat()
+    except asyncio.CancelledError:
+        return cancelled()
+    finally:
+        task.cancel()
+    return task.result()

@@ -20,7 +20,6 @@ from syncpod.kernel.atomic_file import replace_file
 from syncpod.runtime.simulation.script import (
     PREFIX,
     CallScript,
-    FailureRate,
     ScriptInvalid,
     check_scripts,
     container_script,
@@ -86,7 +85,7 @@ class ScriptedFaults:
                 scripts.insert(0, container_script(annotations, container).calls)
         except ScriptInvalid as error:
             raise CallFailed(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
-        concerned = [script for script in scripts if _concerns(script, call)]
+        concerned = [each for each in scripts if call in {*each.hang, *each.failure_rates, *each.restart_runtime}]
         if not concerned:
             return
         number = self._count(uid, f"{container}/{call}")
@@ -103,8 +102,10 @@ class ScriptedFaults:
                 await _until_cancelled()
             await asyncio.sleep(hang.duration / 1e9)
         failure = script.failure_rates.get(call)
-        if failure is not None and (failure.times is None or number < failure.times):
-            _fail_by_rate(failure, call, subject, number)
+        if failure is None or (failure.times is not None and number >= failure.times):
+            return
+        if draw(subject, call, number) < failure.rate:
+            raise CallFailed(failure.code, failure.message or f"simulated failure of {call}, call {number + 1}")
 
     def _count(self, uid: str, what: str) -> int:
         """Count a call in the pod's file, before the call has any effect; return how often it was counted before."""
@@ -124,15 +125,6 @@ class ScriptedFaults:
         for file in self._directory.iterdir():
             if file.stat().st_mtime < time.time() - _REMEMBERED_SECONDS:
                 file.unlink()
-
-
-def _concerns(script: CallScript, call: str) -> bool:
-    return call in script.hang or call in script.failure_rates or call in script.restart_runtime
-
-
-def _fail_by_rate(failure: FailureRate, call: str, subject: str, number: int) -> None:
-    if draw(subject, call, number) < failure.rate:
-        raise CallFailed(failure.code, failure.message or f"simulated failure of {call}, call {number + 1}")
 
 
 def draw(subject: str, call: str, number: int) -> float:

@@ -153,7 +153,7 @@ def images_in(source: Source) -> tuple[FoundImage, ...]:
             raise
         raise ArchiveInvalid(f"is a damaged archive: {where_and_why(error)}") from error
     if not found:
-        raise ArchiveInvalid(f"has no image for {_platform()}")
+        raise ArchiveInvalid(f"has no image for linux/{architecture()}")
     return found
 
 
@@ -241,10 +241,6 @@ def _image(
     except ConfigInvalid as problem:
         raise ArchiveInvalid(f"{id}: {problem}") from problem
     return FoundImage(names, id, manifest, parsed, layers, tuple(_digest(each, "rootfs.diff_ids") for each in diff_ids))
-
-
-def _platform() -> str:
-    return f"linux/{architecture()}"
 
 
 def _blob(entry: Mapping[str, Any]) -> Descriptor:

@@ -12,6 +12,7 @@ import struct
 import termios
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TypeVar
 
 from syncpod.runtime.port import StartFailed, Stream
 from syncpod.runtime.processes.packets import CHUNK, LONGEST, Word
@@ -20,6 +21,7 @@ from syncpod.runtime.processes.records import CONTROL
 _END_OF_TRANSMISSION = b"\x04"
 _ANSWER_SECONDS = 30.0
 """How long a supervisor may take to answer; a stopped one never does."""
+_File = TypeVar("_File", int, socket.socket)
 _STREAMS = {Word.STDOUT: Stream.STDOUT, Word.STDERR: Stream.STDERR}
 
 
@@ -72,7 +74,7 @@ class Executed:
             try:
                 view = view[os.write(self._input, view) :]
             except BlockingIOError:
-                await _writable(self._input)
+                await writable(self._input)
             except OSError:
                 return  # It does not read any more.
 
@@ -90,7 +92,7 @@ class Executed:
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         """Yield the command's output until every process that has it open has closed it."""
         while self._outputs:
-            for descriptor in await _readable(tuple(self._outputs)):
+            for descriptor in await readable(*self._outputs):
                 try:
                     data = os.read(descriptor, CHUNK)
                 except BlockingIOError:
@@ -291,37 +293,37 @@ async def attach(directory: Path, exit_code: asyncio.Future[int]) -> Attached:
     return Attached(sock, exit_code)
 
 
-async def _writable(descriptor: int) -> None:
+async def writable(file: socket.socket | int) -> None:
+    """Wait until a write would not block, or the other end is closed."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    loop.add_writer(descriptor, set_ready, ready)
+    loop.add_writer(file, _set_ready, ready)
     try:
         await ready
     finally:
-        loop.remove_writer(descriptor)
+        loop.remove_writer(file)
 
 
-async def _readable(descriptors: tuple[int, ...]) -> list[int]:
-    """Wait until at least one can be read without blocking."""
+async def readable(*files: _File) -> list[_File]:
+    """Wait until at least one file can be read without blocking, or its other end is closed; return such files."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    found: list[int] = []
+    found: list[_File] = []
 
-    def note(descriptor: int) -> None:
-        found.append(descriptor)
-        set_ready(ready)
+    def note(file: _File) -> None:
+        found.append(file)
+        _set_ready(ready)
 
-    for descriptor in descriptors:
-        loop.add_reader(descriptor, note, descriptor)
+    for file in files:
+        loop.add_reader(file, note, file)
     try:
         await ready
     finally:
-        for descriptor in descriptors:
-            loop.remove_reader(descriptor)
+        for file in files:
+            loop.remove_reader(file)
     return list(dict.fromkeys(found))
 
 
-def set_ready(future: asyncio.Future[None]) -> None:
-    """Wake up the task that awaits the future."""
+def _set_ready(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

@@ -120,7 +120,7 @@ class Supervised:
                 async with asyncio.timeout(_START_SECONDS):
                     with theirs:
                         await self._request(directory, theirs)
-                    await _readable(ours)
+                    await control.readable(ours)
             except TimeoutError:
                 ours.close()
                 ended = await self._give_up(directory)
@@ -290,7 +290,7 @@ class Supervised:
                     return
                 except BlockingIOError:
                     with self._requests.dup() as waiting:  # The socket may be closed meanwhile, with its spawner.
-                        await _writable(waiting)
+                        await control.writable(waiting)
                 except OSError as error:
                     if replaced:
                         raise StartFailed(f"no supervisor can be started: {error.strerror}") from error
@@ -448,33 +448,11 @@ async def _kill_started(descriptors: list[int]) -> None:
                 signal.pidfd_send_signal(descriptors[0], number)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE_SECONDS):
-                    await _readable(descriptors[0])
+                    await control.readable(descriptors[0])
                 return
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-
-
-async def _readable(file: socket.socket | int) -> None:
-    """Wait until there is something to read, or the end."""
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(file, control.set_ready, ready)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(file)
-
-
-async def _writable(sock: socket.socket) -> None:
-    """Wait until the socket takes more, or has been closed at the other end."""
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_writer(sock, control.set_ready, ready)
-    try:
-        await ready
-    finally:
-        loop.remove_writer(sock)
 
 
 def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
