@@ -1,4 +1,4 @@
-"""Which pod a UID belongs to on this node. A pod's volumes, containers and records are found by its UID.
+"""The owners of UIDs on this node. A pod's volumes, containers and records are found by its UID.
 
 The kubelet gets UIDs from an API server, which makes them unique. Here a manifest may contain a UID, so two pods could
 have the same: then each would read the other's volumes, and the end of one would end the other.

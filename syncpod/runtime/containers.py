@@ -164,8 +164,8 @@ class Containers:
     async def start(self, container: Container) -> None:
         """Run a created container. Raises Refusal.
 
-        If the caller is cancelled before the container runs, the container is killed. If it has run until then, it
-        counts as ended, with its exit code.
+        If the caller is cancelled meanwhile, the container is killed. If it was running, it counts as ended, with its
+        exit code.
         """
         if container.starting:
             raise failed(f'failed to start container "{container.id}": container is already in starting state')
@@ -482,7 +482,7 @@ def _log_path(sandbox_config: api_pb2.PodSandboxConfig, config: api_pb2.Containe
 
 
 def _hostname(sandbox_config: api_pb2.PodSandboxConfig) -> str:
-    """Return the host name of a pod's containers; empty = they share the machine's, and setting it sets the machine's.
+    """Return the host name of a pod's containers; "" if they share the machine's, and can change it for the machine.
 
     A pod with its own network has its own host name, even if it is a copy, as in containerd: changes stay in the
     container.

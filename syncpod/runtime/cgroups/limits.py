@@ -233,7 +233,7 @@ class Cgroups:
         return f"{what}: cannot be enforced, since {why}: remove {remove}{otherwise}"
 
     def _why_not(self, controller: str) -> tuple[str, str]:
-        """Return why a controller is missing, and what would help, if anything."""
+        """Return why a controller is missing, and a remedy; "" if there is none."""
         if not self.hierarchies:
             return self.why_not, self.remedy
         if os.geteuid() == 0:

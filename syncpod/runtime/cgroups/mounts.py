@@ -30,7 +30,7 @@ class Mounted:
 
 @dataclass(frozen=True)
 class Found:
-    """The hierarchies that containers can be put in; if there are none, why, and what would help."""
+    """The hierarchies for containers; if there are none, the reason and a remedy."""
 
     hierarchies: tuple[Hierarchy, ...]
     why_not: str = ""

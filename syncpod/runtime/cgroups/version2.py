@@ -89,8 +89,8 @@ class Version2:
 def pass_down(directory: Path, controllers: frozenset[str]) -> frozenset[str]:
     """Enable these controllers for the cgroups in `directory`, and return those that are enabled.
 
-    Each is written separately, so that one that cannot be enabled, because `directory` has processes or its parent has
-    not enabled it, does not affect the others.
+    Each controller is written separately, so that the failure of one does not affect the others. A controller cannot be
+    enabled if `directory` has processes, or its parent has not enabled the controller.
     """
     file = directory / "cgroup.subtree_control"
     for controller in sorted(controllers - set((cgroupfs.read(file) or "").split())):
@@ -100,7 +100,7 @@ def pass_down(directory: Path, controllers: frozenset[str]) -> frozenset[str]:
 
 
 def weight_of(shares: int) -> int:
-    """Return the cpu.weight (1 … 10000) for CPU shares (2 … 262144); 1024 shares, the default, are 100, its default.
+    """Return the cpu.weight (1 … 10000) for CPU shares (2 … 262144). 1024 shares become 100; both are the defaults.
 
     This is runc's curve since 2025, through minimum, default and maximum: 10 to the power of (l² + 125 l) / 612 − 7/34
     with l = log₂ shares, rounded up. The linear conversion before gave 1024 shares a weight of only 39.

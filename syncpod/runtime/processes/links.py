@@ -78,7 +78,7 @@ class Links:
             entry.rmdir()
 
     def _link_above(self, path: str) -> str | None:
-        """Return the link of ours on the way of a path; None if there is none. It may vanish with another container."""
+        """Return a parent of the path that is a link of ours, and may vanish with its container; None if none is."""
         above = path
         while (above := os.path.dirname(above)) not in ("/", ""):  # noqa: PTH120
             if (self._entry(above) / "link").exists():

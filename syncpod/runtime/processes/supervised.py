@@ -258,9 +258,9 @@ class Supervised:
     def _withdraw_claimed(self, directory: Path) -> bool:
         """Withdraw a specification that a supervisor has claimed but not started; False if it has started by now.
 
-        A supervisor first records what it starts, then checks that the specification is still in place, and only then
-        runs the program. This moves the specification first, then checks for the record: one of the two notices the
-        other.
+        A supervisor first records the processes, then checks that the specification is still in place, and only then
+        runs the program. This method moves the specification first, then checks for the record. So at least one of the
+        two notices the other.
         """
         known = records.read_spec(directory)
         aside = directory / (records.SPEC + ".withdrawn")

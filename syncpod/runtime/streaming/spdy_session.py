@@ -53,7 +53,7 @@ class ServerSession(SpdySession):
         await deliver(self, pipe, data)
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
-        """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone."""
+        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client is gone."""
         if await self._client.space(pipe, seconds):
             return True
         self._client.write_at_once(self._encoder.no_settings())

@@ -75,7 +75,7 @@ class WebSocket:
         await self._send()
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
-        """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone.
+        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client is gone.
 
         If not, send a pong: the client considers us dead after a minute without one, and its pings are not read
         meanwhile.
@@ -151,5 +151,5 @@ class Tunnel:
         await self._websocket.flush()
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
-        """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone."""
+        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client is gone."""
         return await self._websocket.space(pipe, seconds)

@@ -18,7 +18,7 @@ class Waiting(Protocol):
     """A connection that can be watched while waiting for a pipe."""
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
-        """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone.
+        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client is gone.
 
         While a pipe is full, nothing is read from the connection, so the client's end would not be noticed: it is
         queued behind unread data. A write reveals it, so implementations send a few bytes without meaning in their
@@ -77,7 +77,7 @@ class Socket:
         await self._writer.drain()
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
-        """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone."""
+        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client is gone."""
         try:
             async with asyncio.timeout(seconds):
                 await pipe.space()
