@@ -57,6 +57,8 @@ async def _rejections(node: Node, pod: Pod, before: Sequence[ComesBefore]) -> li
             refusal = page.foreseen_refusal(ref, pod, capacity, matches=matches, before=demands)
     if refusal is not None:
         return [f"{refusal.reason}: {refusal.message}{_COUNTED if beside else ''}"]
+    if (shuts_down := node.agent.shutdown_refusal()) is not None:
+        return [": ".join(shuts_down)]
     if needs_app_armor(pod) and not node.context.host.apparmor:
         return ["AppArmor: Cannot enforce AppArmor: AppArmor is not enabled on the host"]
     return []

@@ -197,10 +197,12 @@ async def test_a_node_whose_machine_shuts_down_rejects_new_pods(bench: Bench) ->
     early, late = bench.pod(), bench.pod()
     await early.create_sandbox()
     bench.agent.shutdown = why = ("NodeShutdown", "Pod was rejected as the node is shutting down.")
+    assert await foresee_admission(bench.node, late.pod) == [": ".join(why)]
     assert await rejection_of(late) == why
     await early.kill(grace=0)
     await early.create_sandbox(attempt=1)
     bench.agent.shutdown = None
+    assert await foresee_admission(bench.node, late.pod) == []
     await late.create_sandbox(attempt=1)
 
 
