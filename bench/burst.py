@@ -40,7 +40,7 @@ class Phase:
     """The application or the deletion of all pods."""
 
     seconds: float
-    """From the first request until all pods run, or are gone."""
+    """Seconds from the first request until all pods run, or are gone."""
     longest_pause: float
     """The longest time in which no pod began to run, or ended."""
     cpu: Mapping[str, float]

@@ -72,7 +72,7 @@ class Life:
 
     name: str
     begin: Callable[[Subject], Awaitable[Any]]
-    """Starts the phase. Does nothing for `start`, which the pod's application has begun."""
+    """Starts the phase. Does nothing for `start`, which begins when the pod is applied."""
     end: Callable[[Subject], Awaitable[Any]]
     """Returns at the end of the phase."""
     restarts: Mapping[str, int] = field(default_factory=dict)

@@ -39,7 +39,7 @@ from tests.runtimes.images import BUSYBOX
 
 @dataclass(frozen=True)
 class Section:
-    """Where the results of one kind of run are written."""
+    """The place in the document for the results of one kind of run."""
 
     begin: str
     plot: Path

@@ -51,7 +51,7 @@ class Case:
 
     name: str
     what: str
-    """What the pod does, for the table."""
+    """The behaviour of the pod, for the table."""
     containers: Sequence[dict[str, Any]]
     sidecars: Sequence[dict[str, Any]] = ()
     grace: int = GRACE
@@ -166,7 +166,7 @@ class Ending:
     """The outcome of a case."""
 
     seconds: float
-    """From the deletion until nothing of the pod ran, by its history."""
+    """Seconds from the deletion until no container of the pod ran, by its history."""
     codes: dict[str, int]
     events: frozenset[tuple[str, str]]
     order: tuple[str, ...]

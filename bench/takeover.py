@@ -29,7 +29,7 @@ EXITING = 5
 LABELLED = 5
 """How many other pods get a label in that time."""
 AIM_SECONDS = 5.0
-"""From the start of the new worker's process to the answer of the last pod."""
+"""The longest accepted time from the start of the new worker's process to the answer of the last pod."""
 
 _EXITS = "trap 'exit 0' TERM; while [ ! -e /out/exit ]; do sleep 1; done; rm /out/exit; exit 7"
 _ASKED_FOR = timedelta(seconds=1)

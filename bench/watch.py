@@ -22,7 +22,7 @@ bare calls started a hundred pods in 12.3 and 12.6 s; with it, in 10.0 and 10.9 
 
 @dataclass(frozen=True)
 class Listing:
-    """What the runtime listed, by pod name and container name."""
+    """A listing of the runtime, by pod name and container name."""
 
     containers: Mapping[str, Mapping[str, tuple[cri.Container, ...]]] = field(default_factory=dict)
     sandboxes: Mapping[str, tuple[cri.PodSandbox, ...]] = field(default_factory=dict)

@@ -19,7 +19,7 @@ class RareLines:
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without any line. An interval has so many `seconds`; `clock` must be monotonic."""
+        """Begin without any line. `seconds` is the length of an interval; `clock` must be monotonic."""
         self._seconds, self._clock = seconds, clock
         self._lines: dict[Hashable, tuple[float, int]] = {}
         """By subject, the oldest line first: when the next line is due, and how many have been left out since."""

@@ -26,7 +26,7 @@ from urllib.parse import quote, quote_plus
 from syncpod.pod.go_text import go_json, go_quote
 
 MASK: Final = "***"
-"""What stands in the place of a value, or the beginning of it if a cut leaves less of the value."""
+"""The replacement of a value. If a cut leaves less than three characters of the value, only its beginning is used."""
 SHORT: Final = 4
 """Shorter values are hidden only as whole words; otherwise parts of many other words would be hidden."""
 SHORTEST: Final = 3

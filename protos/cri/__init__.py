@@ -1,1 +1,1 @@
-"""Container Runtime Interface, by version, and what one runtime serves beside it."""
+"""The Container Runtime Interface, by version, and calls that only containerd has."""

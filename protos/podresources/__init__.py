@@ -1,1 +1,1 @@
-"""What pods have been given of a machine."""
+"""The kubelet's podresources API: the resources of a machine that are allocated to pods."""

@@ -164,7 +164,7 @@ def unready(container: str = "main") -> Moment:
 
 
 def all_of(*moments: Moment) -> Moment:
-    """All of these moments at once."""
+    """A moment at which all of these moments have come."""
     return lambda status: all(moment(status) for moment in moments)
 
 

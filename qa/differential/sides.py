@@ -64,7 +64,7 @@ class Side:
         return self.source.roots
 
     def write(self, file: str, manifest: dict[str, Any]) -> None:
-        """Have this side run a pod: write its file beside the manifest directory, and rename it into the directory."""
+        """Let this side run a pod: write its file beside the manifest directory, and rename it into the directory."""
         own = self.shared / manifest["metadata"]["name"]
         own.mkdir(mode=0o777, parents=True, exist_ok=True)
         own.chmod(0o777)
@@ -116,7 +116,7 @@ class KubeletSource:
         self.roots: tuple[Path, ...] = (kubelet.root,)
 
     async def pods(self, names: Collection[str]) -> dict[str, Any]:
-        """Those of these pods that it has."""
+        """The subset of these pods that this side has."""
         return {name: pod for name, pod in (await self._kubelet.pods()).items() if name in names}
 
     async def events(self, name: str) -> list[Event]:
@@ -150,7 +150,7 @@ class NodeSource:
         self.roots: tuple[Path, ...] = (directory / "state", directory / "memory")
 
     async def pods(self, names: Collection[str]) -> dict[str, Any]:
-        """Those of these pods that it has."""
+        """The subset of these pods that this side has."""
         told = await asyncio.to_thread(reports, self._state, "default", list(names), "pod", at_once=True)
         return {one["metadata"]["name"]: one["pod"] for one in told or ()}
 

@@ -16,7 +16,7 @@ from syncpod.api.source import PodSource
 from syncpod.api.statuses import ApiError
 
 A = TypeVar("A")
-"""What the handlers of a table answer."""
+"""The type of the answers of a table's handlers."""
 
 _REPORT: Final = f"{OURS}/namespaces/{{namespace}}/podreports/{{name}}"
 

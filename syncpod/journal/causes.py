@@ -94,7 +94,7 @@ _BY: Final[Mapping[str, str]] = {
     KillCause.EARLIER_LIFE: "the node: an earlier life",
     KillCause.ORPHAN: "the node: it had no workflow",
 }
-"""Who decided a kill; any other was decided by the node."""
+"""The decider of a kill, by its cause; the node decided all other kills."""
 
 NAMED_BY_ITS_WORDS: Final = frozenset(_BY)
 """The kinds of causes whose words already name who decided, so that a sentence does not add it."""

@@ -55,7 +55,7 @@ class Explained:
     instances: tuple[Instance, ...]
     ends: tuple[End, ...]
     wait: Wait | None
-    """What its next start waits for; None = nothing."""
+    """The wait before its next start; None = there is none."""
     is_ready: bool | None
     """Whether it is ready; None = not known for that moment."""
     waiting: str
@@ -136,7 +136,7 @@ class Explanation:
     last_sign: datetime | None = None
     """The last sign of life of the node's worker, if none serves the node now."""
     status: str = ""
-    """What `get pods` prints of it, such as `CrashLoopBackOff`; "" = not known."""
+    """Its STATUS in `get pods`, such as `CrashLoopBackOff`; "" = not known."""
 
     @property
     def word(self) -> str:

@@ -15,7 +15,7 @@ from syncpod.lifecycle.exit import ON_WIRE, Exit
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
-"""What runtimes give as the reason of an end if they could not start the process."""
+"""The reasons that runtimes give for an end if they could not start the process."""
 
 
 class PodLife(NamedTuple):
@@ -68,7 +68,7 @@ has no kind of its own, since workers of earlier versions must be able to read i
 
 
 EntryKind = Literal["decision", "step", "signal", "exit", "hold", "update", "rejected", "sender", "workflow"]
-"""What a line of a history is about. A `hold` is a wait. Only the journal has `sender` lines (`SENDER`). A `workflow`
+"""The subject of a line of a history. A `hold` is a wait. Only the journal has `sender` lines (`SENDER`). A `workflow`
 line is the end of a workflow: only the Temporal server has it, and a command adds the line."""
 
 

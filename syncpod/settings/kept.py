@@ -31,7 +31,7 @@ class KeptSettings:
     runtime: str = ""
     """The runtime's name, as `containerd`; its version may change."""
     cluster: str = ""
-    """Where the node's pods are in Temporal: the cluster's id, a slash, and the namespace's id; "" = not known."""
+    """The node's place in Temporal: the cluster's id, a slash, and the namespace's id; "" = not known."""
     address: str = ""
     """The address at which that cluster's server was reached: ``host:port``."""
     namespace: str = ""

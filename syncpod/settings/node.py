@@ -87,7 +87,7 @@ class ImagePullSettings:
 
 @dataclass(frozen=True)
 class PortAccess:
-    """Where the kubelet's port is served, and to whom. The defaults are the kubelet's: no client is anonymous."""
+    """The address of the kubelet's port, and the access to it. The defaults are the kubelet's: no anonymous clients."""
 
     address: str = ""
     """The IP address of this port and of `read_only`; "" = the node's own, and the loopback address for `read_only`."""
@@ -148,7 +148,7 @@ class NodeSettings:
     capacity: str
     """The sum that pods may request, for resources that differ from the machine's: ``cpu=8,memory=32Gi,pods=110``."""
     reserved: str
-    """What the machine keeps for itself (the kubelet's kubeReserved and systemReserved): ``cpu=500m,memory=1Gi``."""
+    """Resources reserved for the machine (the kubelet's kubeReserved and systemReserved): ``cpu=500m,memory=1Gi``."""
     node_labels: str
     """Labels of the node besides those that every node has: ``disk=ssd,example.com/rack=7``."""
     node_ip: tuple[str, ...]

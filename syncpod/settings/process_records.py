@@ -71,7 +71,7 @@ def recorded_server_pid(state_dir: Path) -> int | None:
 
 @dataclass(frozen=True)
 class CodecRecord:
-    """How to reach a codec server, and the signing proxy beside it."""
+    """The addresses of a codec server and of the signing proxy that serves with it, and their token."""
 
     endpoint: str
     """``http://127.0.0.1:port``."""

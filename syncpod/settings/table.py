@@ -94,7 +94,7 @@ class Setting:
     default: str = ""
     """In words, for the help; "" = the help names none."""
     metavar: str | None = None
-    """What stands for the value in the help; None = the flag's name in capitals."""
+    """The placeholder of the value in the help; None = the flag's name in capitals."""
     switch: str = ""
     """The value that the flag gives, since it takes none: "true" or "false"; "" = it takes a value."""
     choices: tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""The keys of a state directory. Whoever can read them can command its node.
+"""The keys of a state directory. Anybody who can read them can command its node.
 
 Each key has a file, ``keys/<id>.key``, with 32 random bytes in hexadecimal, readable by its owner only. The file
 ``keys/current`` names the key that signs; without the file, the newest key does. The other keys verify earlier
@@ -179,7 +179,7 @@ def create_signing_key(state_dir: Path) -> str:
 
 
 def use_signing_key(state_dir: Path, named: str) -> None:
-    """Have the key of this id sign from now on. Its file gets the present time, so that it is the newest.
+    """Sign with the key of this id from now on. Its file gets the present time, so that it is the newest.
 
     Raises SettingsInvalid.
     """

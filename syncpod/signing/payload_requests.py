@@ -39,7 +39,7 @@ class RequestHead:
     verb: str
     """The last part of the path: ``encode`` or ``decode``."""
     headers: Mapping[str, str]
-    """By name in lower case."""
+    """The headers by name, in lower case."""
     reader: asyncio.StreamReader
 
     async def body(self) -> bytes | None:
