@@ -113,7 +113,7 @@ sys.exit(with_a_worker(up, worker)(["up", "--node", "n1"]))
 
 
 def test_the_worker_of_up_is_a_fork_once_and_what_a_process_of_its_own_would_be(tmp_path: Path) -> None:
-    """The second one is a process that is started, of a program that is not there."""
+    """The second start would run a real process, here of a program that does not exist."""
     command = [sys.executable, "-c", UPS, " " * 200]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)

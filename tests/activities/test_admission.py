@@ -68,7 +68,7 @@ async def test_a_pod_is_rejected_if_the_node_has_no_room_for_it(two_cores: Bench
 
 
 async def test_a_pod_is_rejected_if_its_node_affinity_does_not_match(two_cores: Bench) -> None:
-    """Row 6: NodeAffinity, after what the node lacks and before host ports."""
+    """Row 6: NodeAffinity comes after missing resources and before host ports."""
     two_cores.node.context = replace(two_cores.node.context, labels={"disk": "hdd"})
     wrong = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
     assert await rejection_of(asking(two_cores, "1", nodeSelector={"disk": "ssd"})) == ("NodeAffinity", wrong)
@@ -122,7 +122,7 @@ async def test_an_admitted_pod_stays_admitted_whatever_the_node_becomes(two_core
 
 
 async def test_an_adopted_pod_stays_admitted_without_its_record(two_cores: Bench) -> None:
-    """With the record, the labels that the pod asked for may be lost: what runs is not ended for that."""
+    """With the record, the requested node labels may be lost; running containers are not ended because of that."""
     pod = asking(two_cores, "1500m")
     await pod.create_sandbox()
     meta = pod.pod.metadata
@@ -207,7 +207,7 @@ async def test_a_node_whose_machine_shuts_down_rejects_new_pods(bench: Bench) ->
 
 
 async def test_a_node_under_pressure_rejects_new_pods_but_not_admitted_ones(bench: Bench) -> None:
-    """Row 118: Admit comes first of all handlers, and asks once in a pod's life."""
+    """Row 118: Admit is the first handler, and is called once in a pod's life."""
     early, late = bench.pod(), bench.pod()
     await early.create_sandbox()
     bench.agent.pressure = "The node had condition: [DiskPressure]. "

@@ -337,7 +337,7 @@ async def test_a_creation_is_never_cut_off(bench: Bench, calls: Calls) -> None:
 
 
 async def test_a_newer_step_waits_until_what_was_created_is_gone(bench: Bench, calls: Calls) -> None:
-    """The server has given up both starts, which have not heard of it: the kill must not miss the second container."""
+    """The server has given up both starts, which still run: the kill must not miss the second container."""
     pair = await mains(bench)
     asked, go_on, may_start = asyncio.Event(), asyncio.Event(), asyncio.Event()
 

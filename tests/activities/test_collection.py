@@ -91,7 +91,7 @@ async def test_a_dead_sandbox_is_removed_once_it_is_empty(bench: Bench) -> None:
 async def test_nothing_is_collected_during_a_step_or_of_another_cluster(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 107: only what is ours, and only between steps."""
+    """Row 107: only this node's containers, and only between steps."""
     pod = bench.pod(container(command=DONE_AND_GONE))
     dead = await exited(pod)
     collector = Collector(bench.node)
@@ -111,7 +111,7 @@ async def test_nothing_is_collected_during_a_step_or_of_another_cluster(
 
 
 async def test_all_remains_of_a_gone_pod_are_removed_once_nothing_of_it_is_alive(bench: Bench) -> None:
-    """Row 111: its logs, volumes and directory, with what is dead of it in the runtime."""
+    """Row 111: its logs, volumes and directory, and its dead containers in the runtime."""
     scratch = [{"name": "scratch", "emptyDir": {}}]
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
     pod = bench.pod(container(volumeMounts=mounts), volumes=scratch)
@@ -192,7 +192,7 @@ async def test_what_a_kill_has_left_is_removed_and_the_agent_knows_that_nothing_
 async def test_what_a_kill_has_left_is_removed_also_without_a_record_or_with_one_of_another_cluster(
     bench: Bench,
 ) -> None:
-    """So is a pod that was pruned after its database was lost, or the node's state directory."""
+    """This also holds for a pod that was pruned after the database or the node's state directory was lost."""
     for cluster in ("other/default", ""):
         pod = bench.pod()
         life = await left_by_a_kill(pod)
@@ -221,7 +221,7 @@ async def test_what_was_left_stays_while_a_step_has_the_pod_and_once_another_lif
 async def test_a_life_is_over_if_its_pod_is_deleted_and_what_cannot_be_noted_is_removed_by_the_kill(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk keeps no pod from being removed: nothing would say later that it may go."""
+    """A full disk prevents no removal: without the note, nothing would show later that the pod may be removed."""
     pod, nameless, full = bench.pod(), bench.pod(incarnation=""), bench.pod()
     for each in (pod, nameless, full):
         await each.create_sandbox()
@@ -266,7 +266,7 @@ async def test_a_pod_of_the_same_name_neither_waits_for_what_was_left_nor_tells_
 async def test_a_removal_that_a_start_under_way_prevents_is_put_off(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The start was sent by a worker that died; the runtime will say how it ended. That is no defect."""
+    """The start was sent by a worker that died; the runtime will report its end. That is no defect."""
     pod = bench.pod()
     life = await left_by_a_kill(pod)
 
@@ -280,7 +280,7 @@ async def test_a_removal_that_a_start_under_way_prevents_is_put_off(
 
 
 async def test_what_has_come_to_life_since_the_kill_is_ended_first(bench: Bench) -> None:
-    """The runtime may carry out the start of a worker that died when nobody expects it any more."""
+    """The runtime may carry out a dead worker's start late."""
     pod = bench.pod(container(), terminationGracePeriodSeconds=1)
     await pod.create_sandbox()
     await pod.start()

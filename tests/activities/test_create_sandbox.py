@@ -83,7 +83,7 @@ async def test_a_sandbox_being_created_by_another_client_is_awaited_and_adopted(
 
 
 async def test_a_sandbox_of_a_dead_client_is_created_again_once_its_name_is_free(bench: Bench) -> None:
-    """The call runs to its end and is rolled back: what is listed then cannot be adopted."""
+    """The call completes and is rolled back: a sandbox that is listed until then cannot be adopted."""
     pod = bench.pod(hostNetwork=False)
     config = sandbox_config(pod.pod, attempt=0, node=bench.node.context, incarnation=pod.incarnation)
     with bench.runtime.gates.hold("cni-add") as gate:
@@ -398,7 +398,7 @@ async def test_containers_left_by_an_earlier_pod_of_the_name_are_ended_first(ben
 
 @pytest.mark.parametrize("labelled", [True, False])
 async def test_a_sandbox_with_the_pods_name_but_without_a_uid_is_left_alone(bench: Bench, labelled: bool) -> None:
-    """Somebody has made it by raw calls, with the node's label; the node's housekeeping judges it."""
+    """It was made by raw calls, with the node's label; the node's housekeeping handles it."""
     pod, node = bench.pod(), bench.node.context
     uid = {names.POD_UID_LABEL: "../x"} if labelled else {}
     name = {names.POD_NAME_LABEL: pod.pod.metadata.name, names.POD_NAMESPACE_LABEL: pod.pod.metadata.namespace}

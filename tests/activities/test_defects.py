@@ -74,7 +74,7 @@ async def test_a_failed_step_reports_its_own_error_even_if_the_pod_cannot_be_rea
 async def test_a_defect_during_cancellation_is_left_to_the_next_attempt(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that stops takes away what its steps need: the next one tries again."""
+    """A stopping worker closes resources that its steps need; the next worker retries them."""
     pod = bench.pod()
     reached, go = asyncio.Event(), asyncio.Event()
 

@@ -352,7 +352,7 @@ async def test_garbage_collection_begins_only_without_a_running_or_waiting_step(
 
 
 async def test_a_step_interrupts_garbage_collection_and_is_not_fenced_by_it() -> None:
-    """Row 107: a step waits for what is being removed, and then acts, whatever its fence."""
+    """Row 107: a step waits until a running removal is done, and then acts, whatever its fence number."""
     fences = Fences()
     step, tidying = Actor(fences, 1), Actor(fences, 0)
     async with fences.undisturbed("u1", tidying) as held:

@@ -146,7 +146,7 @@ async def test_a_container_that_ignores_its_signal_is_killed_after_its_grace(ben
 async def test_a_retried_kill_gets_the_rest_of_the_grace_and_at_least_two_seconds(
     bench: Bench, calls: Calls, grace: int, waited: float, left: int
 ) -> None:
-    """Row 77, row 79: what is left of the grace, two seconds at the least."""
+    """Row 77, row 79: the rest of the grace period, but at least two seconds."""
     pod = bench.pod()
     [main] = await started(pod)
     await pod.step(StepName.KILL_CONTAINER, killing(pod, main, grace), attempt=2, waited=waited).result()
@@ -207,7 +207,7 @@ async def test_a_retried_kill_joins_the_running_stop_call(bench: Bench, calls: C
 async def test_a_step_abandoned_by_the_server_is_logged_in_one_sentence(
     bench: Bench, caplog: pytest.LogCaptureFixture, cause: str, said: str
 ) -> None:
-    """A busy node has many of them; a traceback for each would bury what matters."""
+    """A busy node has many of them; their tracebacks would hide important log lines."""
     pod = bench.pod(container(command=DEAF))
     [main] = await started(pod)
     step = pod.step(StepName.KILL_CONTAINER, killing(pod, main, 2))

@@ -68,7 +68,7 @@ async def test_a_waiting_pod_that_does_not_ask_again_is_notified_once(ledger: Le
 
 
 async def test_a_pod_refused_again_waits_again_by_rank(ledger: Ledger) -> None:
-    """Row 115: each that asks and is refused is told of the next room."""
+    """Row 115: each pod that asks and is refused is notified when there is room again."""
     async with ledger.open() as page:
         full(page)
         for _ in range(2):
@@ -101,7 +101,7 @@ async def test_rejected_pods_are_told_once_they_fit_together_by_rank(ledger: Led
 async def test_waiting_pods_are_notified_even_if_cgroup_weights_cannot_be_set(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
-    """The step is tried again, and by then finds no pod gone."""
+    """The step is repeated, and at the second attempt no pod disappears."""
     told: list[WaitsForRoom] = []
 
     def fails(*_: Any) -> None:

@@ -33,7 +33,7 @@ from tests.runtimes.temporal_client import connect
 
 
 async def test_an_unanswering_workflow_is_named(temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody polls the queue of this node, so no update is ever answered."""
+    """No worker polls the queue of this node, so no update is ever answered."""
     monkeypatch.setattr(pod_orders, "ANSWER_SECONDS", 1.0)
     client = await connect(temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER)
     steps, name = PodWorkflowSteps(PodOrders(client, NodeFacts)), f"web-{uuid.uuid4().hex[:8]}"
@@ -76,7 +76,7 @@ async def test_a_workflow_that_does_not_answer_holds_up_no_other_that_is_told_wi
 async def test_a_pod_that_cannot_be_started_holds_up_no_other_that_starts_with_it(
     temporal_server: DevServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What cannot be read of one pod is left to a step for it alone, and its text is not logged."""
+    """An unreadable pod is left to a step of its own, and its content is not logged."""
     client = await connect(temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER)
     broken, refused, whole = (f"{base}-{uuid.uuid4().hex[:8]}" for base in ("web", "job", "other"))
 

@@ -185,7 +185,7 @@ async def test_failed_pulls_have_the_kubelets_reason_and_message(
 async def test_an_image_that_is_not_there_after_its_pull_is_a_failed_pull(
     bench: Bench, shelf: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A runtime that calls a pull done and does not find the image was asked again as fast as it answered."""
+    """Before, a runtime that reported a pull as done but did not list the image was called again without a pause."""
 
     async def lying(*_: object, **__: object) -> str:
         return "sha256:0"

@@ -78,7 +78,7 @@ async def test_a_container_to_be_killed_is_stopped_before_its_removal(bench: Ben
 
 
 async def test_the_journal_has_the_end_of_a_container_that_a_removal_stops(bench: Bench) -> None:
-    """No listing shows the container as ended; the workflow hears of it by the step's result."""
+    """No listing shows the container as ended; the workflow learns its end from the step's result."""
     pod = bench.pod(container("asks", command=DONE_AND_GONE), container("other"))
     asked = await exited(pod, "asks")
     running = (await pod.start("other")).id

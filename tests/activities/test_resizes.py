@@ -69,7 +69,7 @@ def cpu_of(pod: PodOnBench, cpu: str) -> Pod:
 
 
 async def test_allocated_resources_survive_a_worker_restart(bench: Bench) -> None:
-    """Row 115: the node remembers what it has allocated; asked again, it gives the same answer."""
+    """Row 115: the node stores its allocations, and gives the same answer to a repeated request."""
     with_cores(bench, 2000)
     one, other = (bench.pod(container(resources={"requests": {"cpu": "500m"}})) for _ in range(2))
     await one.create_sandbox()
@@ -121,7 +121,7 @@ async def test_pods_that_wait_for_room_are_notified_by_rank(bench: Bench) -> Non
 
 
 async def test_a_resize_gets_the_room_of_a_pod_removed_by_raw_calls(bench: Bench) -> None:
-    """Row 115 (ours): `syncpod prune` removes pods by bare calls; the next step that asks for room finds out."""
+    """Row 115 (ours): `syncpod prune` removes pods by raw calls; the next step that needs resources notices that."""
     with_cores(bench, 2000)
     told = bench.agent.freed
     gone, waits, asks = (bench.pod(container(resources={"requests": {"cpu": "600m"}})) for _ in range(3))
@@ -182,7 +182,7 @@ class Recorded:
 async def test_a_pod_grows_before_its_containers_and_shrinks_after_them(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 116: memory, then CPU; each time the pod allows what its containers may."""
+    """Row 116: memory, then CPU; at each step, the pod's limit allows its containers' limits."""
     pod, ids = await two_small_ones(bench)
     recorded = Recorded(bench, pod, monkeypatch)
     small, large = ("204", "40000", str(128 * MIB)), ("307", "60000", str(192 * MIB))
@@ -209,7 +209,7 @@ async def test_a_pod_grows_before_its_containers_and_shrinks_after_them(
 
 @by_cgroups_of_the_kernel
 async def test_a_failed_resize_reports_what_was_applied_before(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row 116: the order is kept, so what comes after a failure is not tried; a transport's failure says nothing."""
+    """Row 116: the order is kept, so nothing after a failure is tried; a transport failure reports no result."""
     pod, ids = await two_small_ones(bench)
     recorded = Recorded(bench, pod, monkeypatch)
     wanted = asking(pod.pod, LARGE)

@@ -396,7 +396,7 @@ async def forgotten_start(containerd: Containerd, tmp_path: Path, restart: int) 
 async def test_a_container_that_ran_is_not_started_again_after_a_runtime_kill_in_its_start(
     containerd: Containerd, tmp_path: Path
 ) -> None:
-    """It kills what it then finds, and lists it as created: as if it had never begun."""
+    """The runtime kills the process that it finds, and lists the container as created, as if it had never started."""
     async with forgotten_start(containerd, tmp_path, restart=0) as pod:
         [listed] = (await pod.view()).containers
         result = await pod.start(attempt=2)
@@ -434,7 +434,7 @@ async def test_a_container_that_ended_while_the_runtime_was_down_is_not_started_
 
 
 async def test_a_container_that_ran_and_was_removed_before_the_retry_is_not_recreated(bench: Bench) -> None:
-    """Its end is reported as unknown: nobody saw it."""
+    """Its end is reported as unknown, since nothing recorded it."""
     pod = bench.pod(container(command=DONE_AND_GONE))
     await pod.create_sandbox()
     dead = [await pod.start(restart=restart) for restart in range(2)]
@@ -710,7 +710,7 @@ async def test_a_start_in_a_stopped_sandbox_is_a_fault(bench: Bench) -> None:
 
 
 async def test_a_failed_start_is_a_fault_and_an_exit(bench: Bench) -> None:
-    """As for a kubelet: the dead instance stays, each try says so, and the next instance has another number."""
+    """As with a kubelet: the dead instance stays, each attempt has an event, and the next instance has a new number."""
     pod = bench.pod(container(command=("/no/such/program",)))
     await pod.create_sandbox()
     fault, error, detail = await fault_of(pod.start())

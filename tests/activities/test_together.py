@@ -117,7 +117,7 @@ async def test_both_steps_of_a_dead_worker_are_adopted_in_any_order(bench: Bench
 
 
 async def test_what_ran_in_a_sandbox_that_died_with_its_worker_is_told(bench: Bench) -> None:
-    """The retried steps clear it away. A pod that never restarts would run again if nobody told its end."""
+    """The retried steps remove it. Without a report of its end, a pod that never restarts would run again."""
     pod = bench.pod(container(command=("sh", "-c", "exit 3")))
     first, second = pair(pod)
     sandbox, start = begun(pod, first, second)
@@ -265,7 +265,7 @@ async def test_a_start_of_a_dead_worker_goes_on_only_if_it_had_begun(
 
 
 async def test_a_start_of_a_dead_worker_goes_on_although_the_one_before_it_has_ended_since(bench: Bench) -> None:
-    """Its instance would else be nobody's: it runs, and the workflow was told that nothing was begun."""
+    """Otherwise its instance would be lost: it runs, and the workflow was told that nothing had begun."""
     pod = bench.pod(container("x"), container("y"))
     await pod.create_sandbox()
     first = pod.start_request("x")

@@ -93,7 +93,7 @@ async def test_a_dead_workers_step_is_retried_at_once_by_the_next_worker(
 async def test_a_dead_workers_step_that_was_to_let_go_counts_as_cancelled_and_not_as_failed(
     client: Client, temporal_server: DevServer, task_queue: str
 ) -> None:
-    """As failed it would hold its pod up for a back-off: a kill whose grace was just shortened, say."""
+    """As failed, it would delay its pod by a back-off, for example a kill whose grace period was just shortened."""
     async with killed_in_a_step(client, temporal_server, task_queue, let_go=True) as workflow_id:
         assert await Takeover(client, task_queue, NEW).take(workflow_id)
         async with Worker(client, task_queue=task_queue, identity=NEW, workflows=[InAStep], activities=[answers]):
@@ -224,7 +224,7 @@ async def test_a_workflow_without_search_attributes_is_asked_for_its_pod(client:
 async def test_a_refused_start_that_names_no_pod_has_ended(
     answer: object, task_queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever reaches the server can start one while no worker serves the node."""
+    """Anybody with access to the server can start one while no worker serves the node."""
     server = Mock(get_workflow_handle=lambda _: Mock(query=AsyncMock(return_value=answer)))
     takeover = Takeover(server, task_queue, NEW)
     monkeypatch.setattr(takeover, "take", AsyncMock(return_value=False))

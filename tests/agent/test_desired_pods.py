@@ -158,7 +158,7 @@ async def test_a_pod_runs_while_it_has_a_file_and_each_change_is_told_once(workf
 async def test_a_file_that_is_back_at_once_has_its_pod_applied_after_the_deletion_was_answered(
     workflows: Workflows,
 ) -> None:
-    """An order that came after it would end a pod that is wanted."""
+    """An order to delete that arrived later would end a desired pod."""
     await workflows.pods.take(listing("web/u1"))
     await workflows.settled(web="applied")
     workflows.answering.clear()
@@ -324,7 +324,7 @@ async def test_a_pod_whose_workflow_was_terminated_is_found_and_applied_again(wo
 
 
 async def test_a_pod_that_is_refused_is_retried_after_a_back_off_or_once_another_is_gone(workflows: Workflows) -> None:
-    """Another list's pod has its name, say."""
+    """For example, another list's pod has its name."""
     workflows.there = {"web": "other"}
     await workflows.pods.take(listing("web/u1"))
     await until(lambda: workflows.pods.report()[0].retry_at is not None)
@@ -350,7 +350,7 @@ async def test_a_changed_file_of_a_pod_that_waits_is_tried_at_once(workflows: Wo
 async def test_an_older_pod_that_its_workflow_names_while_the_new_one_is_refused_is_replaced(
     workflows: Workflows,
 ) -> None:
-    """The next worker reads the directory before it has heard of the pod."""
+    """The next worker reads the directory before it knows the pod."""
     workflows.there = {"web": "u1"}
     workflows.answering.clear()
     await workflows.pods.take(listing("web/u2"))

@@ -69,7 +69,7 @@ def test_what_lies_deeper_than_a_path_can_name_counts_too(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("remove", [False, True])
 def test_a_directory_that_is_moved_while_it_is_counted_costs_what_is_below_it(tmp_path: Path, remove: bool) -> None:
-    """The way back up from deep inside it leads elsewhere, or nowhere; what lies beside it counts all the same."""
+    """Its parent is elsewhere or gone when the walk leaves it; its siblings are counted all the same."""
     deep = tmp_path / "top" / "/".join("d" * 60)
     deep.mkdir(parents=True)
     (tmp_path / "top/beside").mkdir()

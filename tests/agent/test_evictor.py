@@ -363,7 +363,7 @@ async def test_nodefs_and_imagefs_are_measured_where_state_and_images_are(tmp_pa
 async def test_a_hung_or_missing_disk_is_skipped_and_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Row 118: what cannot be measured meets no threshold."""
+    """Row 118: a resource that cannot be measured meets no threshold."""
     answers = threading.Event()
     reads = disks.read_disk
 

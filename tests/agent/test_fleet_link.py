@@ -104,7 +104,7 @@ class Told:
 async def test_a_key_that_the_fleet_has_told_is_used_at_once_and_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is under way for the fleet goes on: nobody loses the shell in which they work."""
+    """Running commands of the fleet continue: nobody loses an open shell."""
     monkeypatch.setattr(link, "LOOK_SECONDS", 0.01)
     texts = {"certificate": "-----BEGIN CERTIFICATE-----", "authorities": "-----BEGIN CERTIFICATE-----"}
     keys = {"key": "-----BEGIN PRIVATE KEY-----", "fleet_key": "-----BEGIN PUBLIC KEY-----\n1"}

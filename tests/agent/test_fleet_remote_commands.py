@@ -102,7 +102,7 @@ async def test_a_command_that_was_ended_never_begins_again(remote_commands: Remo
 async def test_a_copy_of_what_was_once_asked_for_begins_nothing(
     remote_commands: RemoteCommands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever can poll the fleet's own task queue can have a node asked again, with what was sealed for it."""
+    """Anybody who can poll the fleet's task queue can send a node a copy of a sealed request."""
     mark = tmp_path / "mark"
     asked = begin(f"touch {mark}", command="exec")
     for late, why in (
@@ -128,7 +128,7 @@ async def test_a_clock_that_is_set_back_makes_no_later_command_one_from_before(
 async def test_single_bytes_of_both_streams_make_no_piece_large(
     remote_commands: RemoteCommands, tmp_path: Path
 ) -> None:
-    """Nobody fetches them while they are written."""
+    """They are not fetched while they are written."""
     script, written = tmp_path / "script.py", tmp_path / "written"
     script.write_text(
         "import os, time\nfor number in range(4000):\n    os.write(1 + number % 2, b'x')\n    time.sleep(0.0001)\n"

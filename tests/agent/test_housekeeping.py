@@ -131,7 +131,7 @@ def gc(node: NodeContext, runtime: Runtime, policy: ContainerGcPolicy | None = N
 
 
 async def test_each_minute_all_but_the_newest_dead_containers_are_removed(node: NodeContext) -> None:
-    """Row 107: every pod is checked, and nothing is asked of the runtime while there is nothing to remove."""
+    """Row 107: every pod is checked, and the runtime is not called if there is nothing to remove."""
     runtime = Runtime()
     runtime.has(listing("u1", "exited", "exited", "running"), listing("u2", "exited", "exited", "exited"))
     collecting = gc(node, runtime)
@@ -145,7 +145,7 @@ async def test_each_minute_all_but_the_newest_dead_containers_are_removed(node: 
 async def test_a_hung_or_busy_pod_delays_no_other_and_is_logged_once(
     node: NodeContext, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Row 107: what cannot be removed now is left for the next round."""
+    """Row 107: containers that cannot be removed now are left for the next round."""
     runtime = Runtime(refuses="u1", busy="u2")
     runtime.has(*(listing(uid, "exited", "exited") for uid in ("u1", "u2", "u3")))
     collecting = gc(node, runtime)
@@ -354,7 +354,7 @@ async def test_nothing_is_removed_before_the_server_has_answered_or_before_the_m
 
 
 async def test_a_pod_whose_life_is_noted_as_over_is_removed_at_once_when_the_worker_begins(node: NodeContext) -> None:
-    """The last worker may have died before it had removed what a workflow left to it."""
+    """The last worker may have died before it removed the remains of an ended workflow's pod."""
     workflows, runtime = Workflows({"over": "closed", "open": "open", "other": "closed", "pruned": "closed"}), Runtime()
     for uid in ("over", "open", "other"):
         note(node, uid, incarnation="life-1")
@@ -394,7 +394,7 @@ async def test_remains_that_cannot_be_removed_are_reported_while_they_stay(
 async def test_unreadable_records_are_reported_once_while_they_stay_unreadable(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Row 111: a node that cannot clean up says so."""
+    """Row 111: a node that cannot clean up reports that."""
     workflows, runtime = Workflows({"u1": "closed"}), Runtime()
     note(node, "u1")
     looking = gone(node, workflows, runtime)

@@ -128,7 +128,7 @@ async def test_what_is_published_is_in_the_file_within_seconds(context: NodeCont
 
 
 async def test_a_reader_has_all_that_the_worker_has_heard_written_first(context: NodeContext, journal: Journal) -> None:
-    """Else `explain` would contradict what `wait` has just said."""
+    """Otherwise `explain` could contradict the output of `wait`."""
     asking = partial(settle_journal, context.state_dir)
     await asyncio.to_thread(asking)  # without a worker, what is in the journal has to do
     pods = NodePods(context, PublishedPods(context), settle_journal=journal.flush)
@@ -168,7 +168,7 @@ async def test_the_end_of_a_log_is_kept_without_the_rest_of_a_secret_and_of_a_lo
 async def test_the_end_of_a_log_is_withheld_if_values_that_its_container_was_given_are_not_known(
     context: NodeContext, journal: Journal
 ) -> None:
-    """After a reboot the values of Secrets are gone, and this pod has no record that says that it had none."""
+    """After a reboot the values of Secrets are lost, and no record shows that this pod had none."""
     log_of(context, 0, "the old password is hunter3")
     log_of(context, 1)
     ObjectStore(context.state_dir, context.memory_dir).begin_knowing()

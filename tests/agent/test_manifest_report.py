@@ -77,7 +77,7 @@ async def test_only_what_has_changed_is_reported_and_each_problem_once(
 
 
 async def test_nothing_is_reported_before_the_directory_was_read(pods: Pods) -> None:
-    """The node kills what nobody asks for once all its sources have reported."""
+    """Once all its sources have reported, the node kills pods that are in none."""
     pods.is_read = False
     report = ManifestReport(pods, pods.tell, boot=7)
     assert not await report.round()

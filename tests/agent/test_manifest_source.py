@@ -151,7 +151,7 @@ def test_an_invalid_file_is_reported_and_its_previous_pod_kept(directory: Direct
 def test_on_a_full_disk_a_removed_file_still_removes_its_pod(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What only the next worker needs is retried in each round, and reported meanwhile."""
+    """Data that only the next worker needs is written again in each round, and the failure is reported meanwhile."""
     for name in ("a", "b"):
         directory.write(f"{name}.yaml", pod(name))
     assert directory.names() == [f"a-{NODE}", f"b-{NODE}"]
@@ -465,7 +465,7 @@ async def test_a_removed_file_that_is_back_at_once_is_the_same_pod_again(
 
 @pytest.mark.usefixtures("patient")
 async def test_a_file_in_whose_place_another_is_moved_is_no_change(directory: Directory) -> None:
-    """Most programs replace a file so, and what they move there was hidden or lay elsewhere."""
+    """Most programs replace a file in this way; the new file was hidden or in another directory before."""
     told = Told()
     path = directory.write("a.yaml", pod("a"))
     async with following(directory, told):
@@ -584,7 +584,7 @@ async def test_pods_ended_by_others_are_looked_for_when_the_directory_is_reread(
 async def test_a_directory_that_never_rests_is_reread_all_the_same(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that is written every few seconds keeps nobody from finding that a pod's workflow was terminated."""
+    """Even if a file is written every few seconds, a terminated workflow of a pod is noticed."""
 
     class Restless(DirectoryWatch):
         async def noticed(self, seconds: float) -> DirectoryChange:

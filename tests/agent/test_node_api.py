@@ -222,7 +222,7 @@ def listing(name: str, uid: str, *, ready: bool = True) -> ObservedPod:
 
 
 async def test_a_pod_that_runs_without_a_workflow_is_told_with_a_mark(node: Node, server: Server) -> None:
-    """Somebody has terminated its workflow. One that the server merely does not list yet is no such pod."""
+    """Its workflow was terminated. A pod whose workflow the server does not list yet is not marked."""
     context, published = node
     for name in ("web", "old", "new"):
         published.take(f"pod/default/{name}", "run", Shown(name=name))
@@ -353,7 +353,7 @@ async def test_lists_are_selected_from_by_labels_and_fields(node: Node, server: 
 
 
 async def test_a_description_has_the_steps_that_the_server_is_trying(node: Node, server: Server) -> None:
-    """It is asked for them only if the pod has any, and the description fails rather than to leave them out."""
+    """The server is queried only if the pod has such steps; if that fails, the description fails, too."""
     context, published = node
     server.runs = {"pod/default/web": "run"}
 
@@ -458,7 +458,7 @@ async def test_a_worker_that_has_read_a_request_is_given_more_time_than_one_that
 
 
 async def test_a_request_is_heard_before_its_answer_is_made(node: Node, server: Server) -> None:
-    """So a client knows that it need not go elsewhere."""
+    """So a client knows that it need not use the server."""
     context, published = node
     published.take("pod/default/web", "run", Shown())
     server.runs = server.open = {"pod/default/begun": "a run that has published nothing yet"}

@@ -175,7 +175,7 @@ async def test_the_pods_are_a_list_of_v1(tmp_path: Path) -> None:
 async def test_a_pod_shows_the_labels_that_its_cluster_has_given_it_though_its_workflow_was_not_told(
     tmp_path: Path,
 ) -> None:
-    """A pod that ends is not told of them, and a kubelet shows them."""
+    """The workflow of an ending pod does not get them, but a kubelet shows them."""
     own: Any = CRASHES["metadata"]
     theirs = {"labels": {"phase": "leaving"}, "annotations": {"why": "moved"}}
     async with served(tmp_path, in_cluster={"metadata": theirs}) as reader:
@@ -219,7 +219,7 @@ async def test_the_summary_has_what_is_known_and_nothing_else(tmp_path: Path) ->
 
 
 async def test_what_a_runtime_does_not_say_of_a_pod_is_the_sum_of_its_containers(tmp_path: Path) -> None:
-    """CRI-O says neither a pod's CPU and memory nor when its network was measured, and names the loopback first."""
+    """CRI-O reports neither a pod's CPU and memory nor the time of network figures, and lists the loopback first."""
     loopback = InterfaceUsage("lo", 0, 0, 0, 0)
     helper = replace(MAIN, id="c3", name="helper", cpu=CpuUsage(AT_NS + 10**9, 10**9, 2))
     of_crio = replace(

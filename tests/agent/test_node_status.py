@@ -96,7 +96,7 @@ async def test_a_changed_node_status_is_sent_until_accepted(tmp_path: Path) -> N
 
 
 async def test_a_node_status_that_changed_only_in_messages_is_sent_rarely(tmp_path: Path) -> None:
-    """A runtime that is away all night does not fill the history."""
+    """A runtime that is down all night does not fill the history."""
     heard, obstacles, clock = Heard(), [""], [0.0]
     context = NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c")
     teller = NodeStatusReporter(

@@ -250,7 +250,7 @@ async def test_what_a_workflow_has_left_to_the_node_is_no_orphan(scene: Scene) -
 
 
 async def test_a_pod_whose_workflow_the_server_has_ended_for_its_size_is_no_orphan(scene: Scene) -> None:
-    """Nobody has asked for that end, and the workflow is begun anew."""
+    """That end was not requested, and the workflow is started again."""
     pod = await scene.pod("closed")
     scene.ended_by_the_server.add(pod.uid)
     assert await scene.look() == {}

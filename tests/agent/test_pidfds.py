@@ -281,7 +281,7 @@ async def until_seen(exits: SeenExits, id_: str) -> Exit:
 async def test_a_doubtful_exit_code_waits_for_the_kernels(
     runtime: Runtime, exits: list[tuple[str, str]], tmp_path: Path
 ) -> None:
-    """The process has ended and nobody has reaped it yet: the runtime is back first, and says 255."""
+    """The process has ended and is not reaped yet: the runtime restarts earlier, and reports 255."""
     seen = SeenExits(tmp_path)
     pidfds = PidfdWatcher(
         lambda uid, id_: exits.append((uid, id_)),
@@ -308,7 +308,7 @@ async def test_a_doubtful_exit_code_waits_for_the_kernels(
 
 @speaks
 async def test_an_exit_code_of_a_process_that_still_runs_waits_for_its_end(runtime: Runtime, tmp_path: Path) -> None:
-    """A runtime whose shim was killed says 255 at once, and kills what the shim has left after that."""
+    """A runtime whose shim was killed reports 255 at once, and kills the shim's remaining processes after that."""
     seen = SeenExits(tmp_path)
     process = waiting_for_a_line("exit 0")
     pidfds = await watched(runtime, process, seen)
@@ -324,7 +324,7 @@ async def test_an_exit_code_of_a_process_that_still_runs_waits_for_its_end(runti
 async def test_a_process_is_watched_to_its_end_even_if_listed_as_exited(
     runtime: Runtime, exits: list[tuple[str, str]], tmp_path: Path
 ) -> None:
-    """The shim was killed on a busy machine: what it has left is killed long after the runtime has listed 255."""
+    """The shim was killed on a busy machine: its remaining processes are killed long after the runtime listed 255."""
     seen = SeenExits(tmp_path)
     told = exits.append
     pidfds = PidfdWatcher(

@@ -215,7 +215,7 @@ async def test_changes_during_a_long_step_are_signalled(
 async def test_a_step_that_had_to_wait_for_its_turn_is_given_time_from_then_on(
     pleg: Pleg, reader: SetUpReader, workflows: Workflows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a crowd of pods that end, each would otherwise be told of what its own kill is about to return."""
+    """Otherwise, if many pods end, each would get a signal with the listing that its own kill is about to return."""
     now = 1000.0
     monkeypatch.setattr(pleg_module, "time", SimpleNamespace(monotonic=lambda: now))
     pleg.step_began("u1")
@@ -240,7 +240,7 @@ async def test_a_step_that_had_to_wait_for_its_turn_is_given_time_from_then_on(
 async def test_a_step_in_a_crowd_is_given_time_for_the_others_but_not_without_end(
     pleg: Pleg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a crowd of pods that end, each would otherwise be told of what its own kill is about to return."""
+    """Otherwise, if many pods end, each would get a signal with the listing that its own kill is about to return."""
     now = 1000.0
     monkeypatch.setattr(pleg_module, "time", SimpleNamespace(monotonic=lambda: now))
     each, most = pleg_module.CROWD_PATIENCE

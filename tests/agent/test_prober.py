@@ -442,7 +442,7 @@ async def test_probe_failures_are_sent_with_the_next_change_of_the_result() -> N
 
 
 async def test_unsent_probe_failures_can_be_read(tmp_path: Path) -> None:
-    """Row 85: with what is read of the pod, the count is exact."""
+    """Row 85: readers of the pod get the exact count."""
     node = a_node(tmp_path, readinessProbe=tcp(1, failureThreshold=1000))
     prober = node.prober()
     assert prober.untold(UID) == ()

@@ -53,7 +53,7 @@ def prober(node: Node, cri: Any) -> Prober:
 
 @pytest.mark.parametrize("type_", ["startup", "liveness", "readiness"])
 async def test_a_probe_that_the_runtime_does_not_answer_fails(tmp_path: Path, patience: None, type_: str) -> None:
-    """Row 88: whatever deadline it is that passes, it is a timeout (cri-client, ExecSync)."""
+    """Row 88: it is a timeout, whichever deadline passes (cri-client, ExecSync)."""
     node = a_node(tmp_path, **{f"{type_}Probe": {**PROBE, "failureThreshold": 1}})
     asking = prober(node, silent())
     asking.observe(listing("c1"))
@@ -63,7 +63,7 @@ async def test_a_probe_that_the_runtime_does_not_answer_fails(tmp_path: Path, pa
 
 
 async def test_a_timeout_of_the_client_is_not_repeated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has taken two minutes: three tries would take six, and then say that the state is unknown."""
+    """It took two minutes: three attempts would take six, and then report that the state is unknown."""
     cri = create_autospec(CriRuntime, instance=True)
     cri.exec_sync.side_effect = CommandTimedOut("exec_sync", "DEADLINE_EXCEEDED", "Deadline Exceeded")
     target = Target("u1", "c1", "", {})

@@ -78,7 +78,7 @@ def test_a_resize_cannot_change_the_qos_class() -> None:
 
 
 def test_a_pod_is_resized_after_kills_and_before_starts() -> None:
-    """Row 117: so that a container that is started anew finds its pod's cgroup as it should be."""
+    """Row 117: so a restarted container finds its pod's cgroup with the right limits."""
     pod = pod_of({}, {})
     view = ObservedPod(
         sandboxes=(ObservedSandbox(id="s", state="SANDBOX_READY"),),
@@ -101,7 +101,7 @@ def test_a_pod_is_resized_after_kills_and_before_starts() -> None:
 
 
 def test_each_kind_of_requested_resize_has_its_metric_label() -> None:
-    """What `container_requested_resizes_total` counts: the same amount written otherwise is none."""
+    """`container_requested_resizes_total` counts resizes; the same amount in another notation is none."""
     before = pod_of(
         {"requests": {"cpu": "1", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}, {"requests": {"cpu": "1"}}
     )

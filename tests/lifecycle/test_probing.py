@@ -44,7 +44,7 @@ def test_initial_probe_results_are_the_kubelets() -> None:
 
 
 def test_default_probe_thresholds_are_one_success_and_three_failures() -> None:
-    """Row 85: a result is what enough answers in a row agree on."""
+    """Row 85: a result needs enough equal answers in succession."""
     assert after("readiness", Probe(), "success").result == "success"
     assert after("readiness", Probe(), "success", "failure", "failure").result == "success"
     assert after("readiness", Probe(), "success", "failure", "failure", "failure").result == "failure"
@@ -59,7 +59,7 @@ def test_a_different_probe_result_resets_the_count() -> None:
 
 
 def test_a_failed_liveness_or_decided_startup_result_holds_until_the_next_instance() -> None:
-    """Row 86: nothing more is asked of an instance that is to be killed, or whose startup is decided."""
+    """Row 86: an instance that will be killed, or whose startup is decided, is not probed any more."""
     assert after("liveness", Probe(failure_threshold=1), "failure").on_hold
     assert not after("liveness", Probe(), "success").on_hold
     assert after("startup", Probe(), "success").on_hold
@@ -68,7 +68,7 @@ def test_a_failed_liveness_or_decided_startup_result_holds_until_the_next_instan
 
 
 def test_results_of_an_earlier_worker_are_kept_without_probing_again() -> None:
-    """Row 92: results outlive the worker that heard them."""
+    """Row 92: results outlive the worker that got them."""
     assert first_state("startup", "success").on_hold
     assert first_state("startup", "failure").on_hold
     assert first_state("liveness", "failure").on_hold

@@ -167,7 +167,7 @@ def test_a_long_run_resets_the_restart_limit_and_a_failed_start_counts_once() ->
 
 
 def test_changed_settings_apply_to_a_crash_loop_in_progress() -> None:
-    """Whatever the settings were before: crashes are counted, and the delay is computed from today's settings."""
+    """Crashes are counted under any settings, and the delay is computed from the current settings."""
     loop = Loop(RestartSettings(initial=seconds(600), factor=3, maximum=seconds(86400), reset_after=seconds(90000)))
     assert waits(loop, 4) == [0, 600, 1800, 5400]
     for settings, wait in (

@@ -260,7 +260,7 @@ def test_container_limits_alone_do_not_fail_where_cgroups_are_unavailable() -> N
 
 
 def test_cgroup_v2_limits_are_read_back_and_updated_in_part(unified: Path) -> None:
-    """Row 116: what a resize does not name stays as it is."""
+    """Row 116: resources that a resize does not name stay unchanged."""
     tier = cgroup(cgroup(unified / "syncpod", "cpu memory") / "burstable", "cpu memory")
     own = cgroup(tier / "poda", "cpu memory", "cpu.weight", "cpu.max", "memory.max", "memory.current")
     (own / "cpu.weight").write_text("20")

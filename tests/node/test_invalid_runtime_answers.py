@@ -152,7 +152,7 @@ def theirs(entry: _Entry) -> _Entry:
 
 
 async def test_what_is_listed_twice_or_was_not_asked_for_changes_nothing() -> None:
-    """A pod with two ready sandboxes is ended, and what is not this node's is no pod of it."""
+    """A pod with two ready sandboxes is ended, and other nodes' sandboxes are no pods of this node."""
     alien = container("alien")
     del alien.labels[names.NODE_LABEL]
     relist = await relisted(ListPodSandbox=sandboxes(sandbox()), ListContainers=containers(container(), alien))

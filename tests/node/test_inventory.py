@@ -40,7 +40,7 @@ class Lists:
 
 
 async def test_a_container_with_an_invalid_number_belongs_to_no_pod_despite_its_labels() -> None:
-    """Nobody but by id could end it, however often its pod is ended."""
+    """It could be ended only by its id, never with its pod."""
     lists = Lists({"s": 0, "odd": NO_PODS_NUMBER}, {"c": ("s", 1), "stray": ("s", NO_PODS_NUMBER), "in": ("odd", 7)})
     found = await take_inventory(cast(CriRuntime, lists), "n", {})
     pod = found.pods["u1"]

@@ -70,7 +70,7 @@ def test_lines_do_not_depend_on_the_read_size(lines: list[tuple[str, int]], size
 
 @given(LINES, st.integers(min_value=1, max_value=40), st.booleans())
 def test_block_and_line_reading_print_the_same(lines: list[tuple[str, int]], size: int, timestamps: bool) -> None:
-    """Row 114: whole blocks are turned at once, and nobody can tell."""
+    """Row 114: whole blocks are converted at once, with the same output."""
     data = written(lines) + record("more", tag="P")
     text = LogText(timestamps=timestamps, head=b"[a\\1] ")
     printed = b"".join(text.feed(data[at : at + size]) for at in range(0, len(data), size)) + text.flush()
@@ -135,7 +135,7 @@ def test_an_endless_line_is_printed_in_pieces() -> None:
 
 
 def test_data_without_newlines_is_dropped() -> None:
-    """Such as what somebody else has written into the file of a log."""
+    """For example, data that another program wrote into the log file."""
     text, block = LogText(), bytes(256 * 1024)
     tracemalloc.start()
     try:

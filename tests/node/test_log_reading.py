@@ -108,7 +108,7 @@ def rotated_log(tmp_path: Path) -> Path:
 
 
 async def test_rotated_logs_are_read_only_on_request(tmp_path: Path) -> None:
-    """Row 114: the kubelet reads the growing file alone, whatever lines are asked for."""
+    """Row 114: the kubelet reads only the growing file, whatever lines are requested."""
     log = rotated_log(tmp_path)
     (tmp_path / "0.log.20260131-120000").unlink()
     assert await texts(log) == ["6", "7"]

@@ -32,7 +32,7 @@ class Runtime:
 
 @pytest.mark.parametrize("has_record", [True, False], ids=["record", "sandbox"])
 async def test_a_life_that_is_over_does_not_go_on_in_the_next_one(tmp_path: Path, has_record: bool) -> None:
-    """A static pod may be back before the node has removed what its last life has left: it has the same UID."""
+    """A static pod, which keeps its UID, may be back before the node has removed the remains of its last life."""
     node = NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c")
     runtime = cast(CriRuntime, Runtime())
     if has_record:

@@ -199,7 +199,7 @@ def test_fields_that_a_kubelet_added_are_dropped_from_a_mirror_pod() -> None:
 
 
 def test_a_mirror_annotation_without_a_node_name_is_refused() -> None:
-    """As an API server has it: only what it has written itself is dropped."""
+    """As from an API server: only fields that the server itself wrote are dropped."""
     mirror = {"kubernetes.io/config.mirror": "x"}
     with pytest.raises(PodInvalid, match=r"config\.mirror\]: may be set only with spec\.nodeName"):
         admit(pod(metadata__annotations=mirror))
@@ -249,7 +249,7 @@ def test_an_ephemeral_container_gets_its_defaults() -> None:
     ],
 )  # fmt: skip
 def test_an_ephemeral_container_in_conflict_with_the_pod_is_refused(document: dict[str, Any], problem: str) -> None:
-    """Row 55: by the path of what is wrong."""
+    """Row 55: with the path of the error."""
     with pytest.raises(PodInvalid) as caught:
         admit_ephemeral_container(RUNNING, document)
     assert str(caught.value).startswith(problem)

@@ -185,7 +185,7 @@ def test_an_unreadable_document_is_refused_in_one_sentence(text: str | bytes, re
 
 
 def test_all_that_is_wrong_with_a_pod_is_told_at_once_a_line_each() -> None:
-    """Fields that cannot be read hide none that can; what depends on them is not told."""
+    """Unreadable fields hide no errors of other fields; errors that depend on them are left out."""
     text = """
 apiVersion: v1
 kind: Pod

@@ -54,7 +54,7 @@ def test_a_problem_has_its_path_as_kubernetes_writes_it_and_needs_no_python(give
 
 
 def test_nothing_else_translates_the_errors_of_models() -> None:
-    """`parse` adds what a person may have meant to the same sentences; `command_table` asks only for the kind."""
+    """`parse` adds suggestions to the same sentences; `command_table` reads only the kind."""
     trees = (path for tree in ("syncpod", "workflows", "activities") for path in (ROOT / tree).rglob("*.py"))
     readers = {str(path.relative_to(ROOT)) for path in trees if ".errors(" in path.read_text()}
     assert readers == {"syncpod/pod/model_errors.py", "syncpod/pod/parse.py", "syncpod/messages/command_table.py"}

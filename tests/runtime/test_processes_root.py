@@ -93,7 +93,7 @@ async def test_files_beside_the_runtimes_state_are_private(level: Level, volume:
 async def test_files_in_parents_of_the_runtimes_state_are_the_hosts_and_writes_stay_private(
     level: Level, way: str
 ) -> None:
-    """A home directory, say: what is written to its files, or put in their place, is the container's own."""
+    """For example a home directory: changes of its files, and replacements of them, are private to the container."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as home, tempfile.TemporaryDirectory(dir="/var/tmp") as beside:
         Path(beside, "link").symlink_to(Path(home, ".local"))
         containers = Path(home if way == ".local" else beside, way, "containers")

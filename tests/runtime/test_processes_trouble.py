@@ -201,7 +201,7 @@ async def test_a_process_that_cannot_be_supervised_is_killed(machine: Machine, m
 async def test_a_start_whose_supervisor_is_killed_before_its_report_tells_how_the_process_ended(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the supervisor has recorded counts, although its packet never came."""
+    """The supervisor's record counts, although its packet never arrived."""
 
     def nothing_came(line: Any) -> tuple[bytes, list[int]]:
         with line:

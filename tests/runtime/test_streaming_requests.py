@@ -75,7 +75,7 @@ async def test_a_streaming_url_can_be_used_only_once(streaming: StreamingServer)
 
 
 async def test_a_strangers_connections_beyond_a_few_are_closed_and_the_owners_are_not() -> None:
-    """Each that says nothing would take one of the runtime's descriptors for ten seconds."""
+    """Each silent connection would use one of the runtime's descriptors for ten seconds."""
     strangers: set[int] = set()
 
     def peer_of(client: Address, here: Address) -> Peer | None:

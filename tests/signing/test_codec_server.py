@@ -107,7 +107,7 @@ async def test_it_signs_for_the_workflow_that_the_command_or_the_path_names(code
 async def test_a_start_that_names_no_workflow_is_let_through_and_refused_with_the_reason(
     codec: Codec, command: str
 ) -> None:
-    """`temporal` would repeat it for ten seconds, and then say nothing of an error of the codec server."""
+    """Otherwise `temporal` would repeat it for ten seconds, and then not print the codec server's error."""
     codec.command[:] = ["temporal", *command.split()]
     status, answer = await post(codec, "/encode", json.dumps(PAYLOADS).encode())
     assert status == 200

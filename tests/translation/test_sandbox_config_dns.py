@@ -93,7 +93,7 @@ CASES: dict[str, tuple[dict[str, Any], Resolver, list[str]]] = {
 
 @pytest.mark.parametrize(("spec", "resolver", "events"), CASES.values(), ids=CASES)
 def test_the_dns_config_of_a_pod(spec: dict[str, Any], resolver: Resolver, events: list[str]) -> None:
-    """Row 122: a pod says MissingClusterDNS only where it asks for a cluster's by a policy that is not the default."""
+    """Row 122: a pod has the event MissingClusterDNS only if it requests cluster DNS by a non-default policy."""
     assert dns(spec) == (resolver, events)
 
 
@@ -144,7 +144,7 @@ def test_the_full_host_name_of_a_pod_ends_with_the_clusters_domain() -> None:
 
 
 def test_a_pod_of_a_kubernetes_cluster_says_that_there_is_no_cluster_dns_in_the_kubelets_words() -> None:
-    """Row 122: only pods that would ask it say so."""
+    """Row 122: only pods that would use it have the event."""
     annotations = {"kubernetes.io/config.source": "kubernetes"}
     made = make_pod({}, annotations=annotations)
     config, events = pod_dns(made, HOST.resolver)

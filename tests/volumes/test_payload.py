@@ -164,7 +164,7 @@ def test_volume_kinds_without_files_have_no_sources() -> None:
 
 
 def test_one_object_that_is_named_again_and_again_fills_no_memory() -> None:
-    """A manifest is small, and so is an object: their product is not."""
+    """Manifest and object are small, but their product is not."""
     large = {SETTINGS: {"logo": b"x" * 2**20}}
     items = [{"key": "logo", "path": f"{number}"} for number in range(33)]
     assert len(shown({"configMap": {"name": "settings", "items": items[:32]}}, large)) == 32

@@ -174,7 +174,7 @@ def test_clearing_the_sub_paths_of_one_container_leaves_volumes_and_other_contai
 def test_a_container_that_keeps_swapping_symlinks_never_gets_a_path_outside_the_volume(
     pod: Path, volume: Path, tmp_path: Path, binds: bool
 ) -> None:
-    """Where nothing may be mounted, only a path is handed over, and what it leads to is then the runtime's race."""
+    """If mounts are not permitted, only a path is passed on, and the runtime may open something else."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "index").write_text("of the node")
@@ -194,7 +194,7 @@ def test_a_container_that_keeps_swapping_symlinks_never_gets_a_path_outside_the_
 
 @pytest.mark.skipif(not (may_mount() and os.access("/dev/fuse", os.R_OK | os.W_OK)), reason="needs mounts and FUSE")
 def test_a_mount_whose_server_has_died_is_replaced(pod: Path, volume: Path) -> None:
-    """kubernetes/kubernetes#139275: what was bound there before answers each question with ENOTCONN."""
+    """kubernetes/kubernetes#139275: each call to the earlier bind mount fails with ENOTCONN."""
     place = wanted(pod, volume, "site").place
     place.mkdir(parents=True)
     server = os.open("/dev/fuse", os.O_RDWR)

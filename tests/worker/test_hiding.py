@@ -73,7 +73,7 @@ def test_a_value_is_hidden_in_each_text_of_others_that_is_sent(message: Any) -> 
 
 
 def test_names_and_ids_are_sent_as_they_are() -> None:
-    """A value may be a word such as `web`. What is looked up by its name must still be found."""
+    """A value may be a word such as `web`; objects with that name must still be found."""
     observed = ObservedContainer(id=TOKEN, name=TOKEN, image=TOKEN, message=TOKEN)
     said = sent(
         StepResult(

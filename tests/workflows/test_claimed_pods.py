@@ -112,7 +112,7 @@ def test_no_more_is_taken_over_than_a_node_may_have() -> None:
 
 
 def test_pods_that_a_node_never_ends_leave_ever_less_room_for_those_that_it_claims() -> None:
-    """It has a newer list each time, its pods are withdrawn each time, and it never says that it has taken that."""
+    """Each time it claims a newer list, and its pods are withdrawn, which it never confirms."""
     state = FleetNodeState(fleet="f", name="n")
     for turn in range(4):
         many = claimed(*(document(f"web-{1 + turn * PLACED_LIMIT + number}") for number in range(PLACED_LIMIT)))

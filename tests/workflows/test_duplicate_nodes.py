@@ -62,7 +62,7 @@ def test_restarts_are_no_duplicate_nodes() -> None:
 
 
 def test_a_late_answer_of_the_life_before_is_no_twin() -> None:
-    """A worker is killed while its answers are under way, and they arrive after its next life was heard."""
+    """A worker is killed while its answers are on their way, and they arrive after an answer of its next life."""
     node = Node()
     for number in range(5):
         node.answers(f"a{number}")

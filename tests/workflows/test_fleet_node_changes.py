@@ -36,7 +36,7 @@ def node() -> FleetNodeState:
 
 
 def test_a_pod_that_a_person_places_belongs_to_no_workload_whatever_its_document_says() -> None:
-    """Somebody applies what `get -o yaml` has printed of a workload's pod."""
+    """A person applies the output of `get -o yaml` for a workload's pod."""
     state = node()
     node_changes.change(state, "place", ({"pods": [document("copy", OWNERS[0])]},), NOW)
     node_changes.change(state, "place", ({"pods": [document("own", OWNERS[0])], "owner": OWNERS[1]},), NOW)

@@ -199,7 +199,7 @@ async def test_nodes_hear_of_an_object_that_is_applied_again_while_they_hear_tha
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_same_content_under_another_key_changes_nothing_but_the_seal(fleet: Fleet) -> None:
-    """The object that was applied meanwhile stays, and nodes are told of nothing."""
+    """An object that was applied meanwhile is kept, and nodes get no message."""
     keys, machine = f"{fleet.prefix}-keys", await fleet.join(1)
     await put(fleet, keys, "a")
     node = fleet.client.get_workflow_handle(fleet_node_id(machine.name))
@@ -307,7 +307,7 @@ async def test_adopted_pods_of_a_deployment_keep_their_secrets(fleet: Fleet) -> 
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_page_of_each_workflow_says_why_a_cancellation_was_not_obeyed(fleet: Fleet) -> None:
-    """Whoever has pressed Cancel looks there."""
+    """A person who pressed Cancel looks at that page."""
     machine = await fleet.join(1)
     workload = await fleet.apply(fleet.document(replicas=1))
     keys = f"{fleet.prefix}-keys"

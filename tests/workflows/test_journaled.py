@@ -144,7 +144,7 @@ def test_a_probe_that_is_killed_with_its_container_is_not_why_it_ended(
 @pytest.mark.parametrize("probe", ["liveness", "startup"])
 @pytest.mark.parametrize("is_again", [False, True])
 def test_a_container_that_had_ended_before_its_kill_began_has_ended_by_itself(probe: str, is_again: bool) -> None:
-    """Unless an earlier step had asked it to end."""
+    """This does not hold if an earlier step had stopped it."""
     state = seen(a_pod("Always", "app"), listing(1, running("app")))
     state.probes = {probe: {"app-0": "failure"}}
     step = begun(state)

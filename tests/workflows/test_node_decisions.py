@@ -372,7 +372,7 @@ def test_pods_that_start_at_the_same_time_are_told_by_one_step_and_those_that_re
 
 
 def test_no_step_for_several_pods_has_more_than_its_share_of_bytes() -> None:
-    """Each limit on a payload is a multiple of it; a larger pod is told alone, as every pod was."""
+    """Each payload limit is a multiple of that share; a larger pod gets a step of its own."""
     node = Node()
     sizes = {"a": 90_000, "b": 90_000, "c": 90_000, "d": 300_000}
     pods = [{"metadata": {"name": name, "labels": {"long": "x" * size}}} for name, size in sizes.items()]
@@ -514,7 +514,7 @@ def test_each_start_of_the_nodes_worker_is_told_in_plain_words() -> None:
 
 
 def test_the_same_document_is_another_pod_on_another_node_and_the_same_one_on_the_same() -> None:
-    """A fleet may move a pod: what is left of it on its old node must not be taken for the new one."""
+    """A fleet may move a pod; its remains on the old node must not be mistaken for the new pod."""
     uids = []
     for name in ("n", "n", "m"):
         node = Node()

@@ -201,7 +201,7 @@ async def test_a_list_controls_only_pods_of_its_own_source(node_under_test: Node
 async def test_pods_that_join_or_leave_a_list_together_are_told_by_one_step(
     node_under_test: NodeUnderTest, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    """A pod whose workflow does not answer in that step's time is told alone, at once."""
+    """A pod whose workflow does not answer within that step gets a step of its own at once."""
     monkeypatch.setattr(pod_workflows, "_TOGETHER_SECONDS", seconds)
     node = node_under_test
     await node.sync("crew", *(node.pod(name) for name in ("web", "job", "other")))

@@ -288,7 +288,7 @@ async def test_a_used_sandbox_attempt_is_followed_by_the_next_number(client: Cli
 
 @pytest.mark.parametrize("step", ["create_sandbox", "pull_image", "start_container"])
 async def test_deletion_does_not_wait_for_a_step_that_hangs(client: Client, node: ScriptedNode, step: str) -> None:
-    """Row 16: the sync of a pod that is to end is cancelled."""
+    """Row 16: the sync of an ending pod is cancelled."""
     node.gate[step] = asyncio.Event()
     node.absent.add("busybox:1")
     handle = await start_pod(client, node, manifest())
@@ -507,7 +507,7 @@ async def test_signals_about_an_earlier_pod_of_the_name_change_nothing_and_are_n
 
 
 async def test_a_step_result_with_unknown_containers_does_not_break_the_pod(client: Client, node: ScriptedNode) -> None:
-    """Somebody completed the step by hand."""
+    """A person completed the step by hand."""
     uid = str(uuid.uuid4())
 
     def nonsense(_: StepInput) -> StepResult:

@@ -50,7 +50,7 @@ def test_what_no_node_reports_is_refused_in_one_sentence(answer: Attended, said:
 
 
 def test_reports_do_not_add_up() -> None:
-    """Each of them is small, and none lists what is present."""
+    """Each report is small, and none lists the present pods."""
     state = FleetNodeState(fleet="f", name="n", pods={each.key: each for each in reports(REPORTED_LIMIT)})
     assert "must be no more than 2000 with earlier ones, are 2001" in why_too_large(
         state, Attended(pods=(PodReport(name="another"),))

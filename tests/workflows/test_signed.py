@@ -228,7 +228,7 @@ async def signals_of(handle: Any) -> list[Payload]:
 
 
 async def test_the_page_of_a_signed_pod_says_who_sent_it(signed: Signed) -> None:
-    """Nobody signs a memo, and it commands nothing."""
+    """A memo is not signed, and commands nothing."""
     document = manifest()
     memo = {POD_MEMO: with_readoption({"sender": "17@laptop"}, Readoption("its workflow was terminated"))}
     document["metadata"] |= {"uid": str(uuid.uuid4()), "namespace": "default"}
@@ -287,7 +287,7 @@ async def test_a_copy_of_a_command_does_not_act_again(client: Client, signed: Si
 
 
 async def test_a_run_that_was_reset_to_its_start_goes_on_failing_and_never_ends(client: Client, signed: Signed) -> None:
-    """If it ended, its pod would have no workflow. So its tasks fail instead, and the agent begins it anew."""
+    """If the run ended, its pod would have no workflow. So its tasks fail instead, and the agent starts a new run."""
     handle = await start_pod(signed.owner, signed.node, manifest())
     await until(handle, is_ready)
     first = (await handle.describe()).run_id

@@ -392,7 +392,7 @@ async def test_a_run_that_was_reset_goes_on_failing_and_says_why(fleet: SignedFl
 async def test_what_another_fleet_says_is_refused_and_what_it_begins_does_not_end(
     fleet: SignedFleet, tmp_path: Path
 ) -> None:
-    """Two fleets on one server: the worker that meets the other's may be the one that is wrong there."""
+    """Two fleets on one server: the worker that meets the other fleet's workflows may itself be the wrong one."""
     machine = await fleet.join(1)
     node = fleet.client.get_workflow_handle(fleet_node_id(machine.name))
     access = await asyncio.to_thread(access_to, tmp_path / "other")

@@ -45,7 +45,7 @@ def test_events_and_history_full_of_the_largest_texts_leave_room_for_the_pod() -
 
 
 def test_a_snapshot_that_the_server_would_not_take_is_without_its_oldest_records() -> None:
-    """The pod goes on; what is left of its records is the newest."""
+    """The pod continues, with its newest records."""
     large = {"metadata": {"name": "web"}, "text": "x" * 1_400_000}
     state = PodState(successor=large)
     for number in range(HISTORY_KEPT):

@@ -68,7 +68,7 @@ async def test_a_pod_evicted_for_node_pressure_has_the_disruption_target_conditi
 
 
 async def test_an_eviction_cancels_a_pull(client: Client, node: ScriptedNode) -> None:
-    """Row 16: the sync of a pod that is to end is cancelled."""
+    """Row 16: the sync of an ending pod is cancelled."""
     node.absent.add("busybox:1")
     node.gate["pull_image"] = asyncio.Event()
     handle = await start_pod(client, node, manifest())
@@ -129,7 +129,7 @@ async def test_a_pod_is_ended_at_its_active_deadline(client: Client, node: Scrip
 async def test_the_active_deadline_applies_during_a_hung_step_and_across_runs(
     client: Client, node: ScriptedNode
 ) -> None:
-    """Row 19: whatever step is running."""
+    """Row 19: the deadline applies during any step."""
     node.absent.add("gone:1")
     node.gate["pull_image"] = asyncio.Event()
     containers = [{"name": "slow", "image": "gone:1"}, {"name": "web", "image": "busybox:1"}]

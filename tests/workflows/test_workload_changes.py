@@ -160,7 +160,7 @@ def test_two_pods_of_one_name_stay_while_the_node_of_one_is_away() -> None:
 
 
 def test_the_only_healthy_copy_stays_when_its_node_is_invited_again() -> None:
-    """Its replacement is in a crash loop. The returning node first says what it has, and only then how that is."""
+    """Its replacement is in a crash loop. The returning node first reports its pods, and only later their states."""
     state = applied(replicas=1)
     known(state, report(state, "n1", "web-1"))
     decide(state)
