@@ -1,6 +1,6 @@
-"""Finds out whether a process runs or how it ended, at a server's start or after a kill. Answers may be late.
+"""Finds out whether a process runs or how it ended, at a server's start or after a kill. The answer may take a while.
 
-Nothing here waits for ever, except for a process that is known to live.
+No function here waits for ever, except for a process that is known to live.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from syncpod.runtime.state import Container, Runtime, Sandbox
 
 
 class Lookup:
-    """Sandboxes and containers by the ids of requests. All raise Refusal."""
+    """Looks up sandboxes and containers by the ids in requests. All methods raise Refusal."""
 
     def __init__(self, runtime: Runtime, faults: Faults) -> None:
         self._runtime = runtime

@@ -46,7 +46,7 @@ class ProcessTable:
 
     @staticmethod
     def waited_now(pid: int, proc: Path = PROC) -> int | None:
-        """Return the same as `waited_ticks`, as it is now."""
+        """Return the present value of `waited_ticks`, which is read again; None if the process is gone."""
         found = process_stat(pid, str(proc))
         return found.waited_ticks if found is not None else None
 

@@ -109,7 +109,7 @@ class Supervised:
 
     async def _start(self, spec: ProcessSpec, directory: Path) -> ContainerHandle:
         records.write_spec(directory, spec, self._level)
-        # Holding the running process needs descriptors; without any it is not started.
+        # Reserve the descriptors that holding the running process needs; without them it is not started.
         room: list[int] = []
         try:
             while len(room) < _HOLDING_TAKES:

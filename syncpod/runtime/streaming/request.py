@@ -40,7 +40,7 @@ class Request:
     """The raw bytes."""
     method: str
     path: str
-    """Without the query."""
+    """The path, without the query."""
     headers: Mapping[str, tuple[str, ...]]
     """By names in lower case."""
 
