@@ -39,7 +39,7 @@ class ContainerLogs:
         self._source, self._cri, self._node, self._threads = source, cri, node, threads
 
     async def answer(self, asked: Request, namespace: str, name: str, container: str) -> Answer:
-        """Return the log that is asked for, as it comes. Raises ApiError."""
+        """Return the requested log, whose parts are sent as they are read. Raises ApiError."""
         wanted = wanted_log(asked, datetime.now(UTC))
         pod = await named_pod(self._source, namespace, name, f'pod "{name}" does not exist')
         require_container(pod, container)

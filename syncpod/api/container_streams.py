@@ -99,7 +99,7 @@ class ContainerStreams:
 
 
 def _streams(asked: Request) -> _Streams:
-    """Return the streams that are asked for (remotecommand.NewOptions). Raises ApiError."""
+    """Return the streams that a request names (remotecommand.NewOptions). Raises ApiError."""
     tty = asked.one("tty") == "1"
     stdin, stdout, stderr = (asked.one(name) == "1" for name in ("input", "output", "error"))
     stderr = stderr and not tty

@@ -13,7 +13,7 @@ _READ: Final = ["get", "list"]
 
 
 async def version(source: PodSource, asked: Request) -> Answer:
-    """Answer the version of Kubernetes whose kubelet's decisions this node mirrors."""
+    """Answer with the version of Kubernetes whose kubelet's decisions this node mirrors."""
     from importlib.metadata import version as version_of
 
     empty = dict.fromkeys(("gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"), "")
@@ -22,19 +22,19 @@ async def version(source: PodSource, asked: Request) -> Answer:
 
 
 async def core_versions(source: PodSource, asked: Request) -> Answer:
-    """Answer the versions of the core group."""
+    """Answer with the versions of the core group."""
     return Answer(whole({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}))
 
 
 async def groups(source: PodSource, asked: Request) -> Answer:
-    """Answer the groups."""
+    """Answer with the groups of the API."""
     ours = {"groupVersion": f"{_OURS}/v1", "version": "v1"}
     group = {"name": _OURS, "versions": [ours], "preferredVersion": ours}
     return Answer(whole({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]}))
 
 
 async def core_resources(source: PodSource, asked: Request) -> Answer:
-    """Answer the resources of the core group."""
+    """Answer with the resources of the core group."""
     resources = [
         _resource("pods", "Pod", _READ, short="po"),
         _resource("events", "Event", ["list"], short="ev"),
@@ -43,7 +43,7 @@ async def core_resources(source: PodSource, asked: Request) -> Answer:
 
 
 async def own_resources(source: PodSource, asked: Request) -> Answer:
-    """Answer the resources of syncpod's own group, which Kubernetes does not have."""
+    """Answer with the resources of syncpod's own group, which Kubernetes does not have."""
     resources = [_resource("podreports", "PodReport", _READ), _resource("steps", "Step", ["list"], namespaced=False)]
     return Answer(whole(_list(f"{_OURS}/v1", resources)))
 

@@ -23,7 +23,7 @@ _SEEN_WIDE: Final = tuple(name for name in WIDE if name in ("SUBOBJECT", "SOURCE
 
 
 async def list_events(source: PodSource, asked: Request, namespace: str | None) -> Answer:
-    """Answer an EventList or a Table, the newest event last. Events of gone pods are included for an hour."""
+    """Answer with an EventList or a Table, the newest event last. It includes the last hour's events of gone pods."""
     try:
         fields = parse_field_selector(asked.one("fieldSelector"), _FIELDS)
     except ValueError as wrong:

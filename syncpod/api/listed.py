@@ -41,17 +41,17 @@ class OfDocument:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The object's name."""
         return str(self.document["metadata"]["name"])
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name."""
+        """The object's namespace and name."""
         return str(self.document["metadata"].get("namespace", "")), self.name
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels."""
+        """The object's labels."""
         labels: Mapping[str, str] = self.document["metadata"].get("labels") or {}
         return labels
 

@@ -35,7 +35,7 @@ KNOWN_AT_ONCE: Final = "0"
 
 
 async def list_pods(source: PodSource, asked: Request, namespace: str | None) -> Answer:
-    """Answer a PodList or a Table. Rows of a table may show the server's last record if a workflow does not answer."""
+    """Answer with a PodList or a Table. A table may show the server's last record of a pod whose workflow is silent."""
     labels, fields = _selectors(asked)
     now, is_whole = datetime.now(UTC), asked.one("includeObject") == "Object"
     found = await _asked_pods(
@@ -62,7 +62,7 @@ async def list_pods(source: PodSource, asked: Request, namespace: str | None) ->
 
 
 async def get_pod(source: PodSource, asked: Request, namespace: str, name: str) -> Answer:
-    """Answer a Pod, or a Table of one row."""
+    """Answer with a Pod, or a Table of one row."""
     one = await one_pod(source, asked, namespace, name)
     if not asked.wants_table:
         return Answer(
@@ -73,7 +73,7 @@ async def get_pod(source: PodSource, asked: Request, namespace: str, name: str) 
 
 
 async def list_reports(source: PodSource, asked: Request, namespace: str | None) -> Answer:
-    """Answer the PodReports of pods, each with the parts that `include` names.
+    """Answer with the PodReports of pods, each with the parts that `include` names.
 
     With `ended`, the named pods are included even if they have ended. `node` may be repeated: only pods of these nodes.
     `workflows` is the URL of Temporal's UI for workflows, which descriptions need.
@@ -97,7 +97,7 @@ async def list_reports(source: PodSource, asked: Request, namespace: str | None)
 
 
 async def get_report(source: PodSource, asked: Request, namespace: str, name: str) -> Answer:
-    """Answer the PodReport of one pod."""
+    """Answer with the PodReport of one pod."""
     parts = _parts(asked)
     one = await one_pod(source, asked, namespace, name, parts=_read_of(parts))
     pending = await _pending(source, [one], parts)
@@ -108,7 +108,7 @@ async def get_report(source: PodSource, asked: Request, namespace: str, name: st
 
 
 async def plan_of(source: PodSource, asked: Request, namespace: str, name: str) -> Answer:
-    """Answer the steps that a pod's workflow would take for the changed Pod in the body. `update` names its update."""
+    """Answer with the steps that a pod's workflow would take after its update `update` with the Pod in the body."""
     try:
         candidate = json.loads(asked.body)
     except ValueError as wrong:

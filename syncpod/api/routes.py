@@ -30,7 +30,7 @@ class Route(Generic[A]):
     handle: Callable[..., Awaitable[A]]
     """Called with the request and the values of the path's variables. This API's handlers get the source first."""
     answers: str
-    """The kinds of the objects that it answers."""
+    """The kinds of the objects in its answers."""
     fixed: tuple[Any, ...] = ()
     """The handler's arguments for variables that the path does not have."""
 

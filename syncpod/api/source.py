@@ -70,10 +70,10 @@ class PodSource(Protocol):
         nodes: Collection[str] = (),
         recorded: bool = False,
     ) -> Sequence[SourcePod]:
-        """Return the present pods of a namespace (None = all); with `names` or `nodes`, only these, or those of these.
+        """Return the present pods of a namespace (None = all): with `names`, only these; with `nodes`, only theirs.
 
         The caller will read `parts` (of :data:`PARTS`) of each pod. With `recorded`, a pod whose workflow does not
-        answer may be in the server's last record; some sources return such pods in any case. Raises CannotSay.
+        answer may have only the server's last record; some sources return such pods in any case. Raises CannotSay.
         """
 
     async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:

@@ -99,7 +99,7 @@ def _ago(now: datetime, seconds: int) -> datetime | None:
     try:
         return now - timedelta(seconds=seconds)
     except OverflowError:
-        return None  # longer ago than there are times
+        return None  # before the earliest time that Python has
 
 
 def require_container(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Why an instance of a container ended, in words, and who decided that.
+"""Explains in words why an instance of a container ended, and who decided to end it.
 
 The journal has the facts as the pod's workflow recorded them. This module turns them into sentences, without I/O.
 """
@@ -106,7 +106,7 @@ _WORDS: Final[Mapping[str, str]] = {
     KillCause.DELETED: "the pod was deleted",
     KillCause.EARLIER_LIFE: "an apply began a new life of this name after this one's workflow was ended",
 }
-"""The words for a kill; for any other cause, the recorded one."""
+"""The words for a kill; for any other cause, the recorded words are used."""
 
 
 def cause_of(instance: Instance, events: Iterable[EventRecord] = (), memory_limit: str = "") -> Cause:
@@ -137,7 +137,7 @@ def cause_of(instance: Instance, events: Iterable[EventRecord] = (), memory_limi
 
 
 def _left_message(instance: Instance) -> str:
-    """Return `: ` and the container's termination message; "" if it left none, or one that is the end of its log."""
+    """Return `: ` and the container's termination message; "" if it left none, or only repeats the end of its log."""
     message, log = one_line(instance.message), one_line(instance.log_end)
     return f": {message}" if message and not (log and (log.endswith(message) or message.endswith(log))) else ""
 
@@ -383,7 +383,7 @@ def _change(line: HistoryEntry) -> str:
         return f"resized in place: {line.reason}"
     if line.kind == "step" and line.outcome.lower() not in _NOISE:
         what = " ".join(part for part in (line.subject, line.container) if part)
-        _, _, error = one_line(line.reason).partition(": ")  # the part before it says why the step was taken
+        _, _, error = one_line(line.reason).partition(": ")  # before the colon: why the step was taken
         error = error.removeprefix(f"{line.outcome}: ")
         return f"step {what} failed: {line.outcome}{f': {innermost(error)}' if error else ''}"
     if line.kind == "hold" and line.fact != Fact.CRASH_LOOP:

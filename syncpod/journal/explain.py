@@ -13,7 +13,7 @@ from syncpod.journal.records import Absence, Fact, HistoryEntry, Instance, due_o
 
 _NO_TIME: Final = timedelta(0)
 _NOT_ENDED: Final = ("ExceededGracePeriod", "FailedKillPod")
-"""Why a step that ends something is tried again, in the words of the pod's workflow."""
+"""The reasons, in the words of the pod's workflow, for which a step that ends something is tried again."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Explanation:
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing of the pod was left."""
+        """Whether the records include the time at which nothing of the pod was left."""
         return self.records.gone is not None
 
     @property

@@ -421,6 +421,6 @@ def _storable(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _key(said: tuple[str | float | None, ...]) -> int:
-    """Return a digest of a record's content, which tells it from other records of the same time."""
+    """Return a digest of a record's content, which distinguishes it from other records of the same time."""
     text = "\0".join(map(str, said)).encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True)

@@ -140,7 +140,7 @@ def node_summary(state_dir: Path, since: datetime, *, most: int) -> JournalSumma
 def _due(connection: sqlite3.Connection) -> Iterator[PodRunRecords]:
     """Yield the lives that wait for a moment: the end of a back-off, of the active deadline, or of a deletion's grace.
 
-    One that is being deleted comes with its lines, which say when its grace period was shortened.
+    A life that is being deleted includes its lines, which say when its grace period was shortened.
     """
     rows = connection.execute(
         "SELECT id, namespace, name, uid, incarnation, begun, seen, present FROM life WHERE gone IS NULL "

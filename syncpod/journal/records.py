@@ -25,7 +25,7 @@ class PodLife(NamedTuple):
     name: str
     uid: str
     incarnation: str = ""
-    """Tells the lives of a static pod apart, which all have the same UID."""
+    """Distinguishes the lives of a static pod, which all have the same UID."""
 
 
 class Fact(StrEnum):

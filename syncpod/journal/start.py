@@ -1,4 +1,4 @@
-"""Where the time of one start of a container went: pure, from the journal's records of its pod."""
+"""Divides the time of one start of a container into phases. Pure: from the journal's records of its pod."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a container, from its cause until it was ready, as far as that is known."""
+    """One start of a container, from its cause until it was ready, or until its last recorded phase."""
 
     instance: Instance
     begun: datetime
@@ -208,7 +208,7 @@ def _with_gaps(
 def _held(lines: Sequence[HistoryEntry], until: datetime) -> HistoryEntry | None:
     """Return the wait that began before a moment, if no step that it held had begun by then; None if there is none.
 
-    Other records in between do not end it.
+    Other records in between do not end the wait.
     """
     held = [line for line in lines if line.kind == "hold" and line.at < until]
     if not held:

@@ -10,13 +10,13 @@ from syncpod.lifecycle.kill_cause import KillCause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerToKill:
-    """A container instance to stop. If its container is to run again, that is also in a list of containers to start."""
+    """A container instance to stop. A container that is to run again is also in a list of containers to start."""
 
     id: str
-    """Container id."""
+    """Id of the instance in the runtime."""
     name: str
     message: str
-    """For the `Killing` event."""
+    """The message of the `Killing` event."""
     cause: KillCause
 
 
@@ -75,7 +75,7 @@ class PodActions:
     sandbox_id: str = ""
     """Id of the newest sandbox; "" when there is none, or when its network namespace is the wrong one."""
     attempt: int = 0
-    """Number of the newest sandbox; if it is unusable or missing, the number that a new one has or would have."""
+    """Number of the newest sandbox if it is usable; otherwise the number for its replacement, even if none is made."""
     init_containers_to_start: tuple[int, ...] = ()
     """Indices in `spec.initContainers`, in the order to start them."""
     containers_to_start: tuple[int, ...] = ()

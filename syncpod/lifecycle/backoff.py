@@ -82,15 +82,15 @@ class BackoffStore(Model):
 
 @dataclass(frozen=True)
 class StartDecision:
-    """Whether a container may be started now, and if not, when."""
+    """A decision about the start of a container: it is allowed now, or it is held back until `retry_at`."""
 
     allowed: bool
     delay: timedelta
-    """The delay in the store after the decision: when allowed, the one that will apply after the next exit."""
+    """The delay in the store after the decision. If the start is allowed, this delay applies after the next exit."""
     retry_at: datetime | None = None
-    """When a start that was held back will be allowed; None when it is allowed."""
+    """When a start that is held back will be allowed; None if it is allowed now."""
     message: str = ""
-    """The kubelet's words for a start that was held back, else empty."""
+    """The kubelet's message for a start that is held back; "" if the start is allowed."""
 
 
 def start_decision(

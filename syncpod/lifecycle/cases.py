@@ -286,7 +286,7 @@ def backoff(case: Mapping[str, Any]) -> list[dict[str, Any] | None]:
 
 
 def _newest_exit(instances: tuple[_CaseInstance, ...]) -> datetime | None:
-    """Return when the newest exited instance finished; without a time, long ago."""
+    """Return when the newest exited instance finished; `_NEVER` if its time is missing, None if none has exited."""
     for instance in instances:
         if instance.state == "exited":
             return _NEVER if instance.finished_at_ms is None else _moment(instance.finished_at_ms)

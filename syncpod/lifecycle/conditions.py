@@ -58,8 +58,8 @@ def find(conditions: Iterable[PodCondition], type_: str) -> PodCondition | None:
 def foreign_problem(condition: PodCondition, conditions: Sequence[PodCondition]) -> str:
     """Return why another owner may not set this condition on a pod that has `conditions`; "" if it may.
 
-    Difference: the API server takes any. Here the node's own conditions are refused, and any that would make the pod's
-    state too large.
+    Difference: the API server accepts any condition. Here the node's own conditions are refused, and any that would
+    make the pod's state too large.
     """
     if condition.type in OWNED:
         return f"type: {condition.type} is the node's own to set"
@@ -90,7 +90,7 @@ def is_true(conditions: Iterable[PodCondition], type_: str) -> bool:
 def known_statuses(
     init_statuses: Sequence[ContainerStatus] | None, statuses: Sequence[ContainerStatus] | None
 ) -> tuple[ContainerStatus, ...] | None:
-    """Return init and main statuses as one list, for the functions of conditions; None if there are no statuses."""
+    """Return init and main statuses as one list, the `statuses` of the functions below; None if there are none."""
     if init_statuses is None and not statuses:
         return None
     return (*(init_statuses or ()), *(statuses or ()))

@@ -80,16 +80,16 @@ class ContainerContext:
     runtime: str = ""
     """The runtime's name, the scheme of container ids (`containerd://...`)."""
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
-    """By container name, for those that could not be started or are held back."""
+    """By container name: why a container could not be started, or is held back. No other container has an entry."""
     exits: Mapping[str, Exit] = field(default_factory=dict)
-    """By container name: the newest exit that was recorded of each."""
+    """By container name: the newest recorded exit of the container."""
     probes: ProbeResults = field(default_factory=ProbeResults)
     restarting_all: bool = False
     """A restart of all containers has begun, and may have removed some already."""
     recursive_read_only: bool = False
     """The runtime handler that the pod runs with supports recursive read-only mounts."""
     actuated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
-    """By container name: the resources its running instance was last given, if the pod now has others for it."""
+    """By container name: the resources last applied to its running instance, if the pod's spec now has others."""
     followed: Collection[str] = ()
     """Names of main containers that have ended only so that another instance follows, whatever their policy."""
     failed: bool = False
@@ -115,7 +115,7 @@ def container_status(
 def _present(
     context: ContainerContext, container: Container, instances: list[ObservedContainer], old: ContainerStatus | None
 ) -> ContainerStatus:
-    """Return the status of a container that the runtime has, `instances` newest first; all of them have begun."""
+    """Return the status of a container with `instances` in the runtime, newest first; each of them was started."""
     newest = instances[0]
     return ContainerStatus(
         name=container.name,

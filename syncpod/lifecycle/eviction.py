@@ -177,7 +177,7 @@ def thresholds_met(
 def admission_refusal(pod: Pod, conditions: tuple[NodeCondition, ...]) -> str:
     """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it (Admit).
 
-    If memory pressure is its only condition, it rejects only best-effort pods that do not tolerate that taint.
+    A node whose only condition is memory pressure rejects only best-effort pods that do not tolerate its taint.
     """
     if not conditions or is_critical(pod):
         return ""

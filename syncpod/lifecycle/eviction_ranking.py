@@ -59,7 +59,7 @@ class PodUsage:
 
     containers: tuple[ContainerUsage, ...] = ()
     volumes: Written = Written()
-    """Its volumes on the node's disk."""
+    """The use of the node's disk by the pod's volumes."""
     processes: int = 0
 
     @property
@@ -74,7 +74,7 @@ class Candidate:
 
     pod: Pod
     usage: PodUsage | None
-    """None if nothing could be measured."""
+    """The measured usage of the pod; None if nothing could be measured."""
 
 
 def ranked(signal: Signal, candidates: Iterable[Candidate], *, dedicated_images: bool = False) -> tuple[Candidate, ...]:

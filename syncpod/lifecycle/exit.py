@@ -23,7 +23,8 @@ KILLED: Final = 128 + 9
 
 STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
 UNKNOWN_EXIT_CODE: Final = KILLED
-"""Reason and exit code of an end that nobody saw (kubelet_pods.go, v1.36, convertToAPIContainerStatuses)."""
+"""The exit code of an end that nobody saw; its reason is `STATUS_UNKNOWN` (kubelet_pods.go, v1.36,
+convertToAPIContainerStatuses)."""
 
 DOUBTFUL_EXIT_CODE: Final = 255
 """The code that a runtime lists for a container whose end it missed, or whose shim was killed."""
@@ -80,7 +81,7 @@ class Exit:
     killed_by: str = ""
     """The `KillCause`, perhaps one that only a newer version has; "" = the container exited by itself."""
     is_settled: bool = False
-    """Whether this record stays, whatever the runtime lists for the instance later."""
+    """True if the record is final: later listings of the instance by the runtime do not replace it."""
 
     def recorded(self, at: datetime, *, cause: str, killed_by: str) -> Exit:
         """Return the exit as the pod's workflow keeps it, with the fields that only the workflow can set."""

@@ -34,7 +34,7 @@ class InitActions:
     """Indices in `spec.initContainers`, in the order to start them."""
     to_kill: tuple[ContainerToKill, ...] = ()
     resizes: tuple[Resize, ...] = ()
-    """In the order decided: last init container first."""
+    """In-place resizes in the order decided: last init container first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,10 @@ def _decide_from_last_to_first(
 ) -> list[tuple[int, _InitDecision]]:
     """Decide the init containers that matter; return each decision with its index in the spec, the last one first.
 
-    They are the last init container that has begun, and the sidecars before it. Plain ones before it have completed. A
-    sidecar before it has started once, so it starts again if it is missing. `statuses` are the instances to judge. The
-    `newest` may be of an earlier sandbox; as in the kubelet, they decide whether a failed init container restarts.
+    These are the last init container that has begun, and the sidecars before it. The plain init containers before it
+    have completed. The sidecars before it have started once, so a missing one starts again. `statuses` are the
+    instances to judge. The `newest` instances may be of an earlier sandbox; as in the kubelet, they decide whether a
+    failed init container restarts.
     """
     found: list[tuple[int, _InitDecision]] = []
     for index, container in reversed(list(enumerate(pod.spec.init_containers))):
@@ -132,7 +133,7 @@ def _decide_plain(
     """Decide a plain init container, the last one that has begun."""
     match status.state:
         case "created":
-            # One step creates and starts it. That step has failed between the two, and nothing else will start it.
+            # One step creates and starts a container. That step has failed in between, and no other step starts it.
             return _InitDecision(start=True)
         case "running":
             return _resized(container, pod.spec, status, actuated)
@@ -177,7 +178,7 @@ def _decide_running_sidecar(
     startup: Mapping[str, str],
     actuated: PodResources,
 ) -> _InitDecision:
-    """Decide about a running sidecar: first whether it has started, for which later containers wait, then the rest.
+    """Decide about a running sidecar: its startup probe comes first, since later containers wait for its start.
 
     A probe's result counts only where the spec has that probe (for main containers it counts in any case).
     """

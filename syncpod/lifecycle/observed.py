@@ -30,7 +30,7 @@ Number = Annotated[int, Field(ge=0, lt=2**31 - 1)]
 """Number of a sandbox or an instance; the next number is still an int32."""
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
-# How far along its life a container is. `unknown` has no place of its own: see `_progress`.
+# The order of a container's states in its life. `unknown` has no rank of its own: see `_progress`.
 _RANK: Final[dict[str, int]] = {"created": 0, "running": 1, "exited": 2}
 
 
@@ -127,7 +127,7 @@ class ObservedContainer(Model):
 
     @property
     def _failed_start(self) -> FailedStart | None:
-        """What a failed start means for the process; None for everything else."""
+        """The meaning of a failed start for the process; None if this instance is not a failed start."""
         if self.state not in ("exited", "unknown") or self.started_at is not None or self.reason != START_ERROR:
             return None
         return failed_start(self.message)
@@ -150,7 +150,7 @@ class ObservedContainer(Model):
         )
 
     def ended_as(self, exit_: Exit) -> ObservedContainer:
-        """Return this instance as ended by that exit. All other fields stay, the time of its start included."""
+        """Return this instance with the state `exited` and the values of `exit_`. Its start time and id stay."""
         return self.model_copy(
             update={
                 "state": "exited",
@@ -189,7 +189,7 @@ class ObservedPod(Model):
         return newest
 
     def in_newest_sandbox(self) -> ObservedPod:
-        """Return this listing with only the containers of the newest sandbox; with none if that is not ready.
+        """Return this listing with only the newest sandbox's containers; without containers if it is not ready.
 
         These are the containers that the kubelet calls active (kuberuntime_manager.go, v1.36, GetPodStatus).
         """
@@ -245,8 +245,8 @@ def order_restarts(containers: Iterable[ObservedContainer]) -> tuple[ObservedCon
 def merge(known: ObservedPod, incoming: ObservedPod) -> ObservedPod:
     """Fold the listing `incoming` into the view `known`.
 
-    - A listing with a newer `seq` decides what exists: things that it lacks are gone, things that it adds are there.
-    - One that is older, or the same again, adds and removes nothing: it only moves known sandboxes and containers
+    - An incoming listing with a newer `seq` decides which sandboxes and containers exist.
+    - An older listing, or the same one again, adds and removes nothing: it only moves known sandboxes and containers
       forward.
     - A container goes from created to running to exited, a sandbox from ready to not ready; never back. `unknown` comes
       and goes with newer listings, until the container has exited.
@@ -278,7 +278,7 @@ def _merge_sandbox(newer: ObservedSandbox, older: ObservedSandbox | None) -> Obs
 
 
 def _merge_container(newer: ObservedContainer, older: ObservedContainer | None) -> ObservedContainer:
-    """Return the newer record, or the older one if that has the container in a later state (its call came later)."""
+    """Return the record of the newer listing, or the older listing's if its call saw a later state of the container."""
     if older is None or _progress(older) <= _progress(newer):
         return newer
     if newer.state == "unknown" and older.state != "exited":

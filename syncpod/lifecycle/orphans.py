@@ -57,7 +57,7 @@ class Found:
     uid: str
     """Empty if it names no pod."""
     cluster: str
-    """Identity of the Temporal cluster that has its workflow, from its record or its sandbox; "" = neither has it."""
+    """Identity of the Temporal cluster that has its workflow, from its record or sandbox; "" = neither names one."""
     made_at: datetime | None
     """When its oldest part was made, by the node's clock; None = the runtime does not report it."""
     standing: Standing = "unknown"
@@ -115,11 +115,11 @@ def judge(found: Found, coverage: Coverage, *, cluster: str) -> Judgement:
 _WHY: Final[dict[Standing, tuple[str, bool]]] = {
     "open": ("its workflow is open", False),
     "closed": ("its workflow has ended", True),
-    # A name has one workflow at a time, so its own has ended.
+    # A name has one workflow at a time, so this pod's own workflow has ended.
     "another": ("its name is another pod's now", True),
     "unknown": ("the Temporal server knows of no such workflow", False),
 }
-"""Why it is an orphan, and whether that proves that its own workflow has ended."""
+"""By standing: why the pod is an orphan, and whether the standing proves that the pod's own workflow has ended."""
 
 
 def is_covered(made_at: datetime | None, since: datetime | None) -> bool:

@@ -163,10 +163,10 @@ def _kills(pod: Pod, actions: PodActions) -> list[PlannedStep]:
 
 
 def _resets(actions: PodActions) -> list[PlannedStep]:
-    """Return the step that removes all instances to reset, even those that only records have.
+    """Return the step that removes all instances to reset, even those that exist only in the workflow's records.
 
-    The exit of one of those may be the trigger. Removed instances no longer count (`PodState.reset`), so the step is
-    not repeated.
+    The exit of a recorded instance may be the trigger. Removed instances no longer count (`PodState.reset`), so the
+    step is not repeated.
     """
     if not actions.containers_to_reset:
         return []
@@ -179,7 +179,8 @@ def _resets(actions: PodActions) -> list[PlannedStep]:
 def _purge_init_containers(pod: Pod, observed: ObservedPod, recorded: Collection[str]) -> list[PlannedStep]:
     """Return the step that removes the init containers of the old sandbox, since all of them run again in the new one.
 
-    Instances that only records have are left out: a removal does not change a record, and would be repeated for ever.
+    Instances that exist only in records are left out: a removal does not change a record, and would be repeated for
+    ever.
 
     Mirrors kuberuntime_container.go, v1.36, purgeInitContainers.
     """

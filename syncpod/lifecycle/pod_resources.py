@@ -63,7 +63,7 @@ def same_resources(one: PodResources, other: PodResources) -> bool:
 
 
 def same_amounts(one: ResourceRequirements | None, other: ResourceRequirements | None) -> bool:
-    """Say whether two requirements have the same CPU and memory, however they are written; None means neither.
+    """Say whether two requirements have the same CPU and memory, however they are written; None counts as no amount.
 
     Other resources do not count, because a resize can neither change nor apply them.
     """

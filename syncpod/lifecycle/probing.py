@@ -63,11 +63,11 @@ class Failures:
         return self.untold > 0 and self.total == 10 ** (len(str(self.total)) - 1)
 
     def one_more(self, text: str) -> Failures:
-        """Count one more failed answer."""
+        """Return the count with one more failed answer, whose text is `text`."""
         return replace(self, total=self.total + 1, text=text)
 
     def all_told(self) -> Failures:
-        """Note that the pod's workflow has received all of them."""
+        """Return the count with every failure marked as received by the pod's workflow."""
         return replace(self, told=self.total)
 
 

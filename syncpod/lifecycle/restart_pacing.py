@@ -28,7 +28,7 @@ LIMIT_REACHED: Final = "RestartLimitReached"
 
 @dataclass(frozen=True)
 class RestartPermission:
-    """Whether to start, and if not, the reason."""
+    """The decision about a restart: allowed now, allowed at `retry_at`, or held until an operator's retry."""
 
     allowed: bool
     delay: timedelta = backoff.NO_DELAY

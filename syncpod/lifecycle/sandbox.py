@@ -12,7 +12,7 @@ from syncpod.pod import PodSpec
 
 @dataclass(frozen=True, slots=True)
 class SandboxChange:
-    """Whether a pod can go on in its newest sandbox."""
+    """The verdict on a pod's newest sandbox: the pod keeps it, or needs a new one."""
 
     changed: bool
     """The pod has no usable sandbox, so it needs a new one."""

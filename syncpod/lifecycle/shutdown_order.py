@@ -34,7 +34,7 @@ class ShutdownPeriodsInvalid(ValueError):
 
 
 class ShutdownPeriod(NamedTuple):
-    """How many seconds a group has to end: the pods from `priority` up to the priority of the next period."""
+    """A group of pods and its time to end: those from `priority` up to the priority of the next period."""
 
     priority: int
     seconds: int

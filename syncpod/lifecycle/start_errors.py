@@ -49,7 +49,7 @@ def failed_start(message: str) -> FailedStart:
 
 
 def said_shortly(message: str, short: str) -> str:
-    """Return the shortened message `short` of a `StartError` if it means the same, else a phrase that does."""
+    """Return `short`, a cut `message` of a `StartError`, if both have one meaning; else a phrase with the meaning."""
     meaning = failed_start(message)
     return short if failed_start(short) == meaning else _SIGNS[meaning]
 
@@ -64,7 +64,8 @@ _SIGNS: Final[dict[FailedStart, str]] = {
 def without_guess(exit_: Exit) -> Exit:
     """Return an unknown exit for a failed start whose process may have begun, and any other exit unchanged.
 
-    The runtime lists such an instance as never started. If that counted, the container could run a second time.
+    The runtime lists an instance with such a start as never started. If the listing were trusted, the container could
+    run a second time.
     """
     if exit_.reason != START_ERROR or exit_.started_at is not None or failed_start(exit_.message) != "unknown":
         return exit_

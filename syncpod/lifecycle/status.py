@@ -5,7 +5,7 @@
 1. computes the status of each container (`syncpod.lifecycle.container_status`);
 2. computes the phase from those statuses (Succeeded and Failed are never left again);
 3. computes the conditions for that phase;
-4. shows the phase before instead of a terminal one, while a container can still run;
+4. shows the previous phase instead of a terminal one while a container can still run;
 5. adds addresses and the start time, and cuts times to seconds and messages to their share.
 
 Mirrors kubelet_pods.go, v1.36, generateAPIPodStatus, and status_manager.go, v1.36, updateStatusInternal,

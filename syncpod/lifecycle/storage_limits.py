@@ -32,7 +32,7 @@ class Limit:
 
     bytes: int
     text: str
-    """As messages show it."""
+    """The limit as messages show it."""
 
 
 @dataclass(frozen=True)

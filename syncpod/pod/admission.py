@@ -86,7 +86,7 @@ def problems_beside(document: Any, unread: Sequence[Problem]) -> list[Problem]:
 
 
 def _leave_out(document: Any, path: str) -> bool:
-    """Remove a field of a document; return whether it was removed. A list's element is not: the others would move."""
+    """Remove a field of a document; return whether it was removed. An element of a list is never removed."""
     *steps, last = _STEP.findall(path) or [("", "")]
     try:
         for name, key in steps:
@@ -133,7 +133,7 @@ _FILLED_IN: Final = (
     (re.compile(r"\.resources\.requests\b"), ".resources.limits", "it is the request too, since none is set"),
 )
 """Fields whose default is another field's value: a pattern in their paths, its replacement in the other field's path,
-and why the default is that."""
+and why the other field supplies the default."""
 
 
 def _where_it_is_written(problem: Problem, written: Any) -> Problem:

@@ -80,12 +80,12 @@ def containers_amounts(spec: PodSpec, kind: Kind) -> Amounts:
 
 
 def containers_text(spec: PodSpec, kind: Kind) -> dict[str, str]:
-    """Return `containers_amounts` as a manifest writes them, each in the notation of the first container with any."""
+    """Return `containers_amounts` as a manifest writes them, each in the notation of its first occurrence."""
     return _as_text(containers_amounts(spec, kind), _of_containers(spec, kind))
 
 
 def pod_text(pod: Pod, kind: Kind) -> dict[str, str]:
-    """Return `pod_amounts` as a manifest writes them, each in the notation in which the pod first has any of it."""
+    """Return `pod_amounts` as a manifest writes them, each in the notation of its first occurrence in the spec."""
     spec = pod.spec
     whole = [getattr(spec.resources, kind)] if spec.resources is not None else []
     return _as_text(pod_amounts(pod, kind), [*whole, *_of_containers(spec, kind), spec.overhead])

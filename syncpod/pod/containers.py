@@ -22,7 +22,7 @@ from syncpod.pod.security import SecurityContext
 from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Model
 
 ContainerKind = Literal["container", "init_container", "ephemeral_container"]
-"""In which of a pod's lists a container is: the kubelet's `container_type`. A sidecar is an init container."""
+"""The list of a pod that a container is in: the kubelet's `container_type`. A sidecar is an init container."""
 
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193

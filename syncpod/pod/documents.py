@@ -22,7 +22,7 @@ _BLANKS = re.compile(r"\s*")
 _LONGEST_CALLED = 160
 
 LARGEST_MANIFEST = 10 * 1024 * 1024
-"""Bytes; the kubelet's limit for a static pod's file."""
+"""The largest manifest in bytes: the kubelet's limit for a static pod's file."""
 
 Manifest = Pod | ConfigMap | Secret
 """The kinds of objects in a manifest."""

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from typing import Final
 
 LONGEST_STRING: Final = 128 * 1024 - 1
-"""Bytes of one argument, or of one variable as ``NAME=value``. Linux starts no program with a longer one
+"""The longest argument, or variable as ``NAME=value``, in bytes. Linux starts no program with a longer one
 (MAX_ARG_STRLEN: 32 pages of 4 KiB, with the NUL at its end)."""
 
 LONGEST_PROGRAM: Final = 2 * 1024 * 1024
-"""Bytes of all arguments and variables of one program. Linux takes a quarter of the stack's limit, which is 8 MiB
+"""The most bytes of all arguments and variables of one program. Linux takes a quarter of the stack's limit, 8 MiB
 unless somebody has raised it for the runtime (ARG_MAX, execve(2)). A request to a runtime may have 16 MiB."""
 
 LONGEST_PATH: Final = 4095
-"""Bytes of a path (PATH_MAX, with the NUL at its end)."""
+"""The longest path in bytes (PATH_MAX, less the NUL at its end)."""
 
 _DOLLAR = re.compile(r"\$(?:\(([^)]*)\)|(.))", re.DOTALL)
 

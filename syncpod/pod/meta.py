@@ -35,7 +35,7 @@ class OwnerReference(Model):
 
 
 class ManagedFieldsEntry(Model):
-    """Who last set which fields, for server-side apply; parsed and ignored."""
+    """A record of who last set which fields, for server-side apply; parsed and ignored."""
 
     manager: str = ""
     operation: str = ""

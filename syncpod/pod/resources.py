@@ -29,7 +29,7 @@ class VolumeResourceRequirements(Model):
 
 
 class ContainerResizePolicy(Model):
-    """Whether a change of one resource restarts the container."""
+    """The policy for the resize of one resource: it restarts the container, or it does not."""
 
     resource_name: str = ""
     restart_policy: ResourceResizeRestartPolicy | None = None

@@ -101,7 +101,7 @@ class Toleration(Model):
 
 
 class TopologySpreadConstraint(Model):
-    """How evenly pods are spread over a topology."""
+    """A rule for how evenly pods are spread over the domains of a topology."""
 
     max_skew: Int32 = 0
     topology_key: str = ""

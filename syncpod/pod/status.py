@@ -41,20 +41,20 @@ class PodCondition(Model):
 
 
 class ContainerStateWaiting(Model):
-    """Not running yet, and why."""
+    """The state of a container that does not run yet, with the reason."""
 
     reason: str = ""
     message: str = ""
 
 
 class ContainerStateRunning(Model):
-    """Running, and since when."""
+    """The state of a running container, with the time of its start."""
 
     started_at: Time | None = None
 
 
 class ContainerStateTerminated(Model):
-    """Ended: how, why and when."""
+    """The state of a container that has ended: its exit code, the reason and the times."""
 
     exit_code: Int32 = 0
     signal: Int32 | None = None

@@ -2,7 +2,7 @@
 
 Mirrors `pkg/apis/core/validation`, v1.36, ValidatePodUpdate: images, activeDeadlineSeconds (set or lowered),
 tolerations (added), scheduling gates (removed), labels and annotations; and ValidatePodResize: CPU and memory of
-containers and of the pod as a whole (changed or added). Difference: the API server accepts the latter only through a
+containers and of the pod as a whole (changed or added). Difference: the API server accepts a resize only through a
 subresource. Ephemeral containers have an update of their own.
 """
 

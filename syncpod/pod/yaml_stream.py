@@ -30,7 +30,7 @@ _MOST_ALIASED = 10_000
 """How many values aliases may add to a stream."""
 
 MOST_VALUES = 200_000
-"""How many values, keys included, a stream may have: those of a thousand pods, or half a second of parsing."""
+"""How many values, keys included, a stream may have: about those of a thousand pods, which parse in half a second."""
 
 _MOST_RESCANNED = 16 * 1024 * 1024
 """How many characters may be read again because of escaped single quotes."""

@@ -91,7 +91,7 @@ def _set(message: Message, value: Any, path: str) -> None:
 
 @cache
 def _fields(kind: Descriptor) -> Mapping[str, tuple[str, FieldDescriptor]]:
-    """Return the fields of a message by their names in JSON, each with the inlined message it is in; "" = in none."""
+    """Return a message's fields by their JSON names, each with the name of the inlined message that has it, or ""."""
     found = {name: ("", field) for name, field in kind.fields_by_name.items() if name not in _INLINE}
     for inline in _INLINE:
         field = kind.fields_by_name.get(inline)

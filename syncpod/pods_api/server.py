@@ -82,7 +82,7 @@ class PodNews:
                     self._offer(_Event(uid, pod_bytes(document()), is_last=False))
                 if last:
                     self._offer(_Event(uid, last, is_last=True))
-                await asyncio.sleep(0)  # a crowd of pods must not keep the loop
+                await asyncio.sleep(0)  # let other tasks run, however many pods have changed
 
     def _offer(self, event: _Event) -> None:
         for watcher in [each for each in self._watchers if not each.offer(event)]:

@@ -136,7 +136,7 @@ class Watching(WorkflowRunner):
                 self.others.append(Decided(task, OTHERS[kind]))
 
     def _forget(self, kind: str, said: Any, task: int) -> bool:
-        """Forget the decision that this command cancels, if both are of one workflow task. Return whether it was so."""
+        """Remove the decision that this command cancels, if both are of one task. Return whether one was removed."""
         begun = {"cancel_timer": "wait", "request_cancel_activity": "step"}.get(kind)
         if begun is None or (taken := self._taken.get((begun, said.seq))) is None or taken.task != task:
             return False

@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add(parser: argparse.ArgumentParser, setting: Setting) -> None:
-    """Add the flag of a setting, and the one that takes the setting back."""
+    """Add the flag of a setting and, if it has one, the flag that removes the setting."""
     if setting.switch:
         text = f"{setting.help} ({setting.variable}={setting.switch})"
         given = setting.switch == "true"

@@ -53,7 +53,7 @@ def read_membership(state_dir: Path) -> Invitation | None:
 
 
 def keep_told_key(state_dir: Path, invitation: Invitation, told: ToldKey) -> None:
-    """Have the node trust only this key of its fleet, as long as it has this invitation.
+    """Record a key as the only one of its fleet that the node trusts, as long as it has this invitation.
 
     Atomic. Blocks. Raises OSError, and ValueError if a later key is known.
     """
@@ -81,7 +81,7 @@ def _digest(invitation: Invitation) -> str:
 
 
 def keep_membership(state_dir: Path, invitation: Invitation) -> None:
-    """Have the node belong to a fleet. Atomic. Blocks. Raises OSError.
+    """Record the invitation by which the node belongs to a fleet. Atomic. Blocks. Raises OSError.
 
     The keys of an earlier invitation to the same fleet are kept too: the list of the fleet's objects on the node's disk
     is sealed with them. A key that the fleet sent under another invitation is removed.
@@ -152,7 +152,7 @@ def read_listening(state_dir: Path) -> str:
 
 
 def keep_listening(state_dir: Path, address: str) -> None:
-    """Have the node listen at this address, "" = at none. Atomic. Blocks. Raises OSError."""
+    """Record the address at which the node listens; "" removes the record. Atomic. Blocks. Raises OSError."""
     if address:
         replace_file(state_dir / LISTEN_FILE_NAME, address + "\n", durable=True)
     else:
@@ -177,7 +177,7 @@ def machine_proof(state_dir: Path, invitation: Invitation) -> str:
 
 
 def forget_membership(state_dir: Path) -> None:
-    """Have the node belong to no fleet. Blocks. Raises OSError."""
+    """Remove all records of the node's membership of a fleet. Blocks. Raises OSError."""
     keep_listening(state_dir, "")
     forget_earlier_keys(state_dir)
     (state_dir / TOLD_FILE_NAME).unlink(missing_ok=True)

@@ -129,18 +129,18 @@ class NodeSettings:
     keep_secrets: bool
     """Copies of the cluster's Secrets and tokens are kept on disk, encrypted."""
     kubelet_port: int
-    """The port of the node in that cluster, at the node's addresses; 0 = none."""
+    """The kubelet's port, served at the node's addresses in its cluster; 0 = none."""
     port_access: PortAccess
     pods_api: bool
     """The pods are served, whole, to programs on the machine (the kubelet's gate PodsAPI)."""
     shutdown_grace: str
     """How long the machine's shutdown waits for pods from a priority on: ``0=20s,2000000000=10s``; "" = not at all."""
     server_tls_bootstrap: bool
-    """The certificate of that port is requested from the cluster (the kubelet's serverTLSBootstrap)."""
+    """The certificate of the kubelet's port is requested from the cluster (the kubelet's serverTLSBootstrap)."""
     client_ca_file: Path | None
-    """Absolute; the authorities of client certificates at that port; None = the kubeconfig's."""
+    """Absolute; the authorities of client certificates at the kubelet's port; None = the kubeconfig's."""
     tls_cert_file: Path | None
-    """Absolute; that port's certificate; None = the node makes one."""
+    """Absolute; the certificate of the kubelet's port; None = the node makes one."""
     tls_private_key_file: Path | None
     """Absolute; the key of `tls_cert_file`."""
     cgroup_parent: str
@@ -162,8 +162,8 @@ class NodeSettings:
     pod_cgroups: bool
     """Give each pod a cgroup with limits, where possible (the kubelet's cgroupsPerQOS)."""
     single_process_oom_kill: bool
-    """Have the kernel kill one process of a container that runs out of memory, not the whole container (the kubelet's
-    singleProcessOOMKill). With cgroups of version 1 the kernel always does that."""
+    """The kernel kills one process of a container that runs out of memory, not the whole container (the kubelet's
+    singleProcessOOMKill). With cgroups of version 1 the kernel always kills only one."""
     pod_max_pids: int
     """How many processes and threads a pod may have (the kubelet's podPidsLimit); -1 = as many as all pods together."""
     allowed_unsafe_sysctls: tuple[str, ...]
@@ -179,7 +179,7 @@ class NodeSettings:
     allow_foreign_kubelet: bool
     """Serve even if a kubelet uses the same runtime, although it kills pods that it does not know."""
     signed: bool = False
-    """Take only commands that are signed with a key of the state directory."""
+    """Accept only commands that are signed with a key of the state directory."""
     metrics_address: str = ""
     """``host:port`` at which metrics are served over HTTP; "" = they are not."""
     json_log: bool = False

@@ -16,7 +16,7 @@ from syncpod.kernel.procfs import ProcessIdentity, is_running
 
 RUNTIME_FILE: Final = "runtime.json"
 SERVER_FILE: Final = "server.json"
-"""The command line writes it (`syncpod.cli.machine.state_directory`)."""
+"""The Temporal server's record, which the command line writes (`syncpod.cli.machine.state_directory`)."""
 _CODEC_FILE: Final = "codec.json"
 
 

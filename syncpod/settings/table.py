@@ -85,14 +85,14 @@ class Setting:
     """One setting that a flag or a variable gives, and that the node keeps for its next start."""
 
     name: str
-    """The flag as an argument of `node_settings`; "manifest_dir"."""
+    """The name as an argument of `node_settings`, such as `manifest_dir`."""
     variable: str
     help: str
     """The help of the worker's command line, without the variable's name."""
     flag: str
-    """``--node-labels``."""
+    """The flag, such as ``--node-labels``."""
     default: str = ""
-    """In words, for the help; "" = the help names none."""
+    """The default in words, for the help; "" = the help names none."""
     metavar: str | None = None
     """The placeholder of the value in the help; None = the flag's name in capitals."""
     switch: str = ""
@@ -101,7 +101,7 @@ class Setting:
     may_be_none: bool = False
     """Whether an empty value of the flag removes the value that was set before."""
     none: str = ""
-    """A flag that does the same, such as ``--no-manifests``; "" = there is no such flag."""
+    """A flag without a value that also removes it, such as ``--no-manifests``; "" = there is no such flag."""
     none_help: str = ""
 
 

@@ -29,8 +29,8 @@ class FailureConverter(DefaultFailureConverter):
     For a refusal of the runtime, an image that cannot be pulled or an invalid update, the message is enough.
 
     A failure whose details cannot be decoded is decoded without them. Anybody can fail a step by hand (`temporal
-    activity fail`), with any payload. If the workflow task raised for that, it would fail for ever, and the pod with
-    it. Details whose signature was not accepted are left out too.
+    activity fail`), with any payload. If decoding this payload raised, the workflow task would fail for ever, and the
+    pod would be stuck. Details whose signature was not accepted are left out too.
     """
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:

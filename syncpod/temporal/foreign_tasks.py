@@ -50,7 +50,7 @@ class ForeignTasks(logging.Filter):
             return True
         error = record.exc_info[1] if record.exc_info else None
         text = str(error) if error is not None else record.getMessage()
-        if record.name.startswith(_CORE):  # it quotes what was logged just before
+        if record.name.startswith(_CORE):  # core repeats the record logged just before
             return not (ENCODED in text or _WORKFLOW.search(text) or _STEP.search(text))
         found = _undecodable(record.getMessage()) or self._sentence(error, text)
         if found is None:
@@ -90,7 +90,7 @@ class ForeignTasks(logging.Filter):
 
 
 def _undecodable(text: str) -> tuple[str, str] | None:
-    """Return the kind of a signal that the SDK drops as undecodable, and a sentence; None if there is none."""
+    """Return the kind of a signal that the SDK drops as undecodable, and a sentence; None for any other text."""
     found = _SIGNAL.search(text)
     if found is None:
         return None

@@ -29,7 +29,7 @@ class NodeHooks(Protocol):
     """The agent's side of steps and back-offs. Without hooks (command line, replayer) nothing is called."""
 
     def arm_backoff(self, workflow_id: str, subject: str, restart: int, delay_seconds: float | None) -> None:
-        """Signal the end of a back-off after the delay; None cancels that. Called from threads of workflow tasks."""
+        """Signal the end of a back-off after the delay; None cancels the signal. Called in workflow tasks' threads."""
 
     def step_began(self, ref: PodRef, *, kills: bool) -> None:
         """Note that an attempt of a step of the pod begins; `kills` if it ends the whole pod.

@@ -1,8 +1,8 @@
 """Limits the log of a fleet's worker that lacks a key: one sentence a minute, in place of a traceback for each try.
 
-A database that was restored from a backup needs the keys of its time. Until they are there, each task of each workflow
-fails, and the server retries it every ten seconds. If a sealing key is missing, only the tasks fail that receive a
-node's answer sealed for that key.
+A database that was restored from a backup needs the keys that were in use then. Until the worker has them, each task
+of each workflow fails, and the server retries it every ten seconds. If a sealing key is missing, only the tasks fail
+that receive a node's answer sealed for that key.
 """
 
 from __future__ import annotations

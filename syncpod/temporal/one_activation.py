@@ -1,4 +1,4 @@
-"""Gives each workflow instance one activation at a time: the SDK (1.35) may evict one that another thread still runs.
+"""Gives each workflow instance one activation at a time: SDK 1.35 may evict an instance that another thread still runs.
 
 The SDK fails a task that does not return within two seconds of wall-clock time, as happens on a busy machine, and then
 evicts the run. It should wait for the task's thread first, but has already cancelled the future to wait for. Two

@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 _RPC: Final = timedelta(seconds=5)
 _ASKED_SECONDS: Final = 0.5
-"""For how long the result of a check is used."""
+"""Seconds for which the result of a check is reused."""
 
 
 async def cluster_identity(client: Client) -> str:
@@ -40,14 +40,14 @@ class OwnServer:
         """When the last check began, and its result or pending result; None before the first check."""
 
     def expect(self) -> None:
-        """Begin a check now, since something may have to be sent in a moment."""
+        """Begin a check now, so that a send that follows soon need not wait for it."""
         if self._asked is None or time.monotonic() - self._asked[0] > _ASKED_SECONDS / 2:
             asking = asyncio.ensure_future(self._require())
             asking.add_done_callback(_heard)
             self._asked = time.monotonic(), asking
 
     async def require(self) -> None:
-        """Raise RPCError if the server is not the node's. A check that began a moment ago counts."""
+        """Raise RPCError if the server is not the node's. A check that began at most `_ASKED_SECONDS` ago is reused."""
         asked = self._asked
         if asked is None or time.monotonic() - asked[0] > _ASKED_SECONDS:
             await self._require()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 DATA_CONVERTER = DataConverter(
     payload_converter_class=SignablePayloadConverter, failure_converter_class=FailureConverter
 )
-"""Plain JSON on the wire, so that what people type by hand decodes. Shared, since it caches how each type is
+"""Plain JSON on the wire, so that payloads typed by hand can be decoded. Shared, since it caches how each type is
 decoded."""
 
 _ENCODED_FAILURES = DataConverter(
@@ -68,8 +68,8 @@ def syncpod_plugin(
     Without hooks (a replayer, a workflow test) steps and back-offs are not reported, and the workflow's own timers end
     back-offs. With `watch`, which needs a `runner`, workflow tasks are reported to it.
 
-    With `keys`, everything that commands workflows and steps must be signed, and the worker's client must be a
-    `verifying` one. `begun`, which needs a `watch`, then decides which starts may begin a run.
+    With `keys`, all commands to workflows and steps must be signed, and the worker's client must be a `verifying`
+    one. `begun`, which needs a `watch`, then decides which starts may begin a run.
     """
     # Imported here, so that a client that is not a worker starts faster.
     from temporalio.plugin import SimplePlugin

@@ -69,7 +69,7 @@ Require = Callable[[], Awaitable[None]]
 
 
 async def of_the_node() -> None:
-    """Check nothing: a step was sent by the node's own server."""
+    """Check nothing: an order that a step sends comes from the node's own server."""
 
 
 async def nothing_recorded(pod: Pod) -> PodSoFar | None:
@@ -261,8 +261,8 @@ async def _in_time(namespace: str, name: str, most: float | None) -> AsyncIterat
 def _refusal(error: WorkflowUpdateFailedError) -> PodWorkflowResult:
     """Return the refusal of a workflow, of type Invalid.
 
-    Raises ApplicationError, retryable: of type Gone if the pod has just ended, and for errors that are not the
-    workflow's, such as the server's for a workflow that was terminated before it had carried out an update.
+    Raises a retryable ApplicationError for any other error: of type Gone if the pod has just ended, else of the error's
+    own type, such as the server's error for a workflow that was terminated during an update.
     """
     cause = error.cause
     kind = cause.type if isinstance(cause, ApplicationError) else None

@@ -55,6 +55,6 @@ def attribute(execution: WorkflowExecution, name: str) -> Any:
 
 def open_pods(namespace: str | None) -> str:
     """Return the query for the pods whose workflows run, of one namespace or of all (None)."""
-    # Anybody can start a workflow of this type under any id.
+    # The id is checked too: anybody can start a workflow of this type under any id.
     ids = "pod/" if namespace is None else f"pod/{namespace}/"
     return f"WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{ids}'"

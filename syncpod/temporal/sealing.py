@@ -8,7 +8,7 @@ fails before it begins.
 
 The fleet's codec raises for one thing: a payload that is encrypted with a key that it does not have. A fleet may have
 workers on several machines, and one of them may receive a new key late. The task is retried until then. Each payload
-names its fleet. So a payload that another fleet sent to a workflow, which no later key decrypts, is refused instead.
+names its fleet. A workflow's payload from another fleet is refused instead, since no later key would decrypt it.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
         return [] if own & set(ids) else ids
 
     def _named(self, plain: Payload, encoded: Payload) -> Payload:
-        """Return the encoded payload, with the fleet's id if it was encrypted just now."""
+        """Return the encoded payload, with the fleet's id added unless `plain` was already encrypted."""
         if is_encrypted(plain.metadata):
             return encoded
         return Payload(metadata={**encoded.metadata, FLEET: self._sealing.fleet.encode()}, data=encoded.data)
@@ -162,7 +162,7 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
             raise Undecipherable(f"it is encrypted with key {named!r}, which the fleet does not have here")
 
     def _is_refused(self, payload: Payload) -> bool:
-        """Say whether a payload is refused as another fleet's. A step's is not: it may be that other fleet's step."""
+        """Say whether to refuse a payload as another fleet's. A step's payload is not: the step may be that fleet's."""
         is_of_step = self._place is not None and bool(self._place.activity_type)
         return not is_of_step and is_of_another_fleet(self._sealing.fleet, payload.metadata)
 
