@@ -27,9 +27,9 @@ TELL_SECONDS: Final = 5.0
 """Seconds after which a command that waits for deletions first prints what these wait for."""
 _LONGEST_PAUSE_SECONDS: Final = 60.0
 _TOLD: Final = 10
-"""The most objects that one report of the wait names."""
+"""Maximum number of objects that one report of the wait names."""
 _AT_ONCE: Final = 50
-"""The most objects that are ended, or queried for what they wait for, at the same time: more could overload a node."""
+"""Maximum number of objects ended or queried at the same time: more could overload a node."""
 
 DELETION_IS_KEPT: Final = "the deletion is kept, and goes on once its worker runs (`syncpod up` there)"
 """The part of a sentence about a deletion while the pod's node is away."""
@@ -258,8 +258,8 @@ async def _each(
 async def until_gone(owner: Owner, going: Sequence[Going], patience: timedelta | None) -> None:
     """Wait until all of these are gone; print meanwhile what they wait for.
 
-    Raises Failure on a timeout, and once nothing can end the remaining objects, which may never change. Its text has
-    what each remaining object waits for.
+    Raises Failure on a timeout, or once no worker can end the remaining objects. Its text names what each of them
+    waits for.
     """
     import asyncio
 
@@ -288,7 +288,7 @@ async def until_gone(owner: Owner, going: Sequence[Going], patience: timedelta |
 
 
 def _still_there(left: Sequence[tuple[Going, str]], *, in_vain: bool) -> str:
-    """Return the message that these are not gone, with each reason, and what becomes of their deletions."""
+    """Return the message that these are not gone: the reason for each, and whether their deletions continue."""
     names = ", ".join(str(each) for each, _ in left)
     news = [f"{each}: {why}" for each, why in left if each.said != why]
     if in_vain:

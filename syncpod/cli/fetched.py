@@ -122,13 +122,13 @@ class FetchedNode:
     lives: bool
     """Whether `heard` is recent enough for the worker to count as alive. A live worker may be too busy to answer."""
     is_told: bool = False
-    """If it did not answer: whether `view` has its status and events nevertheless, as this machine recorded them."""
+    """If the workflow did not answer: whether `view` has the status and events that this machine recorded."""
 
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:
-        """The node's conditions. If its worker is dead, each has the status Unknown, at least a Ready condition.
+        """The node's conditions. If its worker is dead, all are Unknown, and Ready is always among them.
 
-        If the worker lives but does not answer, they are those that this machine recorded, else none.
+        If a live worker does not answer, they are the conditions that this machine recorded; () = none are recorded.
         """
         if self.lives:
             return self.view.conditions

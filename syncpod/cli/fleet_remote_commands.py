@@ -33,7 +33,7 @@ from syncpod.messages.remote_command import (
 
 _SAID_BYTES: Final = 16 * 2**20
 _AT_ONCE: Final = 16
-"""The most nodes that run a command for us at the same time."""
+"""Maximum number of nodes that run a command for us at the same time."""
 _PIECE_SECONDS: Final = WAIT_SECONDS + 60
 """Seconds to wait for the answer to one piece. A worker that is alive answers sooner."""
 _LIFE: Final = timedelta(seconds=_PIECE_SECONDS)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _Read = TypeVar("_Read")
 
 _NAMED: Final = 50
-"""The most pods that a request to a worker names. For more names, it requests all pods, and the answer is filtered."""
+"""Maximum number of pods named in a request to a worker. For more, it requests all pods, and filters the answer."""
 
 
 class NodeApi:

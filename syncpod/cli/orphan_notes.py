@@ -13,7 +13,7 @@ from syncpod.cli.failure import BadInput
 from syncpod.node.orphan_mark import why_orphaned
 
 _NAMED: Final = 5
-"""The most pods that are named in one note, or in one command."""
+"""Maximum number of pods that are named in one note, or in one command."""
 
 
 def note_orphans(pods: Iterable[Mapping[str, Any]]) -> None:

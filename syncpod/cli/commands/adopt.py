@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from syncpod.pod import Pod
 
 _AT_ONCE: Final = 8
-"""The most pods that are adopted at the same time. With many more, a node's answers would come after our timeout."""
+"""Maximum number of pods adopted at the same time. With many more, a node's answers would come after our timeout."""
 
 
 def adopt(
@@ -116,9 +116,9 @@ class _How:
     force: bool
     has_attributes: bool
     everything: bool
-    """Whether all orphans are adopted, and none by name."""
+    """True with --all: every orphan is adopted. False: the orphans were named."""
     manifests: Mapping[tuple[str, str], Pod]
-    """The manifests from which the pods were made, by namespace and name, if they were given."""
+    """The pods of the manifests given with -f, by namespace and name; empty without -f."""
 
 
 async def _adopt(client: Client, place: Here, orphan: FoundOrphan, how: _How) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from syncpod.pod import Admission, Pod
 
 _AT_ONCE: Final = 8
-"""The most pods that are applied at the same time. With many more, a node's answers would come after our timeout."""
+"""Maximum number of pods applied at the same time. With many more, a node's answers would come after our timeout."""
 _TELL_SECONDS: Final = 2.0
 """Seconds after which a note says that a node has not answered yet."""
 
@@ -114,7 +114,7 @@ def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None 
 
 
 def try_manifests(manifests: Manifests, node: str, mark: str, *, asks: bool) -> None:
-    """Print what would be done, with the mark after each line; with `asks`, workflows and nodes are queried too.
+    """Print what would be done, each line with `mark` at its end; with `asks`, workflows and nodes are queried too.
 
     Raises Failure for each object that would be refused.
     """
@@ -145,8 +145,8 @@ async def apply_all(
 ) -> list[Applied]:
     """Apply pods, a few at a time, and print the results in order; a failure does not stop the others.
 
-    `served` are nodes that a worker is known to have served. If another node does not answer, the server is queried
-    for that. `patience` limits the wait for each answer, if it is shorter than the usual limit.
+    `served` are nodes that a worker is known to have served. If any other node does not answer, the server is queried
+    whether a worker ever served it. `patience` limits the wait for each answer, if it is shorter than the usual limit.
     """
     import asyncio
 
@@ -203,10 +203,10 @@ def _note_other_node(name: str, node: str, wanted: str) -> None:
 
 
 def _running_alone(admissions: Iterable[Admission]) -> dict[tuple[str, str], bool]:
-    """Return the orphans on this machine's node that have names of these pods, by namespace and name. Blocks.
+    """Return which of these pods have an orphan of their name on this machine's node, by namespace and name. Blocks.
 
-    The value is True if the node's worker lists the pod as an orphan. It is False if the worker has ended: then the pod
-    runs there, and is an orphan only if the apply finds no workflow of its name.
+    True: the node's worker lists the orphan. False: the worker has ended, and the runtime has a pod of the name. That
+    pod is an orphan only if the apply finds no workflow of the name.
     """
     from syncpod.cli.machine.settings import settings
     from syncpod.settings.worker_record import serving
@@ -266,7 +266,10 @@ async def _absence(client: Client, names: Sequence[str], node: str, served: Coll
 
 
 async def _wait(client: Client, applied: list[Applied], timeout: timedelta | None, spent: timedelta) -> None:
-    """Wait for the rest of `timeout`, after `spent` on applying. Raises Failure for pods that are not up."""
+    """Wait until the applied pods are up. Raises Failure for pods that are not up when the time is over.
+
+    The limit is `timeout` less the time `spent` on applying; `timeout` None = no limit.
+    """
     from syncpod.cli.machine.kept_logs import last_words
     from syncpod.cli.temporal.pod_waits import sentences, until_settled
     from syncpod.cli.view.progress import Progress

@@ -60,7 +60,7 @@ def differs(existing: Pod, wanted: Pod) -> bool:
 def plan_of_new(pod: Pod) -> list[Line]:
     """Return the steps that bring a new pod up: those decided now, then those that later syncs will decide.
 
-    The latter assume that every init container succeeds; missing images are pulled when they are needed.
+    The later steps assume that every init container succeeds; missing images are pulled when they are needed.
     """
     nothing = PodResources(containers={}, pod=pod.spec.resources)
     actions = compute_pod_actions(pod, ObservedPod(), liveness={}, startup={}, actuated=nothing, kubelet=FOLLOWED)

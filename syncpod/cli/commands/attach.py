@@ -74,7 +74,7 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
         tty = False
     async with runtime_of(pod) as runtime:
         try:
-            # A container has the streams that it was created with, and not ours; the kubelet asks for the same.
+            # Requests the streams that the container was created with, whatever ours are, as the kubelet does.
             url = await runtime.attach(raw_id, tty=container.tty, stdin=stdin, stdout=True, stderr=not container.tty)
         except TransportFault as fault:
             raise unanswered(fault) from None
@@ -91,7 +91,7 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
 
 
 def _spec_of(pod: Pod, raw_id: str) -> ContainerSpec | EphemeralContainer:
-    """Return the spec of the container whose instance has this runtime id. Raises Failure if it has gone."""
+    """Return the spec of the container whose instance has this runtime id. Raises Failure if there is none."""
     spec, status = pod.spec, pod.status
     statuses = (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses)
     name = next((each.name for each in statuses if each.container_id.endswith(f"//{raw_id}")), None)

@@ -1,4 +1,4 @@
-"""Waits until a container that a command has just requested begins, and follows it until it ends."""
+"""Waits for the start of a container that a command has just requested, and follows the container until it ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 0.1
 _LOOKS_FOR_THE_END: Final = 20
-"""The number of reads of a container's state after its streams have ended, before it counts as still running."""
+"""How often the state of a container is read after its streams have ended, before it counts as still running."""
 _UNDER_WAY: Final = ("", "ContainerCreating", "PodInitializing")
 """Waiting reasons of a container that will start without help."""
 
@@ -111,7 +111,7 @@ async def _follow(runtime: CriClient, container_id: str) -> None:
     except FileNotFoundError:
         return
     except PermissionError:
-        # Not BadInput, which means that nothing has been done: the container is in the pod.
+        # Not BadInput: that would mean that nothing was done, but the container has been added to the pod.
         raise Failure(f"{path}: permission denied; run as root") from None
     except LogUnreadable as why:
         raise Failure(f"the container's log cannot be read: {why}: {path}") from None

@@ -35,7 +35,7 @@ class _Line:
     """The words before the one to complete."""
 
     values: dict[str, str]
-    """By option: its last value."""
+    """The last value of each option, by option."""
     words: list[str]
     """The arguments after the command's name."""
     is_after_dashes: bool = False
@@ -46,7 +46,7 @@ class _Line:
 
     @property
     def scope(self) -> str | None:
-        """The namespace, None = all."""
+        """The namespace; None = all."""
         return None if "--all-namespaces" in self.values else self.namespace
 
     @property
@@ -204,7 +204,7 @@ def _containers(line: _Line) -> list[str]:
 
 
 def _starting(beginning: str, words: Iterable[str]) -> list[str]:
-    """Return the words with this beginning. Words with a slash are returned only if one was typed or no other fits."""
+    """Return the words with this beginning. Those with a slash only if it was typed, or if no other fits."""
     found = [FILES if word == FILES else word for word in words if word == FILES or word.startswith(beginning)]
     plain = [word for word in found if "/" not in word or "/" in beginning]
     return plain or found

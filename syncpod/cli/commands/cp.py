@@ -78,7 +78,7 @@ def cp(
 def require_one_here(
     source: CopyLocation, destination: CopyLocation, *, no_preserve: bool, retries: int | None
 ) -> None:
-    """Raise BadInput unless exactly one end is here, a local source exists, and the flags fit the direction."""
+    """Raise BadInput unless exactly one end is local, a local source exists, and the flags fit the direction."""
     if bool(source.pod) == bool(destination.pod):
         raise BadInput("one of SRC and DST must be in a pod (POD:PATH), the other here")
     if source.pod and destination.path == "-":

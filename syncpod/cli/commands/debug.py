@@ -112,7 +112,7 @@ class _How:
     """Which pod gets the debug container, and whether we attach to the container."""
 
     attached: bool
-    """Whether we attach until it ends."""
+    """Whether we attach to the container until it ends."""
     copy_to: str
     """The name of the copy of the pod that gets the container; "" = the pod itself gets it."""
     share_processes: bool | None
@@ -121,7 +121,7 @@ class _How:
 
 
 def _require_sense(name: str, wanted: DebugRequest, how: _How) -> None:
-    """Raise BadInput for flags that do not go together, and without an image."""
+    """Raise BadInput for flags that do not go together, or if no image is named."""
     from syncpod.cli.commands.debug_container import require_image_name
 
     if how.copy_to and wanted.target:

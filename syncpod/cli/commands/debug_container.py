@@ -72,9 +72,9 @@ class DebugRequest:
     name: str = ""
     """The container's name; "" = generate one."""
     target: str = ""
-    """The container whose processes it is to see; "" = none."""
+    """The container whose processes the debug container can see; "" = none."""
     command: tuple[str, ...] = ()
-    """Its command line, empty = the image's."""
+    """The container's command line; () = the image's."""
     arguments_only: bool = False
     """Whether `command` has arguments for the image's entry point."""
     env: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class DebugRequest:
     """The profile's name; "" until `default_profile` replaces it, once the pod is known."""
     stdin: bool = False
     stdin_once: bool = False
-    """Whether its input ends with that of the first client that attaches."""
+    """Whether the container's input is closed when the input of the first attached client ends."""
     tty: bool = False
 
 
@@ -120,7 +120,7 @@ def debug_copy(pod: Pod, wanted: DebugRequest, name: str, *, share_processes: bo
     It has no labels and annotations, which would identify it as the pod, and no probes, which could end it. With
     `share_processes`, its containers share processes unless the pod says otherwise (cmd/debug/debug.go, v1.36,
     generatePodCopyWithDebugContainer). Raises BadInput naming flags. Differences: without a scheduler, the copy runs on
-    the pod's node; the container is always an additional one.
+    the pod's node; no container of the pod is replaced by the debug container.
     """
     document = pod_to_wire(pod)
     container = _document(wanted, container_names(pod))

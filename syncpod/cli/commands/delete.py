@@ -94,7 +94,7 @@ def _in_manifests(filename: Sequence[str], namespace: str) -> list[Thing]:
 
 
 def _do_all(deeds: Sequence[Callable[[], int]]) -> int:
-    """Call each deed, and return the sum. A failure, for example without a server, does not stop the other deed."""
+    """Call each deed, and return how many objects they deleted. A failed deed, as without a server, stops no other."""
     number, failures = 0, []
     for deed in deeds:
         try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from syncpod.settings.node import NodeSettings
 
 _AT_ONCE: Final = 8
-"""The most orphans that are ended at the same time."""
+"""Maximum number of orphans that are ended at the same time."""
 _REMOVAL_SECONDS: Final = 10.0
 """Seconds to wait until the node has removed the files of the ended pods."""
 _LOOK_SECONDS: Final = 0.05
@@ -152,7 +152,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     except Failure as failure:
         raise Failure(f"{failure}\n{_how_to_go_on(directory)}", failure.code) from None
     finally:
-        # The worker that only deletes pods was started with other settings than the node's next worker must have.
+        # Undo the settings of the worker that only deleted pods: the node's next worker must not have them.
         if kept.node and kept_settings(directory) != kept:
             write_kept_settings(directory, kept)
 

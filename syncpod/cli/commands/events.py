@@ -35,7 +35,7 @@ SortBy = Annotated[
 _OUTPUTS = ("wide", "json", "yaml", "name")
 _TYPES = ("Normal", "Warning")
 _MOST_ASKED = 5
-"""The most orphans for which the server is queried how their workflows ended."""
+"""Maximum number of orphans whose workflows' ends are queried from the server."""
 _WATCH_SECONDS = 1.0
 
 
@@ -106,7 +106,7 @@ def _ends_of_workflows(orphans: Sequence[Mapping[str, Any]]) -> list[PodEvent]:
 
 
 def _order(sort_by: str, *, watch: bool) -> Path | None:
-    """Return the path to sort by; None = there is none. Raises BadInput."""
+    """Return the path of ``--sort-by``; None = the flag is not given. Raises BadInput, also for a watch."""
     if not sort_by:
         return None
     if watch:
@@ -143,7 +143,7 @@ def _with_gone(
     names: Sequence[str],
     types: frozenset[str],
 ) -> list[PodEvent]:
-    """Return the events and those of gone pods in this machine's journal, the newest last."""
+    """Return these events, and the journal's events of pods that are gone from its node, the newest last."""
     from syncpod.cli.machine.own_journal import with_gone
 
     found = with_gone(events, server, namespace, names, datetime.now(UTC))
@@ -169,14 +169,14 @@ def _types(text: str) -> frozenset[str]:
 
 
 class _Source:
-    """Reads the events of named pods, also of ended ones, else of all pods in a namespace (None = all)."""
+    """Reads events: of the named pods, even ended ones; without names, of all open pods in a namespace (None = all)."""
 
     def __init__(self, namespace: str | None, names: Sequence[str], types: frozenset[str]) -> None:
         self.namespace = namespace
         self._names = list(dict.fromkeys(names))
         self._types = types
         self._before: frozenset[tuple[str, str]] = frozenset()
-        """The pods of the last listing. Pods that have gone since are read once more, for their last events."""
+        """The pods of the last listing. Pods that the next listing lacks are read once more, for their last events."""
         self.silent: tuple[str, ...] = ()
         """The names of the pods that did not answer, and whose events are not known."""
         self.journaled: tuple[str, ...] = ()

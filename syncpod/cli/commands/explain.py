@@ -234,7 +234,7 @@ def _lives(
 ) -> tuple[list[PodRunRecords], PodRunRecords]:
     """Return all lives of a pod's name in the journal, and the life at a moment. Raises Failure if there is none.
 
-    With a `uid` that is not "", the second is a life with this uid.
+    If `uid` is not "", the second has this uid.
     """
     from syncpod.journal.explain import life_at
     from syncpod.journal.reading import NoJournal, lives_of
@@ -360,7 +360,7 @@ def _unserved(here: NodeSettings, records: PodRunRecords) -> tuple[str, datetime
 
 
 def _without_workflow(state_dir: Path, records: PodRunRecords, unserved: str) -> str:
-    """Return a sentence if the pod runs without a workflow; "" if it has one, is gone, or that cannot be found out.
+    """Return a sentence if the pod runs without a workflow; "" if it has one, is gone, or this is not known.
 
     `unserved` is the sentence of `_unserved`. If it is not "", no worker serves the node: then the Temporal server
     must answer that the pod has no workflow.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _A_DAY: Final = timedelta(days=1)
 _MOST: Final = 15
-"""The most pods that are shown."""
+"""Maximum number of pods that are shown."""
 
 
 def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> None:

@@ -57,7 +57,7 @@ def explain(
         given += [flag for flag, value in others.items() if value]
         explain_placement(what, namespace, output, given, state_dir)
         return
-    # A numbered flag with an empty value is sent too: the node's error says what is valid.
+    # A flag such as --at is sent even with an empty value: the node's error says what is valid.
     flags = [f"{flag}={text}" for flag, text in (("--output", output), ("--container", container)) if text]
     flags += [f"{flag}={value}" for flag, value in numbered.items() if value is not None]
     flags += ["--start"] if start else []

@@ -212,7 +212,7 @@ def _by_age(keys: SigningKeys) -> list[str]:
 
 
 def _superseded(keys: SigningKeys, named: str) -> datetime:
-    """Return the time from which nothing was encrypted with a key any more."""
+    """Return the time by which a newer key had replaced this one: nothing was encrypted with it later."""
     from syncpod.signing.keys import LOOK_SECONDS
 
     later = [each for each in map(keys.made_at, keys.by_id) if each > keys.made_at(named)]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from syncpod.cli.temporal.fleet_pods import FoundPod
 
 _FOLLOWED: Final = 5
-"""The most pods that are followed at once, as kubectl has it."""
+"""Maximum number of pods that are followed at once, as in kubectl."""
 
 
 def logs(

@@ -89,7 +89,7 @@ async def _remove(client: Client, authority: Fleet, name: str, how: _How) -> Non
 
 
 async def _cordoned(client: Client, node: FleetNodeView, how: _How) -> FleetNodeView:
-    """Cordon a node, and return its state after that. Raises Failure, and undoes the cordon, if it is still in use."""
+    """Cordon a node, and return its state after that. Without --force, uncordons a node in use, and raises Failure."""
     from syncpod.cli.temporal import fleet
 
     if not how.force:
@@ -120,7 +120,7 @@ def _refuse(node: FleetNodeView) -> None:
 
 
 async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> FleetNodeView:
-    """Order the node to end its pods, and wait for that while the node can be reached; return its state after that.
+    """Order the node to end its pods, and wait until it has, or is out of reach; return its state after that.
 
     Raises Failure on a timeout.
     """

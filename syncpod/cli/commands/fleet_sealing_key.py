@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from syncpod.gate.sealing_key_files import SealingKeyFiles
 
 _ANSWER_SECONDS: Final = 10.0
-"""Seconds that `use` waits until the nodes that are present have taken the key."""
+"""Seconds that `use` waits until the joined nodes trust the key."""
 
 
 def directory(state_dir: str) -> Path:

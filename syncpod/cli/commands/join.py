@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NOWHERE: Final = "none"
 _NAMED: Final = 10
-"""The most pods that are named."""
+"""Maximum number of pods that are named."""
 
 
 def join(
@@ -101,7 +101,7 @@ def _before(state_dir: Path, *, replaced: bool) -> Invitation | None:
 
 
 def _require_this_nodes(invitation: str, invited: Invitation, node: str, before: Invitation | None) -> None:
-    """Raise BadInput if an invitation is another node's, or of another fleet than the node's."""
+    """Raise BadInput if the invitation is for another node, or if the node already belongs to another fleet."""
     if invited.node != node:
         raise BadInput(f"{_source(invitation)}: node: is {invited.node}, but this node is {node}")
     if before is not None and before.fleet != invited.fleet:
@@ -166,7 +166,7 @@ def _require_usable(source: str, invited: Invitation) -> None:
 
 
 def _where(listen: str, before: str) -> str:
-    """Return the address at which the node is to listen, ``host:port``; "" = nowhere, `before` without the flag.
+    """Return the address at which the node is to listen, ``host:port``; "" = nowhere. Without the flag, it is `before`.
 
     Raises BadInput for an invalid address, or one at which this machine cannot listen.
     """

@@ -90,7 +90,7 @@ def plan(
 
 
 def _called(plan: dict[str, Any]) -> str:
-    """Return the object that a plan is of: ``pod/web``."""
+    """Return the object of a plan: ``pod/web``."""
     kind = next(kind for kind in ("pod", "configmap", "secret") if kind in plan)
     return f"{kind}/{plan[kind]}"
 

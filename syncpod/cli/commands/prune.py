@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from syncpod.node.inventory import Nameless
 
 _AT_ONCE: Final = 50
-"""The most pods that are pruned at the same time. Each may take its grace period, so fewer would take long on a full
+"""Maximum number of pods pruned at the same time. Each may take its grace period, so fewer would take long on a full
 node. Each has its own connection to the runtime, so more would be too many connections."""
 
 

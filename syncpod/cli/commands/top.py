@@ -167,7 +167,10 @@ class Table:
     headers: bool = True
 
     def lines(self, found: Sequence[TopContainer], room: int | None = None) -> list[str]:
-        """Return the table's lines. If there are more rows than `room`, the busiest, and the number of the others."""
+        """Return the table's lines. Of more rows than `room`, only the busiest, and the number of the others.
+
+        `room` None = all rows.
+        """
         from syncpod.cli.machine.usage import total
 
         rows = self._rows(found)

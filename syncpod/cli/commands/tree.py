@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from syncpod.messages.running_steps import PendingStep
 
 _ASKED_OF_STEPS: Final = 50
-"""The most pods whose pending steps are read from the server."""
+"""Maximum number of pods whose pending steps are read from the server."""
 
 Nodes = Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)]
 

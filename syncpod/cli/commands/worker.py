@@ -36,7 +36,7 @@ def _environment(arguments: Sequence[str]) -> dict[str, str]:
     try:
         asked, _ = flags.parse_known_args(arguments)
     except argparse.ArgumentError:
-        return dict(os.environ)  # the worker reports what is wrong with them
+        return dict(os.environ)  # the worker itself reports what is wrong with its flags
     if asked.help:
         return dict(os.environ)
     return {**os.environ, "TEMPORAL_ADDRESS": connection(asked.state_dir)["target_host"]}

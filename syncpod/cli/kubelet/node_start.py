@@ -29,7 +29,7 @@ _ROOT_DIRECTORY: Final = "/var/lib/kubelet"
 _CGROUP: Final = "kubepods"
 _MOST_PODS: Final = 110
 _PARALLEL_PULLS: Final = 5
-"""The most images pulled at once if serializeImagePulls is false; a kubelet has no limit then."""
+"""Maximum number of images pulled at once if serializeImagePulls is false; a kubelet has no limit then."""
 _DEBUG_LEVEL: Final = 6
 _PODS_API: Final = "PodsAPI"
 """A feature gate, off in a kubelet 1.36, and on from 1.37."""

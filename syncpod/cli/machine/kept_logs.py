@@ -14,7 +14,7 @@ from syncpod.translation.paths import log_directory_of, pods_directory
 
 _CRASH_LOOP: Final = "CrashLoopBackOff"
 _LONGEST: Final = 200
-"""The most bytes of the last line that are shown."""
+"""Maximum number of bytes of the last line that are shown."""
 _SEARCHED: Final = 40 * 1024
 """How many bytes at a log's end are searched for its last line. A line is a prefix and at most 16 KiB of output."""
 

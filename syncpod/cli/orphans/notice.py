@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 5.0
 _AT_ONCE: Final = 50
-"""The most workflows that are queried at the same time."""
+"""Maximum number of workflows that are queried at the same time."""
 _NAMED: Final = 5
 
 

@@ -29,7 +29,7 @@ _NOWHERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """Errors of a path that leads nowhere, or into a loop."""
 
 _LONGEST_HEADER: Final = 1 << 20
-"""The most bytes of a header that extends another, such as a long name. Go's archive/tar has the same limit."""
+"""Maximum size in bytes of a header that extends another, such as a long name. Go's archive/tar has the same limit."""
 
 _EXTENDING: Final = (
     tarfile.GNUTYPE_LONGNAME,

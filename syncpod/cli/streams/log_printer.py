@@ -34,7 +34,7 @@ class LogManner:
     rotated: bool
     """Whether rotated files are printed first."""
     limit_bytes: int | None
-    """The most bytes of each container to print; None = all."""
+    """Maximum number of bytes of each container to print; None = all."""
     timestamps: bool
     prefix: bool
     ignore_errors: bool

@@ -26,7 +26,7 @@ _NOT_THERE: Final = re.compile(
     r"executable file not found|no such file or directory|not found in \$PATH", re.IGNORECASE
 )
 _COMPLAINT: Final = 2000
-"""The most bytes of tar's error output that are kept."""
+"""Maximum number of bytes of tar's error output that are kept."""
 
 _FROM_BYTE: Final = """
 exec 3>&1

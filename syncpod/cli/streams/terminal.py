@@ -18,7 +18,7 @@ from syncpod.streaming.readiness import readable, writable
 
 _BLOCK: Final = 32 * 1024
 _TAKEN_WHOLE: Final = select.PIPE_BUF
-"""The most bytes that a writable pipe accepts without blocking the writer."""
+"""Maximum number of bytes that a writable pipe accepts without blocking the writer."""
 
 
 def our_input() -> int:

@@ -21,7 +21,7 @@ _JOINING_SECONDS: Final = 5.0
 """How long to wait for the first report of a node that has just joined."""
 _LOOK_SECONDS: Final = 0.25
 _NAMED: Final = 3
-"""The most nodes that a warning names."""
+"""Maximum number of nodes that a warning names."""
 
 
 async def image_warnings(client: Client, workloads: Sequence[Workload]) -> list[str]:

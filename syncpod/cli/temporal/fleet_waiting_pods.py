@@ -17,7 +17,7 @@ from syncpod.messages.fleet import PlacedPod
 from syncpod.messages.workload import PendingPod, WorkloadSummary, WorkloadView
 
 _AT_ONCE = 20
-"""The most workloads that are queried at the same time."""
+"""Maximum number of workloads that are queried at the same time."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ _ANSWER: Final = timedelta(seconds=10)
 _RPC: Final = timedelta(seconds=5)
 _BEGINS_AGAIN: Final = "its worker starts it again within half a minute"
 _ENDED_AT_MOST: Final = 100
-"""The most ended runs of nodes that are read: anybody can end any number of them."""
+"""Maximum number of ended runs of nodes that are read: anybody can end any number of them."""
 _UNREADABLE: Final = (ValidationError, KeyError, RuntimeError)
 """The exceptions of the SDK and pydantic for a memo or an answer that is not written by us: anybody can write one."""
 

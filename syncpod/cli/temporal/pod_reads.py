@@ -27,7 +27,7 @@ QUERY_DEADLINE: Final = timedelta(seconds=2)
 OPEN_SECONDS: Final = 2.0
 """How long a run counts as open after the server has reported it open, while a command waits for its pod."""
 _AT_ONCE: Final = 50
-"""The most queries at the same time."""
+"""Maximum number of queries at the same time."""
 
 _Answer = TypeVar("_Answer")
 

@@ -40,7 +40,7 @@ from syncpod.temporal.workflow_starts import ENDED
 
 _RPC: Final = timedelta(seconds=5)
 _AT_ONCE: Final = 500
-"""The most queries at the same time."""
+"""Maximum number of queries at the same time."""
 _AT_ONCE_AGAIN: Final = 50
 """The same if the pods are read repeatedly."""
 _ENOUGH: Final = 50

@@ -25,10 +25,10 @@ ENDS_SHOWN: Final = 8
 CHANGES_SHOWN: Final = 8
 ABSENCES_SHOWN: Final = 4
 _LOG_LINES: Final = 5
-"""The most ends, changes, absences of a worker and last lines of a log that are shown. `-o json` has all."""
+"""Maximum number of ends, changes, absences of a worker and last lines of a log that are shown. `-o json` has all."""
 
 _SENTENCE: Final = 160
-"""The most characters of a message that are shown. A change is cut only if the width of a line is limited."""
+"""Maximum number of characters of a message that are shown. A change is cut only if the width of a line is limited."""
 _HEALTHY: Final = timedelta(minutes=10)
 """A kubelet resets the back-off of a container that ran for so long: twice the longest back-off."""
 

@@ -18,7 +18,7 @@ from syncpod.node.orphan_mark import STATUS
 from syncpod.node.recorded_events import NodeEvent
 
 _SHOWN: Final = 10
-"""The most events of the node, and the most due actions, that are shown; `-o json` has all."""
+"""Maximum number of events of the node, and of due actions, that are shown; `-o json` has all."""
 _CUT: Final = (3, 4, 5)
 """The columns WHY, DECIDED BY and NOW. On a narrow terminal their texts are cut, or, if that does not suffice, printed
 below the row. A pod's name is never cut, since the next command takes it."""
