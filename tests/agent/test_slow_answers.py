@@ -72,7 +72,7 @@ async def test_a_timeout_of_the_client_is_not_repeated_at_once(monkeypatch: pyte
 
 
 async def test_workers_that_live_shorter_than_a_probe_takes_end_it_together(tmp_path: Path, patience: None) -> None:
-    """None of them waits for as long as the runtime has, and three failures are asked for."""
+    """No single worker waits for the runtime's whole time limit, and the probe needs three failures."""
     node = a_node(tmp_path, livenessProbe=PROBE)
     cri = silent()
     failed, kept, lives = ("c1", "liveness", "failure"), NOT_SLOW, 0
@@ -125,7 +125,7 @@ async def test_an_answer_ends_what_was_waited_for(patience: None) -> None:
 
 
 async def test_a_runtime_that_is_away_gives_no_result(tmp_path: Path) -> None:
-    """Row 88: nobody knows whether the command would have failed."""
+    """Row 88: it is unknown whether the command would have failed."""
     cri = create_autospec(CriRuntime, instance=True)
     cri.exec_sync.side_effect = Unavailable("exec_sync", "UNAVAILABLE", "no connection")
     with pytest.raises(NoAnswer):

@@ -176,7 +176,7 @@ async def test_a_poison_signal_to_a_node_loses_nothing_else(healer: Healer, monk
 
 
 async def test_a_stuck_workflow_under_another_nodes_name_is_ended_and_changes_nothing_here(healer: Healer) -> None:
-    """The node's own workflow was terminated and begun anew in its place, from its name alone: lists were lost."""
+    """Before, the node's own workflow was terminated and restarted from its name only, so lists were lost."""
     name = f"kept-{uuid.uuid4().hex[:8]}"
     payload = Payload(metadata={"encoding": b"json/plain"}, data=b'{"node":')
     async with worker(healer):
@@ -223,7 +223,7 @@ async def test_another_workflow_under_the_id_of_a_nodes_is_ended(client: Client,
 async def test_a_nodes_workflow_that_somebody_has_terminated_begins_again_with_its_cordon_and_its_events(
     healer: Healer,
 ) -> None:
-    """The worker has not started again: no event says so."""
+    """The worker has not restarted, so there is no event about a restart."""
     client, name = healer.client, healer.context.name
 
     async def require() -> None:

@@ -280,7 +280,7 @@ async def test_newest_signals_are_carried_over_from_a_history_that_cannot_be_rep
 async def test_an_accepted_update_missing_in_the_stored_state_is_carried_over(
     client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker was killed before what the update had changed was on disk."""
+    """The worker was killed before the update's changes were on disk."""
     with monkeypatch.context() as planted:
         planted.setattr(Display, "publish", one_timer_more(Display.publish))
         async with worker(client, node, healer):

@@ -92,7 +92,7 @@ def test_a_node_trusts_the_key_that_its_fleet_has_told_it_and_no_other(home: Hom
 
 
 def test_nobody_takes_a_node_back_to_an_earlier_key(home: Home) -> None:
-    """Whoever has the server's port can send again what was sent before."""
+    """Anybody with access to the server's port can repeat an earlier message."""
     home.rotate()
     third = home.keys.files.create()
     earlier = home.told()  # it is sealed with the third one too

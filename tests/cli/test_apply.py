@@ -318,7 +318,7 @@ async def test_delete_waits_for_the_pod_which_keeps_its_grace(
 
 
 async def test_of_names_without_a_kind_none_is_deleted_if_one_is_unknown(syncpod: Command, on: tuple[str, str]) -> None:
-    """The unknown one may be a kind that is misspelt."""
+    """The unknown name may be a misspelt kind."""
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     misspelt = await syncpod("delete", "deploymet", name)
@@ -594,7 +594,7 @@ async def test_an_apply_is_one_request(client: Client, on: tuple[str, str], monk
 async def test_the_command_asks_the_server_for_its_namespace_and_the_node_and_applies(
     syncpod: Command, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing else is asked, whether the pod is new, unchanged or changed; each request is a trip to the server."""
+    """There are no other requests, whether the pod is new, unchanged or changed; each costs a round trip."""
     sent: list[str] = []
     send = _BridgeServiceClient._rpc_call
 
@@ -659,7 +659,7 @@ async def squatted(client: Client, node: ScriptedNode) -> AsyncIterator[str]:
 async def test_a_command_names_a_workflow_that_is_not_a_pods(
     syncpod: Command, squatted: str, verb: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing ends a workflow of an unknown type on the node's own queue, and no node begins it anew."""
+    """Nothing ends a workflow of an unknown type on the node's own queue, and no node restarts it."""
     monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
     more = {"delete": ["--force"], "wait": ["--for=condition=Ready"]}.get(verb[0], [])
     done = await syncpod(*verb, f"pod/{squatted}" if verb == ("wait",) else squatted, *more)
@@ -725,7 +725,7 @@ class LyingNode:
 
 @pytest.mark.parametrize("lie", LIES)
 async def test_an_answer_that_is_not_the_pod_counts_as_none(syncpod: Command, client: Client, lie: str) -> None:
-    """Whoever polls a node's task queue may answer for its pods."""
+    """Anybody who polls a node's task queue can answer for its pods."""
     name, queue = "n-empty" if lie == "empty" else f"n-{fresh_name()}-{lie}", f"node/{fresh_name()}"
     async with Worker(client, task_queue=queue, workflows=[Liar], workflow_runner=UnsandboxedWorkflowRunner()):
         lying = await client.start_workflow(POD_WORKFLOW, id=f"pod/default/{name}", task_queue=queue)
@@ -770,7 +770,7 @@ async def test_a_forced_deletion_frees_the_name_of_a_pod_whose_node_never_existe
 
 
 async def test_a_pod_of_a_node_that_is_dead_for_good_leaves_its_name_by_force(syncpod: Command, client: Client) -> None:
-    """As kubectl: whoever forces it is told that it may still run there."""
+    """As in kubectl, a warning says that the pod may still run there."""
     name, node = fresh_name(), ScriptedNode()
     there = node.queue.removeprefix("node/")
     async with scripted_worker(client, node):

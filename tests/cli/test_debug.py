@@ -156,7 +156,7 @@ async def test_debug_of_a_missing_pod_or_on_another_machine_is_refused(
 
 
 async def test_a_debug_copy_has_the_extra_container_and_the_pod_is_unchanged(syncpod: Command, web: str) -> None:
-    """Row 55: `--copy-to`, for what an ephemeral container cannot show."""
+    """Row 55: `--copy-to`, for problems that an ephemeral container cannot show."""
     before = (await syncpod("get", "pod", web, "-o", "json")).out
     copied = await syncpod("debug", web, "--image", "busybox:1", "-c", "look", "--copy-to", f"{web}-copy")
     assert (copied.code, copied.out, copied.err) == (0, f"pod/{web}-copy created\n", "")

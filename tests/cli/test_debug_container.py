@@ -60,7 +60,7 @@ def test_a_debug_container_needs_only_an_image(pod: Pod) -> None:
 
 
 def test_each_flag_has_its_field(pod: Pod) -> None:
-    """Row 55: what `kubectl debug` sets."""
+    """Row 55: the fields that `kubectl debug` sets."""
     container = made(
         pod,
         name="look",
@@ -172,7 +172,7 @@ def test_a_wrong_debug_copy_is_refused_by_the_flag(name: str, wanted: dict[str, 
 async def test_an_unreadable_log_after_the_container_has_joined_is_a_failure_and_not_bad_input(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The container has joined by then, so that this is not the code of bad input, with which nothing is done."""
+    """The container has joined already, so the exit code is not that of bad input, after which nothing was done."""
 
     class Runtime:
         async def container_status(self, _id: str) -> SimpleNamespace:

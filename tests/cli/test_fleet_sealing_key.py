@@ -36,7 +36,7 @@ def test_nodes_that_would_not_believe_the_fleet_without_a_key(
 
 
 def test_a_node_without_a_valid_certificate_needs_no_key() -> None:
-    """It was revoked, or has expired: it has to be invited anew anyway."""
+    """Its certificate was revoked or has expired, so it needs a new invitation anyway."""
     assert nodes_without([FleetNodeSummary(name="n1", fleet_key="old")], [], "old", USED) == []
 
 

@@ -96,7 +96,7 @@ def test_a_worker_that_a_killed_command_has_not_recorded_is_ended(environ: dict[
 
 
 def test_a_server_that_a_node_uses_stays(environ: dict[str, str], tmp_path: Path) -> None:
-    """The node's worker is not there; the record of `up` says that its pods are."""
+    """The node's worker does not run; the record of `up` shows that its pods do."""
     state = Path(environ["SYNCPOD_STATE_DIR"])
     assert up(environ, "--listen", f"127.0.0.1:{free_port()}", "--port", str(free_port())).code == 0
     server = pids(state)[0]

@@ -75,7 +75,7 @@ def rows(capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:
 def test_a_pod_on_its_way_to_a_node_keeps_its_row_and_what_is_known(
     served: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Asked for, placed and reported: its line stays between the others, with its age, its node and its owner."""
+    """Requested, placed and reported: its row stays in order, with its age, node and owner."""
     running = PlacedPod(name="web-2", owner=OWNER, state="taken", since=THEN, report=PodReport(status="Running"))
     served.workloads = [deployment(web(1, node="n1"), web(2, node="n2", status="Running"))]
     placed = PlacedPod(name="web-1", owner=OWNER, containers=2, since=THEN)

@@ -66,7 +66,7 @@ async def test_an_update_that_has_timed_out_is_sent_again(send: Any) -> None:
 
 
 async def test_a_namespace_without_our_search_attributes_is_found_out_by_its_refusal() -> None:
-    """So no apply asks for them beforehand; another refusal is no reason to send the update again."""
+    """So `apply` need not check for them beforehand; after another refusal, the update is not sent again."""
     given: list[int] = []
 
     class Plain(LateServer):

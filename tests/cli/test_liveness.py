@@ -99,7 +99,7 @@ async def test_nobody_serves_a_node_whose_worker_has_ended_unless_another_is_hea
 async def test_the_servers_records_of_workers_are_read_once_in_a_while(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of many pods that wait for one node, and each part of a command, asks whether the node lives."""
+    """Each of many pods that wait for one node, and each part of a command, checks whether the node is alive."""
     sent: list[str] = []
     send = client.service_client._rpc_call
 
@@ -121,7 +121,7 @@ async def test_the_servers_records_of_workers_are_read_once_in_a_while(
 async def test_a_live_worker_that_does_not_answer_is_reported_as_busy(
     syncpod: Command, client: Client, temporal_server: DevServer
 ) -> None:
-    """Its process is stopped, so it answers no query; it was heard of a moment ago."""
+    """Its process is stopped, so it answers no query; its last heartbeat was a moment ago."""
     name, pod = f"n-{fresh_name()}", fresh_name()
     program = (
         "import asyncio; from tests.agent.stub_workflows import serve_recorder_until_killed; "

@@ -140,7 +140,7 @@ def test_an_unreadable_log_does_not_keep_others_from_being_printed(
 
 
 def test_rotated_logs_are_read_up_to_the_limit(pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Row 114: the growing file alone, unless more is asked for, and no more bytes than are wanted."""
+    """Row 114: only the growing file, unless more is requested, and no more bytes than requested."""
     for given in ({}, {"rotated": True}, {"rotated": True, "tail": 2}, {"limit_bytes": 5}):
         asyncio.run(printer(**given).print_all([(pod, "b", None)]))
         sys.stdout.flush()
@@ -164,7 +164,7 @@ def test_following_an_ended_instance_prints_it_and_ends(pod: Pod, capfdbinary: p
 async def test_logs_are_read_without_a_workflow_that_answers(
     syncpod: Command, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the newest instance's file, found by what the node has noted of its pod."""
+    """The newest instance's file is found by the node's record of the pod."""
     monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
     monkeypatch.setenv("SYNCPOD_LOG_DIR", str(tmp_path / "pods"))
     monkeypatch.setenv("SYNCPOD_NODE", "gone")

@@ -148,7 +148,7 @@ def test_every_command_has_examples() -> None:
 
 @pytest.mark.parametrize("path", TABLES, ids="-".join)
 def test_the_table_says_of_each_command_what_its_page_says(path: tuple[str, ...]) -> None:
-    """Help lists what the table says, without loading the commands."""
+    """Help prints the table's texts, without loading the commands."""
     ours = functools.reduce(lambda group, name: group.commands[name], path, program()).commands
     assert {name: (entry.panel, entry.summary) for name, entry in TABLES[path].items()} == {
         name: (command.rich_help_panel, sentence(command)) for name, command in ours.items()
@@ -162,7 +162,7 @@ def test_every_example_is_of_a_command() -> None:
 
 @pytest.mark.parametrize("line", sorted({line for examples in WRITTEN.values() for line in examples}))
 def test_every_example_is_parsed_by_its_command(line: str) -> None:
-    """Flags and arguments are parsed as if it were run; what they lead to is not done."""
+    """Flags and arguments are parsed as in a run; the command is not executed."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>()")
     lexer.whitespace_split = True
     words = list(lexer)

@@ -34,7 +34,7 @@ async def running(syncpod: Command, node: ScriptedNode) -> str:
 
 
 async def test_resize_reports_success_once_the_pod_is_resized(syncpod: Command, node: ScriptedNode) -> None:
-    """Row 116: with what `kubectl set resources` takes."""
+    """Row 116: with the arguments of `kubectl set resources`."""
     name = await running(syncpod, node)
     shown = await syncpod("resize", name, "--limits", "cpu=400m,memory=128Mi", "--dry-run")
     assert shown.out.splitlines()[0] == f"pod/{name}: would be resized"

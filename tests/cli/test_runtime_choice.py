@@ -185,7 +185,7 @@ def test_a_node_keeps_its_runtime_without_a_worker(here: NodeSettings, tmp_path:
 def test_an_embedded_runtime_whose_record_is_damaged_starts_again_as_the_user_says(
     here: NodeSettings, damage: bytes | None
 ) -> None:
-    """Nothing else says whether it simulates. Before, `up` named itself as the way on, and refused `--embedded`."""
+    """Only the record shows whether it simulates. Before, `up` suggested `up` itself, and refused `--embedded`."""
     record = record_runtime(here, alive=False)
     (here.state_dir / "runtime" / "sandboxes" / "one").mkdir(parents=True)
     keep(here, record.endpoint)

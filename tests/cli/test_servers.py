@@ -136,7 +136,7 @@ def test_a_server_keeps_less_garbage_than_go_does_unless_told_otherwise() -> Non
 
 
 def test_a_server_is_told_all_settings_that_spare_memory_and_knows_each(tmp_path: Path) -> None:
-    """A key that a later server does not know would be ignored without a word."""
+    """A later server would silently ignore an unknown key."""
     line = dev_server.command(database=tmp_path / "temporal.db", port=1, ui_port=None)
     given = {word.partition("=")[0] for word, before in zip(line[1:], line, strict=False) if before.startswith("--dyn")}
     assert given == {*dev_server.DYNAMIC_CONFIGURATION, *dev_server.MEMORY_CONFIGURATION}
@@ -398,7 +398,7 @@ def test_a_command_says_which_silent_server_it_waits_for(
 def test_up_says_that_its_own_server_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is stopped, say, or the machine is too busy."""
+    """For example, the server is stopped, or the machine is too busy."""
     monkeypatch.setattr(console, "SILENCE_SECONDS", 0.0)
     monkeypatch.setattr(dev_server, "_START_SECONDS", 1.0)
     silent = subprocess.Popen([sys.executable, "-c", _SILENT], stdout=subprocess.PIPE, text=True)

@@ -126,7 +126,7 @@ def test_a_stranger_ends_and_changes_no_pod(environ: dict[str, str], owner: dict
 
 
 def test_a_pod_on_the_hosts_network_starts_none_either(environ: dict[str, str], owner: dict[str, str]) -> None:
-    """UID 65534, no capability, a read-only root: what it has left is the server's port."""
+    """With UID 65534, no capability and a read-only root, the pod can only reach the server's port."""
     start = [str(temporal_program()), "workflow", "start", "--type", "PodWorkflow"]
     start += ["--task-queue", f"node/{environ['SYNCPOD_NODE']}", "--workflow-id", "pod/default/evil"]
     start += ["--input", json.dumps(privileged()), "--address", owner["TEMPORAL_ADDRESS"]]
@@ -328,7 +328,7 @@ def until(is_so: Callable[[], object]) -> None:
 def test_a_server_that_took_over_the_port_is_not_believed(
     environ: dict[str, str], owner: dict[str, str], readable_by_all: Path
 ) -> None:
-    """The worker refuses what it is told there, and says that it is another server; the pod runs on."""
+    """The worker refuses commands of that server, and reports that it is another server; the pod keeps running."""
     state = Path(environ["SYNCPOD_STATE_DIR"])
     before = json.loads(program("get", "pod", "web", "-o", "json", environ=environ).out)
     log = state / "log" / "worker.log"

@@ -128,7 +128,7 @@ async def test_a_pod_too_busy_for_queries_counts_as_unanswering(words: str) -> N
 
 
 async def test_pods_that_end_are_told_so_and_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crowd that is asked one by one, all together, keeps its node from ending it."""
+    """Concurrent single queries of many pods would keep their node from ending them."""
     ending = [
         FetchedPod(Pod(metadata=ObjectMeta(name=f"web-{at}", namespace="default")), {}, current=True)
         for at in range(120)

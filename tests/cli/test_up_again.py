@@ -88,7 +88,7 @@ def test_describe_nodes_without_a_name_describes_all(syncpod: Run, environ: dict
 def test_get_reads_the_nodes_own_pods_without_the_temporal_sdk(
     syncpod: Run, environ: dict[str, str], words: tuple[str, ...]
 ) -> None:
-    """The node's worker says which pods there are: importing what asks the server takes longer than all the rest."""
+    """The node's worker lists the pods; importing the SDK to query the server takes longer than everything else."""
     start = started("get", *words, **environ)
     assert start.code == 0 and start.heavy == set() and start.commands == {"get"}
     asked = started("get", *words, **environ, TEMPORAL_UNHEARD_OF="has the server asked, as any unusual setting does")
@@ -169,7 +169,7 @@ def test_manifests_no_longer_followed_are_named_once(syncpod: Run, environ: dict
 def test_up_after_a_worker_crash_starts_the_same_node(
     syncpod: Run, environ: dict[str, str], manifests: Path, tmp_path: Path
 ) -> None:
-    """With the name, the runtime, the manifests and the directories that it had, though nothing says them."""
+    """With its earlier name, runtime, manifests and directories, though no argument gives them."""
     assert syncpod("down", "--keep-pods").code == 0
     assert notes(syncpod("up", "--manifests", str(manifests))) == []
     before = [json.loads((state_of(environ) / name).read_text()) for name in ("worker.json", "node-settings.json")]
@@ -193,7 +193,7 @@ def test_up_after_a_worker_crash_starts_the_same_node(
 
 
 def test_labels_of_the_node_hold_until_they_are_taken_back(syncpod: Run, environ: dict[str, str]) -> None:
-    """A worker keeps those that it was started with, so other labels are refused beside it, and nonsense before."""
+    """A worker keeps its labels, so `up` refuses others while it runs; invalid labels are refused earlier."""
     for wrong in ("disk", "kubernetes.io/role=master"):
         refused = syncpod("up", "--node-labels", wrong)
         assert refused.code == 2 and f"node label '{wrong}': must" in refused.err, refused.err
@@ -246,7 +246,7 @@ def test_another_limit_of_processes_is_refused_beside_a_worker(syncpod: Run) -> 
 def test_a_setting_of_the_environment_is_refused_beside_a_worker_that_has_another(
     syncpod: Run, environ: dict[str, str]
 ) -> None:
-    """It would be ignored in silence; and it is kept for the next start, like one that a flag has given."""
+    """It would be silently ignored. It is kept for the next start, like a setting from a flag."""
     environ["SYNCPOD_EVICTION_HARD"] = "nodefs.available<1Mi"
     beside = syncpod("up")
     assert beside.code == 1, beside.out

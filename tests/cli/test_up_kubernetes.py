@@ -112,7 +112,7 @@ def test_a_machine_joins_runs_its_pods_and_leaves(cluster: Cluster, environ: dic
 def test_a_machine_joins_by_a_certificate_that_the_cluster_gives_it(
     cluster: Cluster, environ: dict[str, str], tmp_path: Path
 ) -> None:
-    """Nothing is started before it has one; then it is no longer asked for."""
+    """Nothing is started before the machine has a certificate; later, none is requested."""
     bootstrap = write_kubeconfig(tmp_path / "bootstrap.conf", cluster.server)
     state = Path(environ["SYNCPOD_STATE_DIR"])
     approving = threading.Thread(target=_approve, args=(cluster,))

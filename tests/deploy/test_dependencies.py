@@ -32,7 +32,7 @@ def comparable(distribution: str) -> str:
 
 
 def test_shipped_modules_import_only_declared_dependencies() -> None:
-    """What comes along only because something else wants it may be gone with that one's next version."""
+    """A package that only another package requires may disappear with that package's next version."""
     parts = [ROOT / part for part in SHIPPED]
     files = {file for part in parts for file in (part.rglob("*.py") if part.is_dir() else [part])} - {FOR_DEVELOPERS}
     ours = {part.stem for part in parts} | set(sys.stdlib_module_names)

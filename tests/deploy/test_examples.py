@@ -42,7 +42,7 @@ def test_the_payload_for_other_clients_is_the_first_example() -> None:
 
 
 def test_the_examples_directory_can_be_applied_as_a_whole() -> None:
-    """A directory is read flat: what is not a pod by itself lies in one of its own."""
+    """Subdirectories are not read: examples that are not a single pod are in directories of their own."""
     assert len(admitted([str(EXAMPLES)], "").pods) == len(list(EXAMPLES.glob("*.yaml")))
 
 

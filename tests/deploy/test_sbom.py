@@ -54,7 +54,7 @@ def test_images_in_the_sbom_are_the_deployed_ones(bill: dict[str, Any]) -> None:
 
 
 def test_components_and_dependency_references_match(bill: dict[str, Any]) -> None:
-    """What CycloneDX 1.6 demands: unique references, and dependencies between what is listed."""
+    """CycloneDX 1.6 requires unique references, and dependencies between listed components."""
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     references = [each["bom-ref"] for each in (bill["metadata"]["component"], *bill["components"])]
     assert len(references) == len(set(references))

@@ -59,7 +59,7 @@ async def test_a_pod_starts_after_a_runtime_kill_during_its_start(node: FaultyNo
 async def test_a_pod_starts_after_a_runtime_kill_while_runc_makes_the_first_container(
     node: FaultyNode, point: str
 ) -> None:
-    """Afterwards nobody knows whether it has run, so its number is used up."""
+    """Afterwards it is unknown whether it has run, so its number is used up."""
     with node.proxy.stop("CreateContainer", "after") as created:
         pod = await node.apply()
         await created.reached()

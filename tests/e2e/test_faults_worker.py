@@ -113,7 +113,7 @@ async def test_a_pod_starts_once_after_repeated_worker_kills(node: FaultyNode) -
 async def test_a_removed_container_is_not_started_again_after_a_worker_kill(
     node: FaultyNode, policy: str, tmp_path: Path
 ) -> None:
-    """The runtime has forgotten that it ran, and the workflow does not know it yet, but the node does."""
+    """The runtime no longer lists it, and the workflow does not know its end yet, but the node does."""
     out = tmp_path / "out"
     open_to_all(out)
     runs = f"echo run >>{out}/runs"
@@ -290,7 +290,7 @@ async def test_a_deletion_completes_after_a_worker_kill(node: FaultyNode, point:
     "point", [("RemoveContainer", "after"), ("RemovePodSandbox", "before"), ("RemovePodSandbox", "after")], ids=str
 )
 async def test_the_next_worker_removes_what_a_killed_one_had_still_to_remove(node: FaultyNode, point: Any) -> None:
-    """The pod's workflow has ended by then, or ends without any further step."""
+    """The pod's workflow has ended already, or ends without any further step."""
     pod = await node.apply(shell("a"), hostNetwork=False)
     await pod.up()
     with held(node, point) as stop:

@@ -167,7 +167,7 @@ async def test_pods_whose_workflow_was_terminated_are_removed_dead_or_alive(kept
 
 
 async def test_under_disk_pressure_the_largest_writer_is_evicted_and_new_pods_rejected(kept: Pods) -> None:
-    """Row 118: DiskPressure, one pod, DisruptionTarget, the kubelet's words; its volumes are given back at once."""
+    """Row 118: DiskPressure, one pod, DisruptionTarget, the kubelet's words; its volumes are removed at once."""
 
     def writes(megabytes: int) -> dict[str, Any]:
         script = f"dd if=/dev/zero of=/scratch/file bs=1M count={megabytes}; {RUNS}"

@@ -234,7 +234,7 @@ async def drained(node: ManifestNode, pods: Pods, static: LivePod) -> None:
 
 @pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
 async def test_a_static_pod_ended_by_others_is_recreated(manifest_node: ManifestNode) -> None:
-    """Row 9: a pod that is desired again while it ends is made anew once it has ended."""
+    """Row 9: a pod that is desired again while it ends is created again once it has ended."""
     node = manifest_node
     web = node.write("web.json", "web")
     await node.applied(web)
@@ -278,7 +278,7 @@ async def test_a_manifest_that_is_back_at_once_restarts_its_pod_whose_restarts_c
 async def test_a_manifest_removed_while_the_nodes_workflow_is_down_removes_its_pod(
     manifest_node: ManifestNode,
 ) -> None:
-    """If the node's workflow is begun anew, it is told again of the pods from lists, and of the node's condition."""
+    """If the node's workflow is restarted, it gets the pods from lists and the node's condition again."""
     node = manifest_node
     web, job = node.write("web.json", "web"), node.write("job.json", "job")
     await node.applied(web, job)
@@ -301,7 +301,7 @@ async def test_a_manifest_removed_while_the_nodes_workflow_is_down_removes_its_p
 async def test_a_worker_killed_between_a_pods_early_end_and_the_list_leaves_what_the_manifests_say(
     manifest_node: ManifestNode, tmp_path: Path
 ) -> None:
-    """The agent has ended two pods, and the node's workflow has told neither. One's file is back by the next start."""
+    """The agent has ended two pods, and the node's workflow has notified neither. One file is back at the start."""
     node = manifest_node
     web, job, other = (node.write(f"{name}.json", name) for name in ("web", "job", "other"))
     life = (await node.applied(web, job, other)).boot
@@ -382,7 +382,7 @@ async def test_pods_that_a_dead_worker_had_begun_and_told_nobody_of_become_what_
 async def test_the_nodes_page_names_applied_pods_that_are_not_ready_without_an_event(
     manifest_node: ManifestNode,
 ) -> None:
-    """The node's workflow is not told of applied pods; its page gets them when somebody opens it."""
+    """The node's workflow gets no reports of applied pods; its page reads them when it is opened."""
     node = manifest_node
     handle = node.client.get_workflow_handle(node_workflow_id(node.name))
 

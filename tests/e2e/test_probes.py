@@ -81,7 +81,7 @@ async def test_a_sidecar_that_has_not_started_delays_later_containers(pods: Pods
 
 
 async def test_a_command_goes_on_to_be_asked_for_readiness_while_its_pod_ends(pods: Pods) -> None:
-    """Row 91: a container that drains is taken out of service when it says so (kubernetes/kubernetes#140882)."""
+    """Row 91: a draining container becomes unready when its probe fails (kubernetes/kubernetes#140882)."""
     drains = "touch /tmp/ready; trap 'rm /tmp/ready' TERM; while true; do sleep 0.2; done"
     probe = {"exec": {"command": ["cat", "/tmp/ready"]}, **EVERY_SECOND}
     live = await pods.apply("drains", shell("web", drains, readinessProbe=probe), terminationGracePeriodSeconds=600)

@@ -88,7 +88,7 @@ async def test_a_running_container_is_resized_up_and_down(pods: Pods) -> None:
 
 @by_cgroups_of_the_kernel
 async def test_a_memory_limit_is_not_lowered_below_current_usage(pods: Pods) -> None:
-    """Row 116: the pod says so until the resize is possible, or something else is desired."""
+    """Row 116: the pod shows that until the resize is possible, or other resources are desired."""
     require_cgroups(pods)
     pod = await pods.apply("holding", shell("web", HOLD, resources=SMALL))
     uid = (await pod.running())["metadata"]["uid"]

@@ -306,7 +306,7 @@ async def test_a_server_that_a_probe_or_a_hook_asks_cannot_have_a_secret_written
 async def test_an_old_value_of_a_secret_stays_hidden_after_the_worker_is_killed(
     embedded: Embedded, temporal_server: DevServer, tmp_path: Path, end: str
 ) -> None:
-    """Its container was given it before, and writes it as its last words, to a worker that began after the change."""
+    """Its container got the value earlier, and writes it at its end, when a worker runs that began after the change."""
     token, name, node = f"tk{secrets.token_hex(14)}", f"old-{secrets.token_hex(12)}", f"n-{secrets.token_hex(4)}"
     client = await connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     here = Here(

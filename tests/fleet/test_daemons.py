@@ -162,7 +162,7 @@ def test_a_rollout_goes_from_node_to_node_and_past_one_that_is_lost() -> None:
 
 
 def test_a_node_that_a_survey_misses_keeps_its_pod() -> None:
-    """It is joining again, or its workflow was just beginning a new run. Owners are told of a node that is removed."""
+    """It is joining again, or its workflow was beginning a new run. A removed node is reported to owners instead."""
     fleet = Nodes(DaemonRolloutSpec("a"))
     fleet.settle()
     fleet.unseen.add("n2")

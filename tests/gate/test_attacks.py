@@ -215,7 +215,7 @@ async def test_an_answer_after_the_gate_restarted_counts(tmp_path: Path, tempora
 
 
 async def test_a_node_speaks_in_its_own_name(door: Gated) -> None:
-    """Whatever identity, deployment or worker a node names: none of it is passed on."""
+    """The identity, deployment and worker that a node names are not passed on."""
     fleet = await Client.connect(door.behind)
     async with connected(door, "b") as [b], asking(door, "b") as handle:
         asked = poll("fleet-node/b", identity="fleet-node/a", worker_instance_key="key")
@@ -302,7 +302,7 @@ async def test_a_poll_that_a_node_gave_up_is_given_up_behind(door: Gated) -> Non
 async def test_a_node_that_says_nothing_any_more_loses_its_polls(
     tmp_path: Path, temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is cut off, or stopped, takes no task with it."""
+    """A node that is cut off or stopped does not receive and lose tasks."""
     sooner = {"grpc.keepalive_time_ms": 1_000, "grpc.http2.ping_timeout_ms": 500}
     options = tuple((name, sooner.get(name, value)) for name, value in gates._SERVER_OPTIONS)
     monkeypatch.setattr(gates, "_SERVER_OPTIONS", options)

@@ -79,7 +79,7 @@ def test_one_certificate_of_a_node_is_revoked(fleet: Fleet) -> None:
 
 
 async def test_an_authority_changes_under_a_node(door: Gated) -> None:
-    """Rotated, the node invited anew, the earlier one retired: what has the new invitation goes on throughout."""
+    """Rotated, the node invited again, the earlier one retired: a node with the new invitation works throughout."""
     first = door.pair("a")
     roots = door.fleet.authorities_pem()
     assert await answered(door, first, roots)

@@ -39,7 +39,7 @@ async def test_who_leaves_the_settings_unanswered_has_few_headers_unpacked(
 
 
 async def test_who_is_refused_too_often_is_disconnected(door: Gated, caplog: pytest.LogCaptureFixture) -> None:
-    """gRPC itself refuses these calls, for their headers, and tells nobody."""
+    """gRPC itself refuses these calls because of their headers, without notice to the gate."""
     reader, writer = await connect(door, door.pair("b"))
     blocks = [growing(2 * number + 1, 200) for number in range(2 * bounds.REFUSED_BURST)]
     await sent_until_closed(reader, writer, [PREFACE + SETTINGS + ACKNOWLEDGED, *blocks])

@@ -118,7 +118,7 @@ class Leaver:
 
 
 async def test_a_node_that_was_removed_while_it_was_away_is_told_when_it_is_back(door: Gated, tmp_path: Path) -> None:
-    """It may do nothing else; nor is it told anything once it is invited anew, or revoked."""
+    """It may do nothing else; and after a new invitation or a revocation it gets no such message."""
     pair, leaver = door.pair("b"), Leaver()
     (serial,) = door.fleet.dismiss("b")
     keep_membership(tmp_path, invitation(door, "b", pair))
@@ -178,7 +178,7 @@ async def test_a_node_that_runs_while_it_is_removed_is_told_on_its_next_connecti
 
 
 async def test_whoever_has_the_server_cannot_tell_a_node_that_it_was_removed(door: Gated, tmp_path: Path) -> None:
-    """It would end the node's pods. Here the server is a gate that says so to the second gate, which has the name."""
+    """It would end the node's pods. Here the server is a gate that sends this to the second gate, named as the node."""
     async with second_gate(door, tmp_path / "second", "a") as second:
         client = await second.client("a")
         door.fleet.dismiss("a")

@@ -120,7 +120,7 @@ def test_who_trusts_one_of_several_senders_opens_it() -> None:
 
 
 def test_an_entry_of_another_sender_does_not_vouch_for_what_a_thief_has_sealed() -> None:
-    """Whoever has one of the fleet's keys copies what the other has wrapped: it is another content key."""
+    """A thief with one of the fleet's keys copies the other key's entry, which wraps another content key."""
     _, true = seal([FLEET], [NODE.public_key()], PLACE, b"said", fresh())
     metadata, forged = seal([OTHER], [NODE.public_key()], PLACE, b"run this", fresh())
     head, entry = 65 + 12, 8 + 8 + 48
@@ -221,7 +221,7 @@ async def test_the_fleets_database_shows_no_spec(door: Gated) -> None:
 
 
 async def test_a_node_does_nothing_that_the_fleet_has_not_sealed(door: Gated) -> None:
-    """Whoever can write to the fleet's server, without the fleet's key, commands no node."""
+    """Write access to the fleet's server without the fleet's key is not enough to command a node."""
     said, _ = await told(door, DATA_CONVERTER, fleet_converter(of_node(door)))
     assert said.startswith("failed:")
     assert "answered" not in said
@@ -233,7 +233,7 @@ async def test_a_node_does_nothing_that_the_fleet_has_not_sealed(door: Gated) ->
 async def test_a_node_says_in_one_line_why_it_refuses_what_it_is_asked(
     door: Gated, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was asked while a node was away is sealed for the certificates that it had then."""
+    """Requests from the time when a node was away are sealed for its certificates of that time."""
     asks, answers = of_fleet(door.fleet), of_node(door)
     earlier = FleetCodec(_keys(door.fleet), Earlier(door.fleet, now), verifies=False)
     caplog.set_level(logging.WARNING)
@@ -258,7 +258,7 @@ def test_the_same_reason_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixt
 
 
 async def test_a_client_reads_nothing_that_the_fleet_has_not_encrypted(door: Gated) -> None:
-    """Whoever polls the fleet's own task queue can answer queries, and write memos."""
+    """Anybody who polls the fleet's task queue can answer queries and write memos."""
     here = of_fleet(door.fleet).with_context(
         WorkflowSerializationContext(namespace="default", workflow_id="workload/a")
     )
@@ -276,7 +276,7 @@ async def test_a_client_reads_nothing_that_the_fleet_has_not_encrypted(door: Gat
 
 @pytest.mark.parametrize("named", [b"", b"x", b"\xff\xfe", b"0123456789ABCDEF", b"0" * 17])
 async def test_what_can_never_be_decrypted_is_refused_and_stops_no_workflow(door: Gated, named: bytes) -> None:
-    """A missing key may come later, so the task is tried again; what names no id of a key waits for none."""
+    """A missing key may come later, so the task is retried; data without a key's id is refused at once."""
     context = WorkflowSerializationContext(namespace="default", workflow_id="workload/a")
     codec = FleetCodec(_keys(door.fleet), FleetSealingKeys(door.fleet, now), verifies=True).with_context(context)
     [answer] = await codec.decode([Payload(metadata={"encoding": ENCRYPTED, KEY: named}, data=b"\xff\xfe")])

@@ -153,7 +153,7 @@ async def https(pair: tuple[Path, Path], answer: bytes) -> AsyncIterator[int]:
 async def test_no_handshake_and_no_record_is_worked_on_by_the_event_loop(
     pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What one pod's server makes of them costs no other pod a turn."""
+    """The cost that one pod's server causes delays no other pod."""
     clients: list[tuple[str, int]] = []
 
     def noting(name: str) -> None:
@@ -191,9 +191,9 @@ async def test_endless_headers_over_tls_fail_the_probe(pair: tuple[Path, Path]) 
 async def test_a_probe_that_is_cut_off_in_its_handshake_leaves_its_descriptor_to_nobody(
     pair: tuple[Path, Path],
 ) -> None:
-    """A socket that something else believes to own takes the descriptor of whoever is given its number next.
+    """If two owners close one socket, the second close hits a descriptor that has got the same number meanwhile.
 
-    So it was where a deadline came between the end of a handshake and the turn of the probe that waited for it.
+    That happened if a deadline passed between the end of a handshake and the next turn of the waiting probe.
     """
     async with https(pair, b"") as port, raw(b"") as (plain, _):
         done, turns = False, 0

@@ -511,7 +511,7 @@ async def test_an_unknown_serving_status_is_a_failure() -> None:
 
 
 async def test_a_malicious_health_service_fails_the_probe() -> None:
-    """Bytes that are no message, a message that is larger than any, words that fill a screen, answers without end."""
+    """Bytes that are no message, a huge message, a text that fills a screen, endless answers."""
 
     async def nonsense(*_: Any) -> bytes:
         return b"\xff\xff"

@@ -30,7 +30,7 @@ def result(program: str) -> str:
 
 
 def test_it_is_lowered_as_far_as_the_user_may() -> None:
-    """A process may go back to what it had before it was raised."""
+    """A process may return to the score that it had before an increase."""
     lowest = read_oom_score_adj()
     assert result(f"print(o.lower_oom_score_adj({lowest}), o.read_oom_score_adj())") == f"True {lowest}"
     assert result("print(o.lower_oom_score_adj(500), o.read_oom_score_adj())") == "True 300", "never raised"

@@ -30,7 +30,7 @@ class Workflows:
 
 
 async def test_a_thousand_pods_that_are_deleted_at_once_are_told_a_few_at_a_time() -> None:
-    """All at once, no order was answered in its time, and each was given again: six pods a minute ended."""
+    """Sent all at once, no order was answered in time, and each was sent again: only six pods a minute ended."""
     workflows = Workflows()
 
     async def ours() -> None:

@@ -107,7 +107,7 @@ async def test_megabytes_pass_both_ways(n1: Node, commands: Commands) -> None:
 
 
 async def test_a_websocket_is_passed_on_as_it_is(n1: Node, commands: Commands) -> None:
-    """With the version that the client asks for: the runtime's streaming server answers, and not the node."""
+    """With the client's protocol version: the runtime's streaming server answers, not the node."""
     n1.runtime.url = commands.exec("echo", "hello")
     reader, writer, head = await upgraded(
         n1,
