@@ -36,7 +36,7 @@ DERIVED = {
     "maxPods": "how many pods the node takes; 110 by default",
     "cgroupRoot": "pods' cgroups are below `kubepods` in it",
     "failSwapOn": "as with a kubelet: on a machine with swap, nothing starts unless it is false",
-    "failCgroupV1": "if true, nothing starts on a machine with cgroup v1",
+    "failCgroupV1": "if true, nothing starts on a machine with cgroup v1; a kubelet takes true where it is absent",
     "shutdownGracePeriod": "a shutdown of the machine waits so long for pods; needs the extra `syncpod[shutdown]`",
     "shutdownGracePeriodCriticalPods": "so much of it is left to critical pods",
     "shutdownGracePeriodByPodPriority": "instead of both: how long pods from a priority on have",
