@@ -89,6 +89,25 @@ def test_a_json_patch_adds_removes_and_tests() -> None:
 
 
 @pytest.mark.parametrize(
+    ("known", "value", "is_same"),
+    [
+        (True, 1, False),
+        ([{"a": True}], [{"a": 1}], False),
+        (1, 1.0, True),
+        ({"a": [1, None]}, {"a": [1, None]}, True),
+        (False, 0, False),
+    ],
+)
+def test_a_json_patch_tells_a_boolean_from_a_number(known: object, value: object, is_same: bool) -> None:
+    test = {"op": "test", "path": "/spec", "value": value}
+    if is_same:
+        assert patched({"spec": known}, [test]) == {"spec": known}
+    else:
+        with pytest.raises(ValueError, match="the test fails"):
+            patched({"spec": known}, [test])
+
+
+@pytest.mark.parametrize(
     ("operations", "sentence"),
     [
         ({"op": "add"}, "a list of operations"),

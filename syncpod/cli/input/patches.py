@@ -105,7 +105,7 @@ def _done(whole: Any, operation: Mapping[str, Any]) -> Any:
     """Return the document after one operation; it may be changed in place."""
     op, steps = operation["op"], _steps(operation["path"])
     if op == "test":
-        if _at(whole, steps) != operation["value"]:
+        if not _is_same(_at(whole, steps), operation["value"]):
             raise ValueError("the test fails: it has another value")
         return whole
     if op in ("move", "copy"):
@@ -122,6 +122,15 @@ def _done(whole: Any, operation: Mapping[str, Any]) -> Any:
         _at(whole, steps)
         return _changed(whole, steps, lambda holder, key: _replace(holder, key, operation["value"]))
     return _changed(whole, steps, lambda holder, key: _add(holder, key, operation["value"]))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether JSON values are equal (RFC 6902, 4.6): `true` is not 1, as it is in Python."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _steps(pointer: str) -> list[str]:
