@@ -29,7 +29,7 @@ async def allocate_resources(attempt: StepAttempt, request: AllocateResources) -
     Mirrors allocation_manager.go, v1.36, handlePodResourcesResize. Raises OSError, CriError.
     """
     node, ref, pod = attempt.node, request.ref, request.pod
-    attempt.doing = "looks whether the node has room for what the pod asks for"
+    attempt.doing = "checks whether the node has room for the pod's requests"
     unenforced = await _refusal_of_limits(attempt, pod)
     async with node.ledger.open() as page:
         if not page.has(ref):

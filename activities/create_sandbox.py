@@ -124,7 +124,7 @@ async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.T
     overrules annotations that name another (`pod_records.cluster_of`). The agent sends all probe results again, since
     the new workflow has none.
     """
-    attempt.doing = "looks what there is of the pod"
+    attempt.doing = "looks for the pod in the runtime"
     view = await attempt.read()
     attempt.node.agent.pod_adopted(request.ref)
     running = [each.name for each in view.containers if each.state == "running"]

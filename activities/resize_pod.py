@@ -83,7 +83,7 @@ class _Resize:
 
     async def run(self) -> None:
         pod = self.request.pod
-        self.attempt.doing = "reads what the pod's cgroup is given"
+        self.attempt.doing = "reads the limits of the pod's cgroup"
         enforced = await asyncio.to_thread(read_pod_cgroup, self.context, pod)
         await self._check_memory(enforced)
         await self._apply("memory", self.request.memory, *_changes_of_memory(enforced, self.wanted))

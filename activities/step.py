@@ -177,7 +177,7 @@ async def _act(
     """Act in the pod's turn or lane."""
     claim = claim_of(attempt, request)
     async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane), attempt.in_queue(stage):
-        attempt.doing = "asks the runtime what it has of the pod"
+        attempt.doing = "lists the pod in the runtime"
         try:
             return await complete(attempt, await body(attempt, request))
         except PodFault as fault:

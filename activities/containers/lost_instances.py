@@ -37,12 +37,12 @@ async def discard(attempt: StepAttempt, container_id: str) -> bool:
 
     Returns whether there was one: False if it has gone meanwhile or the runtime is not containerd. Raises CriError.
     """
-    attempt.doing = f"ends what the runtime has lost sight of in {container_id}"
+    attempt.doing = f"kills a task of {container_id} that the runtime lists as ended"
     try:
         await attempt.node.cri.discard_task(container_id)
     except (NotFound, Unimplemented):
         return False
-    _say(attempt, f"Killed what a start that was cut off had left in {container_id}, and the runtime had lost sight of")
+    _say(attempt, f"Killed a task of {container_id} of an interrupted start, which the runtime listed as ended")
     return True
 
 
@@ -50,7 +50,7 @@ def say_killed(attempt: StepAttempt, pids: Collection[int]) -> None:
     """Report the processes that were found in the pod's cgroup after its end, and killed."""
     if pids:
         named = ", ".join(map(str, pids))
-        _say(attempt, f"Killed what starts that were cut off had left in the pod's cgroup: processes {named}")
+        _say(attempt, f"Killed processes that interrupted starts had left in the pod's cgroup: {named}")
 
 
 def _say(attempt: StepAttempt, message: str) -> None:

@@ -53,7 +53,7 @@ async def variables_of(
         sources = NO_SOURCES
         try:
             if wanted_objects(pod, container) or wanted_files(container):
-                attempt.doing = f"reads what {container.name} is given"
+                attempt.doing = f"reads the ConfigMaps and Secrets of {container.name}"
                 sources = await attempt.on_disk(DiskWork.READ, partial(_read, attempt.node, pod, container))
                 of_process.add(sources.secrets())
             return container_variables(

@@ -276,7 +276,7 @@ async def test_a_step_whose_turn_has_come_says_that_it_waits_for_the_runtime(
 
     monkeypatch.setattr(bench.cri, "list_containers", hangs)
     step = pod.step(StepName.KILL_POD, pod.kill_request())
-    await until(partial(_says, step.heartbeats, "asks the runtime what it has of the pod"))
+    await until(partial(_says, step.heartbeats, "lists the pod in the runtime"))
     assert not any("turn" in said for said in step.heartbeats)
     answers.set()
     assert (await step.result()).outcome == Outcome.DONE
