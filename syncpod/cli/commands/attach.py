@@ -30,9 +30,9 @@ def attach_(
 ) -> None:
     """Show a running container's output, or type into it.
 
-    This connects to the container's own process, from now on; with --stdin, our input goes to it. The command ends
-    when the container or our input ends. Ctrl-C leaves the container running, unless it has our terminal (--stdin
-    --tty): then Ctrl-C goes to the container, like every other key.
+    This connects to the container's own process: it shows the output from now on, and with --stdin sends our input.
+    The command ends when the container or our input ends. Ctrl-C leaves the container running, unless it has our
+    terminal (--stdin --tty): then Ctrl-C goes to the container, like every other key.
 
     \b
     Examples:

@@ -73,7 +73,7 @@ def completion(
     """Print a script with which a shell completes command lines.
 
     It completes commands, flags and their values, and the names of this machine's node and of its pods, containers,
-    ConfigMaps and Secrets. Names are read from the node's disk: no server is asked, and an unreadable file is left out.
+    ConfigMaps and Secrets. Names are read from the node's disk, not from a server; an unreadable file is left out.
     """
     if shell not in SCRIPTS:
         raise BadInput(f"{shell}: must be one of {', '.join(SCRIPTS)}")

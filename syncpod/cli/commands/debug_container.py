@@ -39,7 +39,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
     "netadmin": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},
     "sysadmin": {"privileged": True},
 }
-"""By name: the container's securityContext (cmd/debug/profiles.go, v1.36, for ephemeral containers)."""
+"""The securityContext of each profile, by name (cmd/debug/profiles.go, v1.36, for ephemeral containers)."""
 
 _FLAGS: Final[Mapping[str, str]] = {
     "name": "--container",

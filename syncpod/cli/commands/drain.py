@@ -59,9 +59,9 @@ def drain(
 ) -> None:
     """Drain nodes: cordon them, and end their pods.
 
-    Pods from a node's manifest directory stay, and are listed: static pods end when their files are removed. A pod that
-    runs without a workflow cannot be ended so: `syncpod prune` ends it first. As with kubectl, no pod of a node is
-    ended if one of them must not be.
+    Pods from a node's manifest directory stay, and are listed: static pods end when their files are removed. A drain
+    cannot end a pod that runs without a workflow: end such a pod with `syncpod prune` first. As with kubectl, no pod of
+    a node is ended if one of them must not be ended.
     """
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.own_nodes import OwnNodes

@@ -39,8 +39,8 @@ def env(
     send: signals, updates and starts in plain JSON, for the workflow that the command names. The token in it is worth
     as much as the key in the state directory, and holds until the worker ends. With `up --encrypt`, the last line, a
     comment, is the codec endpoint to set in the Temporal UI: it decrypts there, and signs nothing. If the worker has
-    ended, while the server runs, it prints the server's address alone: lists and histories can be read, and nothing is
-    signed or decrypted until the worker runs again.
+    ended and the server runs, the command prints only the server's address: lists and histories can be read, and
+    nothing is signed or decrypted until the worker runs again.
     """
     from syncpod.cli.machine.settings import kept_settings, settings
     from syncpod.settings.process_records import read_codec_record

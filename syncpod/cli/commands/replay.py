@@ -39,8 +39,8 @@ def replay(
     """Replay a pod's decisions with the code at hand.
 
     It names the first decision in which this version of the program differs from the recorded history: a step, a wait,
-    or the end of the run. A history is all that it needs: no worker is asked, and nothing is sent to the workflow. Pods
-    that have ended can be replayed for as long as Temporal keeps them. `node/NAME` is the workflow of a node.
+    or the end of the run. It needs only the history: no worker, and nothing is sent to the workflow. Pods that have
+    ended can be replayed for as long as Temporal keeps them. `node/NAME` is the workflow of a node.
     """
     words = what or []
     if bool(words) == bool(filename):

@@ -51,9 +51,9 @@ def pod(
 ) -> None:
     """Show the CPU and memory usage of this node's pods.
 
-    The runtime is asked twice, a second apart: CPU is what was used in between, in thousandths of a core; memory is the
+    The runtime is queried twice, a second apart. CPU is the usage in between, in thousandths of a core; memory is the
     working set, which cannot be reclaimed without harm. Pods with no running container are left out. With --watch, the
-    runtime is asked every two seconds; if the terminal has too few lines for all pods, it shows the busiest.
+    runtime is queried every two seconds; if the terminal has too few lines for all pods, it shows the busiest.
     """
     names = pod_names(what or [])
     conditions = read_selector(selector)

@@ -64,7 +64,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
         "`syncpod node` shows the worker, the runtime and the server of this machine",
     ),
 }
-"""By kubectl's word for a kind: what to use instead of that kind."""
+"""What to use instead of a kind of kubectl's, by kubectl's words for the kind."""
 
 _IN_MANIFEST: Final = "change the manifest, and `syncpod fleet apply -f FILE` again"
 _OF_WORKLOADS: Final[Mapping[str, str]] = {
@@ -79,7 +79,7 @@ _OF_WORKLOADS: Final[Mapping[str, str]] = {
     "restart": "`syncpod fleet rollout restart {kind}/NAME`",
     **dict.fromkeys(("label", "annotate", "edit", "patch", "resize", "plan"), _IN_MANIFEST),
 }
-"""By command: what to use for a fleet's workloads instead."""
+"""What to use instead of a command that does not take a fleet's workloads, by command."""
 _OF_NODES: Final[Mapping[str, str]] = {
     "delete": "`syncpod drain NODE`, then `syncpod down` on its machine; a fleet loses one by `syncpod fleet remove`",
     "label": "a node's labels are those of `syncpod up --node-labels`, on its machine",
@@ -89,7 +89,7 @@ _OF_NODES: Final[Mapping[str, str]] = {
     "history": "`syncpod explain node` tells what happened to this machine's",
     "wait": "`syncpod get node NAME -w` shows what changes",
 }
-"""By command: what to use for nodes instead."""
+"""What to use instead of a command that does not take nodes, by command."""
 
 _LONG_SPAN: Final = re.compile(r"(?=[0-9]+[yd])(?:(?P<years>[0-9]{1,9})y)?(?:(?P<days>[0-9]{1,9})d)?(?P<rest>.*)")
 """Years and days, which Go's durations do not have, and the Go duration that may follow."""
@@ -98,9 +98,9 @@ _LONGEST_DAYS: Final = 2562047 // 24
 
 
 def way_elsewhere(word: str) -> str:
-    """Return what there is instead of a kind of kubectl's, for the command that runs; "" if the word names none.
+    """Return what to use instead of the running command for this kind of kubectl's; "" if `word` is no such kind.
 
-    A fleet's kinds and nodes have ways of their own for a command, such as `syncpod fleet delete deployment NAME`.
+    For a fleet's kinds and for nodes, this depends on the command: `syncpod fleet delete deployment NAME`.
     """
     command = running.get()
     if word in _WORKLOADS and command in _OF_WORKLOADS:

@@ -1,4 +1,4 @@
-"""Reads a command line: flags with a value, as kubectl takes them (``--wait=false``), and texts without pydantic."""
+"""Reads a command line: flags with values, as in kubectl (``--wait=false``), and text values without pydantic."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def require_dashes(command: Any, words: Sequence[str], path: str) -> None:
 
 
 def _beyond_first(command: Any, words: Sequence[str]) -> int:
-    """Return where the second word is that is neither an option nor the value of one."""
+    """Return the index of the second word that is neither an option nor an option's value."""
     seen = at = 0
     while at < len(words):
         name, equals, _ = words[at].partition("=")

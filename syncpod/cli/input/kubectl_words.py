@@ -52,7 +52,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("plugin", "krew"), "there are no plugins"),
     "alpha": "no command is in stages: `syncpod --help` lists them all",
 }
-"""By command of kubectl that is missing here: what to use instead."""
+"""What to use instead of a command of kubectl that is missing here, by command."""
 _OF_CREATE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("deployment", "deploy"), "a fleet has Deployments: `syncpod fleet apply -f FILE`; here is `syncpod run NAME`"
@@ -76,7 +76,7 @@ _OF_CREATE: Final[Mapping[str, str]] = {
         "there is no such kind here; `syncpod up --capacity` and `priority` in a pod's manifest are what a node obeys",
     ),
 }
-"""The same for the arguments of `create`."""
+"""What to use instead of an argument of kubectl's `create` that is missing here, by argument."""
 _NAME_THEM: Final = "name the nodes: `syncpod fleet get nodes -l SELECTOR -o name` prints their names"
 _CHANGED: Final = "change it in the manifest, and `syncpod fleet apply -f FILE` again"
 _OF_FLEET: Final[Mapping[str, str]] = {
@@ -98,7 +98,7 @@ _OF_FLEET: Final[Mapping[str, str]] = {
     "join": "`syncpod join FILE`, on the node",
     "leave": "`syncpod leave`, on the node",
 }
-"""The same for the commands of a fleet."""
+"""What to use instead of a command that `fleet` does not have, by command."""
 _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "": {
         **dict.fromkeys(
@@ -189,24 +189,24 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "--chunk-size": "there are no lists in chunks here: leave it out",
     },
 }
-"""By command ("" = any), and by option of kubectl that it lacks here: what to use instead, or why there is none."""
+"""What to use instead of an option of kubectl's, or why it is missing; by command ("" = any), and by option."""
 _HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     "apply": frozenset({"--server-side", "--force-conflicts", "--validate=true", "--validate=strict", "--overwrite"}),
     "create": frozenset({"--validate=true", "--validate=strict", "--save-config"}),
     "version": frozenset({"--client", "--client=true", "--short"}),
     "patch": frozenset({"--subresource=resize"}),
 }
-"""By command: kubectl's flags that are ignored, since every command here behaves as they request."""
+"""kubectl's flags that a command ignores, since it always behaves as they request; by command."""
 _HARMLESS_PAIRS: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
     "patch": frozenset({("--subresource", "resize")}),
 }
-"""The same for an option and its value in two words."""
+"""Options that a command ignores for the same reason, if option and value are two words; by command."""
 _OTHER_VALUES: Final[Mapping[tuple[str, str], str]] = {
     **dict.fromkeys((("apply", "--validate"), ("create", "--validate")), "manifests are always checked strictly"),
     ("patch", "--subresource"): "only `resize` is patched: a pod's node writes its status, and `syncpod condition` "
     "sets a condition of it",
 }
-"""By command and flag: why the flag takes no other value than those above."""
+"""Why a flag takes no other value than those above, by command and flag."""
 _HARMFUL: Final = frozenset({"delete", "down", "drain", "prune", "remove", "retire", "revoke"})
 """Commands that end something: suggested only for a word that can hardly mean anything else."""
 

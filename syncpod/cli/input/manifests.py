@@ -22,7 +22,7 @@ class Manifests:
     """The objects to apply, checked, in the given order."""
 
     pods: list[Admission]
-    """Still with their ephemeral containers: `temporal.ephemeral_containers` compares them with the running pod's."""
+    """The pods, with ephemeral containers, which `temporal.ephemeral_containers` compares with the running pod's."""
     objects: list[ObjectAdmission]
     """ConfigMaps and Secrets; a pod may refer to an object that comes later."""
 

@@ -32,12 +32,12 @@ NamespaceOrFiles = Annotated[
     str,
     typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.", show_default="default; with -f, theirs"),
 ]
-"""For commands that take names or manifests: "" = it is not given."""
+"""The namespace, in commands that take names or manifests; "" = the flag is not given."""
 NamespaceOfAll = Annotated[
     str,
     typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.", show_default="default; all with --all"),
 ]
-"""For commands whose ``--all`` means the whole node."""
+"""The namespace, in commands whose ``--all`` means the whole node."""
 OnlyNames = Annotated[str, typer.Option("--output", "-o", metavar="name", help="Print only the names.")]
 OnlyJson = Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]

@@ -26,7 +26,7 @@ _KEYS: Final[Mapping[str, str]] = {
     "topologySpreadConstraints": "topologyKey",
     "conditions": "type",
 }
-"""By name of a list whose elements are merged: the field that identifies an element. Other lists are replaced."""
+"""The field that identifies an element, by the name of each list that is merged. Other lists are replaced."""
 
 
 def merged(document: Any, patch: Any) -> Any:

@@ -39,7 +39,7 @@ def resize_of(
 ) -> PodResize:
     """Return the resize of the pod as a whole, or of the containers that match any pattern, init containers included.
 
-    Without patterns, of all main containers. Raises Failure for a pattern without a match.
+    Without patterns, these are all main containers. Raises Failure for a pattern without a match.
     """
     resources = ResourceRequirements(limits=dict(limits), requests=dict(requests))
     if whole:

@@ -22,7 +22,7 @@ def container_names(pod: Pod) -> list[str]:
 
 
 def chosen_container(pod: Pod, asked: str) -> str:
-    """Return the container that was asked for, else the pod's default one, else its first one, with a note.
+    """Return the requested container, else the pod's default one, else its first one, with a note.
 
     The note lists main containers first, as kubectl does. Raises Failure for one that the pod does not have.
     """

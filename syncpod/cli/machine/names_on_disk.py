@@ -1,4 +1,4 @@
-"""Names for completion and notes, read from this node's disk: no server is asked, and no slow library is loaded.
+"""Names for completion and notes, read from this node's disk: no server is queried, and no slow library is loaded.
 
 A node keeps a record of each pod beside the pod's volumes (`syncpod.node.pod_records`), and its ConfigMaps and Secrets
 as files (`syncpod.objects.store`). Here they are read as plain JSON; unreadable ones are skipped.
@@ -73,7 +73,7 @@ def _key(pod: dict[str, Any]) -> str:
 
 
 def _pods(state_dir: Path | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the recorded pods of a node, None = of the node that the environment names."""
+    """Yield the pods that a node has recorded in `state_dir`; None = the directory that the environment names."""
     directory = (state_dir or node_settings(os.environ).state_dir) / "pods"
     for path in sorted(directory.glob("*/pod.json")):
         record = _read(path)

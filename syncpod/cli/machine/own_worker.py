@@ -1,6 +1,6 @@
 """Finds out whether this machine's worker can answer commands in place of the Temporal server that it serves.
 
-A command that asks the worker needs no Temporal SDK, whose import takes ten times as long as a whole short command.
+A command that queries the worker needs no Temporal SDK, whose import takes ten times as long as a whole short command.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def own_server() -> tuple[str, str] | None:
 
 
 def state_of_own_worker() -> Path | None:
-    """Return the state directory of the worker that can answer for the server; None if the server must be asked."""
+    """Return the state directory of the worker that can answer for the server; None if the server must be queried."""
     try:
         directory = settings().state_dir
     except BadInput:

@@ -55,7 +55,7 @@ def require_possible() -> None:
 
 
 def is_set(node: str) -> bool:
-    """Return whether the node's table is there; False if this user cannot tell."""
+    """Return whether the node's table exists; False if this user is not root, or nft is not installed."""
     if os.geteuid() != 0 or shutil.which("nft") is None:
         return False
     return _nft("list", "table", _FAMILY, table_name(node)).returncode == 0

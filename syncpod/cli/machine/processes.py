@@ -61,7 +61,7 @@ def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
 
 
 def _has_ended(handle: int, process: ProcessIdentity, seconds: float) -> bool:
-    """Wait for a process's end, and return whether it came.
+    """Wait until a process ends, at most `seconds`; return whether it has ended.
 
     While a thread waits for a hanging disk, the kernel neither reports the end nor closes the process's files. Nothing
     of the process runs then, so that it counts as ended.

@@ -101,14 +101,14 @@ FleetPart = Literal["worker", "gate"]
 
 @dataclass(frozen=True)
 class FleetProcess:
-    """The worker or the gate of a fleet, as ``fleet up`` last started it. The record stays when that has ended."""
+    """The worker or the gate of a fleet, as ``fleet up`` last started it. The record outlives the process."""
 
     process: ProcessIdentity
     address: str
     """The Temporal server's address."""
     namespace: str
     listen: str = ""
-    """The address at which the gate was told to listen; "" for the worker."""
+    """The address at which the gate listens, as it was given; "" for the worker."""
     names: Sequence[str] = ()
     """The names that were given for the gate."""
 
@@ -229,7 +229,7 @@ def recorded_server(state_dir: Path) -> ServerRecord | None:
 
 
 _other_servers: dict[Path, str] = {}
-"""By state directory: the address of the server that this command uses, if that is not the node's own server.
+"""The address of the server that this command uses, if that is not the node's own server; by state directory.
 
 Such a server does not show which pods of the node are orphans: their workflows may be on the node's own server."""
 

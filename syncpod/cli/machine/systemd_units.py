@@ -176,7 +176,7 @@ def _unit(
 
     systemd starts the units `after` with it and before it. It waits for the units `before`, but does not start them.
 
-    It is restarted after any end, without limit: its program logs why it cannot serve, and the cause may go away.
+    systemd restarts the unit after any end, without limit. The program logs why it cannot serve; the cause may pass.
     """
     wants = [f"Wants={' '.join(after)}"] if after else []
     lines = [

@@ -58,7 +58,7 @@ _LOOK_SECONDS: Final = 0.1
 
 
 def local_node(asked: str) -> str:
-    """Return the node for pods that name none: the one that was asked for, else this machine's."""
+    """Return the node for pods that name none: the requested one, else this machine's."""
     here = settings(node=asked)
     worker = None if asked else serving(here.state_dir)
     return worker.node if worker is not None else here.node
@@ -116,7 +116,7 @@ def start(
 def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
     """Return the worker's arguments: all settings that were given now or at the node's last start.
 
-    Settings that a command has changed replace these: a worker that only deletes pods has no source of pods.
+    Current values of `node` override both, since a command may have changed them: `down` removes the sources of pods.
     """
     said = {
         NODE: node.node,

@@ -79,7 +79,7 @@ async def start_for(
 
 
 async def _how_ended(client: Client, workflow_id: str) -> str:
-    """Return how a pod's workflow has ended, in a clause; "" if it has not, or the server does not answer."""
+    """Return how a pod's workflow has ended, in a clause; "" if it is open, or the server does not answer."""
     try:
         ended = await how_ended(client, workflow_id, timeout=_RPC)
     except RPCError:

@@ -1,7 +1,8 @@
 """Packs and unpacks files as a tar stream, which ``cp`` sends into a container or reads from one.
 
 An archive from a container may be malicious. Nothing is written by path: every entry is placed relative to an open
-directory beneath the destination. So neither `..` nor an absolute path nor a symlink, whoever made it, leads out.
+directory beneath the destination. So no `..`, absolute path or symlink leads out of the destination, even if another
+process creates the symlink.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ Tell = Callable[[str], None]
 
 
 class NotWhatWasAsked(Exception):
-    """The stream is not an archive of the one file or directory that was asked for; the text says why."""
+    """The stream is not an archive of the one requested file or directory; the text says why."""
 
 
 def pack(source: Path, name: str, stream: IO[bytes], tell: Tell) -> None:

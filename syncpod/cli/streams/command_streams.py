@@ -31,7 +31,7 @@ class Output(Enum):
 
 
 Write = Callable[[Output, bytes], Awaitable[None]]
-"""Receives output. No more of that output stream is read until it returns."""
+"""A callback for output. No more of the same output stream is read until the callback returns."""
 
 
 class StreamBroken(Failure):

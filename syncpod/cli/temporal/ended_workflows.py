@@ -1,4 +1,4 @@
-"""Asks the Temporal server how a pod's workflow has ended, and whether it is open on a node."""
+"""Reads from the Temporal server how a pod's workflow has ended, and whether it is open on a node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RPC: Final = timedelta(seconds=5)
 
 
 def end_of(namespace: str, name: str) -> RunEnd | None:
-    """Return how the last workflow of a pod's name has ended; None if it has not, or the server does not answer."""
+    """Return how the last workflow of a pod's name has ended; None if it is open, or the server does not answer."""
 
     async def work(client: Client) -> RunEnd | None:
         try:

@@ -108,7 +108,10 @@ async def summaries(client: Client) -> list[FleetNodeSummary]:
 
 
 async def _judged(client: Client, node: FleetNodeSummary) -> FleetNodeSummary:
-    """Return the node, or a StuckNode if its workflow is stuck. The server is asked only if its key is missing."""
+    """Return the node, or a StuckNode if its workflow is stuck.
+
+    The server is queried only if the key that the node seals for is missing here.
+    """
     if isinstance(node, UnreadNode) or not (why := await without_the_key_of(client, node)):
         return node
     return StuckNode(**node.model_dump() | {"presence": "Unknown", "since": None}, why=why)

@@ -1,8 +1,8 @@
 """Sends updates and queries to a fleet's workflows, and waits for the answers of the fleet's worker.
 
 A late answer does not mean that the worker is dead. So a command waits for as long as a worker of the fleet gives signs
-of life. A restarted server has lost these signs: if it has none, the command waits a little for the next one. The error
-tells two cases apart: no worker gives a sign of life, or a worker does and has not answered.
+of life. A restarted server has lost these signs: if it has none, the command waits RETURN_SECONDS for a new one. The
+error names one of two cases: no worker gives a sign of life, or a worker does and has not answered.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RPC: Final = timedelta(seconds=5)
 BUSY_SECONDS: Final = 60.0
 """How long to wait until a busy worker accepts a request. The result of an accepted update has no time limit."""
 RETURN_SECONDS: Final = 10.0
-"""How long a worker may be silent after a restart of the server. It tries to connect each second."""
+"""How long a worker may be silent after a restart of the server. A worker tries to connect each second."""
 _LATE: Final = AGAIN | {RPCStatusCode.CANCELLED}
 _ENCODED: Final = "Encoded failure"
 """The placeholder for the message of an encrypted failure."""
@@ -95,7 +95,7 @@ async def delete(client: Client, workflow_id: str) -> bool:
 async def update_with_start(
     client: Client, workflow: str, workflow_id: str, name: str, argument: Any, *, summary: str
 ) -> Any:
-    """Do as `update`, and start the workflow first if it is not running. Raises Failure, RPCError."""
+    """As `update`, but start the workflow first if it is not running. Raises Failure, RPCError."""
     named = uuid.uuid4().hex
 
     async def send() -> WorkflowUpdateHandle[Any]:
@@ -139,7 +139,7 @@ async def silence(client: Client, workflow_id: str = "") -> str:
 
 
 async def _outcome(client: Client, workflow_id: str, send: Callable[[], Awaitable[WorkflowUpdateHandle[Any]]]) -> Any:
-    """Send an update until it is accepted; return its answer. All attempts share one id, so it is done only once."""
+    """Send an update until it is accepted; return its answer. Attempts share an id, so the update is made only once."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while True:

@@ -20,7 +20,7 @@ from syncpod.messages.workload import WorkloadPod, WorkloadView
 
 _LOOK_SECONDS: Final = 0.3
 _FEW: Final = 10
-"""For each this many things that are left, the pause between two looks is _LOOK_SECONDS longer."""
+"""How many remaining things lengthen the pause between two polls by another _LOOK_SECONDS."""
 
 
 class FleetThings:
@@ -45,7 +45,7 @@ class FleetThings:
         return found
 
     async def look(self, thing: Thing) -> DeletionResult:
-        """Raise NotThere if there is no such thing, and Failure."""
+        """Return an empty result: a dry run prints no notes. Raises NotThere if there is no such thing, and Failure."""
         kind, namespace, name = thing
         if kind == "Pod":
             is_there = not await fleet_pod_changes.unknown(self._client, namespace, [name])

@@ -20,7 +20,7 @@ from syncpod.messages.workload import WorkloadSummary, WorkloadView
 
 _WATCH_SECONDS: Final = 2.0
 _MANY: Final = 50
-"""For each this many lines, the pause of a watch is _WATCH_SECONDS longer: each node and workload is queried."""
+"""How many lines lengthen the pause of a watch by another _WATCH_SECONDS: each node and workload is queried."""
 
 
 async def find(client: Client, kind: str, names: Sequence[str], form: Form) -> FoundObjects:

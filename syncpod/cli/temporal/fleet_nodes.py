@@ -36,7 +36,7 @@ class FleetNodes:
         await fleet.update(self._client, name, change)
 
     async def pods(self, name: str) -> tuple[list[PodToDrain[PlacedPod]], list[str]]:
-        """Return the pods of a node, and no reason against a drain. Raises Failure."""
+        """Return the pods of a node, and []: a fleet has no further reasons against a drain. Raises Failure."""
         node, told = await fleet.view(self._client, name), await fleet.intent(self._client, name)
         metas = [each.get("metadata", {}) for each in told.pods if _has_data(each)]
         with_data = {(each.get("namespace") or "default", each.get("name", "")) for each in metas}

@@ -29,7 +29,7 @@ class PodDeletionResult:
 async def apply(client: Client, pods: Iterable[Pod]) -> AsyncIterator[tuple[Pod, str]]:
     """Run pods on the nodes that they name, or else on nodes that the fleet chooses; yield each pod with the result.
 
-    A pod that was applied with a node's name stays on that node. The fleet's nodes are asked only once for their pods.
+    A pod that was applied with a node's name stays on that node. The pods of the fleet's nodes are read only once.
     Raises Failure.
     """
     nodes = await fleet.views(client)

@@ -13,9 +13,9 @@ from syncpod.messages.workload import WorkloadPod
 
 
 async def unheard(client: Client, found: FoundPod, *, silent: str = "") -> UnheardPod | None:
-    """Return the fleet's records of a pod on an Unknown node; None if the node can answer, or they have no such pod.
+    """Return the fleet's records of a pod on an Unknown node; None if the node can answer, or the pod is not recorded.
 
-    `silent` says how a node that is not Unknown has failed to answer; "" = it has not been asked. Raises Failure.
+    `silent` says how a node that is not Unknown has failed to answer; "" = no request was sent to it. Raises Failure.
     """
     placed = found.placed
     if (found.node.presence != "Unknown" and not silent) or placed is None:

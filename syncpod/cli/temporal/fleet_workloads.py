@@ -78,14 +78,14 @@ async def pause(client: Client, kind: str, namespace: str, name: str, *, paused:
 
 
 async def undo(client: Client, kind: str, namespace: str, name: str, revision: int) -> Undone:
-    """Apply an earlier template of a workload again; `revision` 0 = the last good one before it. Raises Failure."""
+    """Apply an earlier template of a workload again; `revision` 0 = the last good one before the newest."""
     (before,) = await views(client, kind, namespace, [name])
     try:
         wanted = chosen(before.history, revision)
     except NoRevision as none:
         raise Failure(str(none)) from None
-    # The template is sent, not a number: a request whose answer is lost may be carried out twice. For the workflow's
-    # next run, the revision before the newest one would be the one that this undo has replaced.
+    # Send the template, not a revision: if the answer is lost and the workflow has continued as new, a retry is carried
+    # out again. "The revision before the newest" would then be the one that this undo has just replaced.
     return Undone.model_validate(await _changed(client, kind, namespace, name, "undo", Undo(template=wanted.template)))
 
 

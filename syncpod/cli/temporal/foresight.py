@@ -1,4 +1,4 @@
-"""Asks a node whether it would run a pod that does not exist yet."""
+"""Finds out from a node whether it would run a pod that does not exist yet."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class NodeUnanswered(Exception):
 
 
 class Foresight:
-    """Asks nodes about the pods of some manifests, one after another; each pod counts for those after it."""
+    """Queries nodes about the pods of some manifests, one after another; each pod counts for the pods after it."""
 
     def __init__(self, client: Client, patience: float = BUSY_PATIENCE_SECONDS, served: Collection[str] = ()) -> None:
         """Wait at most `patience` seconds for each answer of a busy node, and less for one that is away.
 
-        `served` are nodes that a worker is known to have served; for other nodes, the server is asked.
+        `served` are nodes that a worker is known to have served; for other nodes, the server is queried.
         """
         self._client, self._patience, self.served = client, patience, set(served)
         self._before: dict[str, list[ComesBefore]] = {}
@@ -65,8 +65,8 @@ async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str, serv
     """Raise BadInput if a pod is new and its node cannot enforce its limits, a line for each limit of each pod.
 
     A pod's node is `node` unless it names one. `served` are nodes that a worker is known to have served. A node that
-    does not answer refuses nothing here: it rejects the pod later. It is not asked about limits that a pod on it has
-    already, unless that pod has failed.
+    does not answer refuses nothing here: it rejects the pod later. Limits that the existing pod has already are not
+    checked, unless that pod has failed.
     """
     foresight = Foresight(client, PATIENCE_SECONDS, served)
     enforces: set[tuple[str, frozenset[str]]] = set()  # by node: one question for all pods with the same limits

@@ -176,7 +176,7 @@ class _Records:
     beats: tuple[float, Mapping[str, Mapping[str, _Beat]]] = (-math.inf, {})
     """When the heartbeats of all workers were read, by `time.monotonic`; and the heartbeats."""
     polls: dict[str, tuple[float, Mapping[str, datetime]]] = field(default_factory=dict)
-    """The same for the polls of each task queue."""
+    """For each task queue: when its polls were read, by `time.monotonic`; and the polls."""
 
 
 _records: Final[WeakKeyDictionary[Client, _Records]] = WeakKeyDictionary()

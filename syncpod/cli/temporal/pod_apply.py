@@ -164,8 +164,8 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
                 "apply", pod_to_wire(pod), id=update_id, result_type=dict, start_workflow_operation=start
             )
         except WorkflowUpdateFailedError as error:
-            # Overtaken: somebody else may have applied the same new pod. Signed again only once: if this machine's
-            # clock is far behind, it would not help.
+            # Overtaken: another client may have applied the same new pod. Sign anew only once: if this machine's clock
+            # is far behind, further attempts would not help.
             signs_anew = is_overtaken(error) and not is_signed_anew
             if not (is_gone(error) or signs_anew):
                 raise BadInput(refusal(pod, error)) from None

@@ -23,7 +23,7 @@ from syncpod.messages.identity import pod_workflow_id
 from syncpod.pod.model_errors import first_problem
 
 QUERY_DEADLINE: Final = timedelta(seconds=2)
-"""Without it, a query to a pod whose worker is away takes half a minute to fail."""
+"""The timeout of a query: without a timeout, a query to a pod whose worker is away takes half a minute to fail."""
 OPEN_SECONDS: Final = 2.0
 """How long a run counts as open after the server has reported it open, while a command waits for its pod."""
 _AT_ONCE: Final = 50
@@ -43,10 +43,10 @@ class PublishedAnswer:
 
 
 async def told_by_this_node(workflows: Collection[str], query: str, *args: Any) -> dict[str, PublishedAnswer]:
-    """Return the answers of this machine's node about these workflows, by id; unknown workflows are missing.
+    """Return the answers of this machine's worker about these workflows, by id; unknown workflows are missing.
 
-    With arguments, the query is for the plan of one pod. It costs the server neither a query nor a workflow task. An
-    answer may be of a terminated run, or of another server's workflow: the caller has to compare the run.
+    With arguments, the query is for the plan of one pod. The server receives no query, and schedules no workflow task.
+    An answer may be of a terminated run, or of another server's workflow: the caller has to compare the run.
     """
     try:
         state_dir = settings().state_dir
@@ -95,7 +95,7 @@ class OpenRuns:
         """Ask through this client."""
         self._client = client
         self._found: dict[str, tuple[str, float]] = {}
-        """The run of each workflow that was open, and when the server was asked, by `time.monotonic`."""
+        """The run of each workflow that was open, and when the server was queried, by `time.monotonic`."""
 
     async def has(self, workflow_id: str, run_id: str) -> bool:
         """Return whether this run is open, or was within OPEN_SECONDS; False if the server does not answer."""
@@ -126,7 +126,7 @@ async def ask_read_pods(
 ) -> list[_Answer | None]:
     """Return the answers of the workflows of pods that have just been read, in order; None for a missing answer.
 
-    Since the pods have just been read, the server is not asked again which runs are open.
+    Since the pods have just been read, the server is not queried again for the open runs.
     """
     answers, few = await told_by_this_node(workflows, query), asyncio.Semaphore(_AT_ONCE)
 

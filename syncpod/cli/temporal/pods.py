@@ -300,7 +300,10 @@ def _answered(wire: dict[str, Any], workflow_id: str) -> Pod | None:
 
 
 def _silent(recorded: WorkflowExecution, *, is_listed: bool, stuck: bool = False) -> FetchedPod | None:
-    """Return a pod that did not answer; None if it has ended. Raises Squatted if it is no pod and not from a list."""
+    """Return a pod that did not answer; None if it has ended.
+
+    Raises Squatted if the workflow is not a pod's and does not come from a list.
+    """
     if recorded.status in ENDED:
         return None
     if not is_listed:

@@ -52,7 +52,7 @@ def nodes_without(
 ) -> list[str]:
     """Return the nodes that would reject a fleet without the key of this id, sorted.
 
-    `used`: the first use of the current key; later invitations name the current key. A node that has never reported
+    `used` is when the current key was first used: invitations made later name that key. A node that has never reported
     which key it trusts has the key of its invitation.
     """
     trusted = {each.name: each.fleet_key for each in known}

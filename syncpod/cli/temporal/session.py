@@ -149,7 +149,7 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
 def run_on(
     config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Result]], state_dir: Path | None = None
 ) -> _Result:
-    """Do as `run`, on the server of `config` with the key of `state_dir`; None = this user's."""
+    """As `run`, but on the server of `config`, with the key of `state_dir`; None = this user's directory."""
     with Session(config, state_dir) as session:
         return session.run(work)
 
@@ -158,7 +158,7 @@ class Session:
     """A connection for several pieces of work, one after the other; it is opened for the first one."""
 
     def __init__(self, config: ClientConnectConfig, state_dir: Path | None = None) -> None:
-        """Use the server of `config`, with the key of `state_dir`; None = this user's."""
+        """Use the server of `config`, with the key of `state_dir`; None = this user's directory."""
         self._config, self._state_dir = config, state_dir
         self._runner = asyncio.Runner()
         self._client: Client | None = None

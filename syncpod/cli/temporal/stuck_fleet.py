@@ -23,7 +23,7 @@ from syncpod.temporal.sealing import FleetCodec
 
 _RPC: Final = timedelta(seconds=5)
 _KINDS: Final = {FLEET_NODE_PREFIX: FLEET_NODE_WORKFLOW, "workload/": WORKLOAD_WORKFLOW}
-"""By the prefix of its id: the type of a workflow of the fleet."""
+"""The types of a fleet's workflows, by the prefix of the workflow id."""
 _PAGE: Final = 100
 """How many events are read at once. A quiet node has as many in two and a half hours."""
 
@@ -114,7 +114,7 @@ async def _pages_from_the_end(client: Client, workflow_id: str) -> AsyncIterator
 
 
 def _answers(event: HistoryEvent) -> Iterator[Payload]:
-    """Return the payload that a node has sealed for the fleet in this event: its result, or its failure."""
+    """Yield what a node has sealed for the fleet in this event: an activity's result, or its failure."""
     yield from (each for each in event.activity_task_completed_event_attributes.result.payloads if _is_sealed(each))
     failure = event.activity_task_failed_event_attributes.failure
     if _is_sealed(failure.encoded_attributes):

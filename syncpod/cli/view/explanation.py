@@ -305,7 +305,7 @@ def what_is_due(wait: Wait, one: Explanation) -> str:
 
 
 def is_rejection(wait: Wait, one: Explanation) -> bool:
-    """Return whether this is the wait of a rejected pod until its node is asked again to admit it."""
+    """Return whether a rejected pod waits here until its node checks again whether to admit it."""
     return wait.subject == _SANDBOX and was_rejected(one.phase, one.message)
 
 

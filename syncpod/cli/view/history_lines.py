@@ -108,7 +108,7 @@ def from_events(events: Iterable[HistoryEvent]) -> list[HistoryEntry]:
 
 
 def _precedes(step: HistoryEvent, other: HistoryEvent) -> bool:
-    """Return whether this step was scheduled first, and the other one waited for its end before acting."""
+    """Return whether `step` was scheduled first, and `other` waited for the end of `step` before it acted."""
     scheduled = [each.activity_task_scheduled_event_attributes for each in (step, other)]
     follows = all(each.activity_type.name.startswith(("create_sandbox", "start_")) for each in scheduled)
     one_task = len({each.workflow_task_completed_event_id for each in scheduled}) == 1

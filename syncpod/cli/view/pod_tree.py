@@ -34,7 +34,7 @@ class Branch:
     steps: Sequence[PendingStep] = ()
     """Its pending steps in Temporal."""
     doing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """By container: the step that is under way for it, and what the step does now, both from the node's worker."""
+    """The running step of each container, and what it does now, as reported by the node's worker. By container."""
 
 
 def is_settled(pod: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from syncpod.cli.view.console_spans import Span
 
 SYNC: Final = "sync_pod"
-"""The name of the root span of a pod's trace: what its workflow did from one rest to the next."""
+"""The name of the root span of a pod's trace: the work of the pod's workflow until it is idle again."""
 _SHOWN: Final = ("syncpod.step", "syncpod.why", "k8s.container.name")
 _NAME_WIDTH: Final = 34
 

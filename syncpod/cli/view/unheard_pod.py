@@ -157,7 +157,7 @@ def explained_node(node: FleetNodeView, now: datetime, silent: str = "") -> list
 
 
 def explained_node_document(node: FleetNodeView, now: datetime, silent: str = "") -> dict[str, Any]:
-    """Return what ``explain -o json`` prints of such a node."""
+    """Return what ``explain -o json`` prints of a node that is Unknown, or has not answered."""
     why = [silent or silence(node, now), *([node.trouble] if node.trouble else [])]
     return {"kind": "Node", "name": node.name, "status": "Unknown", "pods": len(node.placed), "why": why}
 
