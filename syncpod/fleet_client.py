@@ -94,7 +94,7 @@ async def check_whose(client: Client, access: FleetAccess) -> None:
 
 
 async def check_commander(client: Client, access: FleetAccess) -> None:
-    """Do the same, and raise KeyMissing if these keys decrypt nothing that the server has of the fleet.
+    """Raise OtherFleet as `check_whose`, and KeyMissing if the keys decrypt nothing that the server has of the fleet.
 
     A workflow that receives a command with an unknown key cannot go on until the server has dropped the command.
     """

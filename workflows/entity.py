@@ -159,7 +159,7 @@ class Entity:
         return not refusal
 
     def refuse(self, name: str, why: str) -> None:
-        """Have the workflow show that a signal was not accepted, and why."""
+        """Make the workflow show that a signal was not accepted, and why."""
         self._owner.refuse(name, why)
         self.wake()
 
@@ -182,11 +182,11 @@ class Entity:
         return accepted, tuple(plain(each) for each in args)
 
     def wake(self) -> None:
-        """Have the workflow decide again, because of a change that no signal reports."""
+        """Make the workflow decide again, because of a change that no signal reports."""
         self._woken = True
 
     def renew(self) -> None:
-        """Have the run continue as new at its next quiet point."""
+        """Make the run continue as new at its next quiet point."""
         self._is_renewal_asked_for = True
         self.wake()
 
@@ -222,7 +222,7 @@ class Entity:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     async def wait(self, may_end: Callable[[], bool]) -> None:
-        """Wait until something has come in, the alarm has rung, or `may_end` says that the run can be left."""
+        """Wait until a signal is in the inbox, `wake` was called, the alarm has rung, or `may_end` returns True."""
         await self.until(lambda: bool(self.inbox) or self._woken or self.alarm.rang or may_end())
         self.alarm.acknowledge()
 
@@ -252,8 +252,8 @@ class Entity:
         """Say whether the run should continue as new: for its length, a worker's newer decisions, or a request.
 
         Replay: call it only after an event of the history has woken the workflow, never within a wait's condition. A
-        task whose only update is refused leaves no event in the history, but this method returns the history's newer
-        size in it. A condition could come true in that task, and would not in a replay.
+        task whose only update is refused leaves no event in the history, but in that task this method sees a newer size
+        of the history. A condition could become true in it, and would not in a replay.
         """
         info, limit = workflow.info(), self._state.max_events
         added = info.get_current_history_size() - self._begun_with

@@ -1,10 +1,11 @@
-"""How workers run workflows: without Temporal's sandbox, in which only most of their tests run.
+"""Makes the runner with which workers run workflows: without Temporal's sandbox.
 
 The sandbox loads the workflow's module afresh for every run and is entered again for every payload. That delays a pod's
 first step by about 5 ms and takes a fifth of the CPU of a pod's start. Import contracts exclude what the sandbox would
 catch: workflows import only what decides (`lifecycle`, `fleet`), models (`pod`, `messages`), the records of the journal
-and `go_durations`. `lifecycle`, `fleet` and `pod` may import no clock, no randomness and no I/O. The tests run inside
-the sandbox (`tests/workflows/sandbox.py`), with and without a cache, to catch what an import contract cannot see.
+and `go_durations`. `lifecycle`, `fleet` and `pod` may import no clock, no randomness and no I/O. Most tests of
+workflows run inside the sandbox (`tests/workflows/sandbox.py`), with and without a cache, to catch what an import
+contract cannot see.
 """
 
 from __future__ import annotations

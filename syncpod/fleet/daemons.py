@@ -58,7 +58,7 @@ class DaemonRolloutSpec:
 
 @dataclass(frozen=True)
 class Standing:
-    """Whether one node should have a pod of a DaemonSet."""
+    """The verdict on one node: whether it should have a pod of a DaemonSet, and whether a pod there may stay."""
 
     should_run: bool
     """The node should have a pod."""
@@ -72,7 +72,7 @@ class Standing:
 
 _UNSEEN: Final = Standing(False, True, is_heard=False)
 """A node that a survey has missed: it is joining, or its workflow was beginning a new run. Its pods stay: if the node
-was removed, their owners get a message of that."""
+was removed, the pods' owners are sent a message."""
 
 
 def with_daemon_tolerations(pod: Pod) -> Pod:
@@ -134,7 +134,7 @@ class _DaemonSetDecider:
         self._going: dict[str, str] = {}
         self._heard = [name for name, node in self._nodes.items() if node.is_heard and node.should_run]
         self._closed = [name for name, node in self._nodes.items() if node.is_heard and not node.should_run]
-        """Nodes that take no new pod. The pod that they have stays, unless it is outdated and not available."""
+        """Nodes that take no new pod. A pod that such a node has stays, unless it is outdated and not available."""
         self._surge = size_of(spec.max_surge, len(self._heard), up=True)
         self._unavailable = size_of(spec.max_unavailable, len(self._heard), up=True)
         self._state = with_spec(RolloutSpec(spec.revision, len(self._heard)), state, now)

@@ -50,7 +50,7 @@ _OF_TAINTS, _OF_NODE_AFFINITY, _OF_ROOM, _OF_SPREAD, _OF_NEIGHBORS = 3, 2, 1, 2,
 
 @dataclass(frozen=True)
 class NodeFit:
-    """Whether a pod may be on one node, and how well it fits there."""
+    """The verdict on one node for a pod: the reasons against it, or how well the pod fits there."""
 
     node: str
     reasons: tuple[str, ...] = ()
@@ -77,10 +77,11 @@ class Placement:
     """The node that a pod goes to, and how it fits on every node, sorted by name."""
 
     node: str
-    """The node's name; "" if no node is fit."""
+    """The node's name; "" if the pod fits on no node."""
     nodes: tuple[NodeFit, ...]
     summary: str
-    """In kube-scheduler's words: ``0/4 nodes are available: 3 Insufficient cpu, 1 node(s) were unschedulable.``"""
+    """The result in kube-scheduler's words: ``0/4 nodes are available: 3 Insufficient cpu, 1 node(s) were
+    unschedulable.``"""
 
 
 def place(pod: Pod, nodes: Iterable[NodeOffer], *, owner: str = "") -> Placement:

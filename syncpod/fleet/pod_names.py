@@ -1,6 +1,6 @@
-"""How the pods of a workload are named: each by its number, or all alike.
+"""The names of a workload's pods: each pod has a number in its name, or all pods have the same name.
 
-A workload's row in :mod:`syncpod.fleet.workload_traits` says which of these applies.
+A workload's row in :mod:`syncpod.fleet.workload_traits` says which of the two applies.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class PodNames(ABC):
     """The names that the pods of one kind of workload have."""
 
     is_shared: ClassVar[bool]
-    """All pods of the workload have one name, and so are on different nodes. Its decisions choose between them."""
+    """All pods of the workload have one name, and so are on different nodes. Its decisions choose between copies."""
     is_passed_over: ClassVar[bool]
-    """A pod whose name others have on each node that it fits gets the next number. Otherwise it waits for its name."""
+    """True: a pod whose name is taken on each node that it fits gets the next number. False: it waits for its name."""
 
     @abstractmethod
     def name(self, workload: str, number: int) -> str:

@@ -104,9 +104,9 @@ def given_up(
 
 
 def chosen(history: tuple[Revision, ...], number: int, template: str = "") -> Revision:
-    """Return the revision with this template; without one, that with this number.
+    """Return the revision with this template; if `template` is "", the revision with this number.
 
-    0 is the last one before the newest that was not rolled back. Raises NoRevision.
+    Number 0 is the last revision before the newest that was not rolled back. Raises NoRevision.
     """
     if template:
         found, what = [each for each in history if each.template == template], f"template {template} not found"

@@ -129,7 +129,7 @@ class WorkloadDecision:
     became_good: str = ""
     """The revision that has just become good; "" = none."""
     complete: str = ""
-    """The revision that all pods have now, and are available with; "" = they are not."""
+    """The revision that all pods have, if all of them are available; else ""."""
     rolled_back: str = ""
     """Why this decision rolls back to the last good template; "" = it does not."""
     failed: str = ""
@@ -260,7 +260,7 @@ class _DeploymentDecider:
         return self._spec.paused and self._spec.revision != self._state.asked
 
     def _of_spec(self, members: Iterable[Member]) -> int:
-        """Return how many pods have the newest template: as in a cluster, those are up to date, also in a pause."""
+        """Return how many pods have the newest template. As in a cluster, they count as up to date even in a pause."""
         return sum(member.revision == self._spec.revision and not member.moving for member in members)
 
     def _old(self) -> list[Member]:
@@ -297,12 +297,12 @@ class _DeploymentDecider:
                     self._going[choice.goes] = choice.why
 
     def _is_needed(self, name: str) -> bool:
-        """Say whether too few pods would be available without this one."""
+        """Say whether too few pods would be available without the pod of this name."""
         available = {member.name for member in self._available(self._counted())}
         return name in available and len(available) <= self._spec.replicas - self._spec.max_unavailable
 
     def _successor(self, name: str) -> Member | None:
-        """Return the pod that replaces a lost pod now. If the first replacement was lost too, that is the next one."""
+        """Return the pod that replaces a lost pod now; if its replacement was lost too, the replacement's successor."""
         counted = {member.name for member in self._counted()}
         for member in self._present():
             if member.replaces == name and member.name != name:
@@ -384,7 +384,7 @@ class _DeploymentDecider:
         return self._allowed(self._spec.replicas - len(self._new()))
 
     def _to_be_awaited(self) -> list[Member]:
-        """Return the pods that must be gone before one of a new template is made; none unless under `Recreate`."""
+        """Return the pods that must be gone before a pod of a new template is made; always none without `Recreate`."""
         return [
             member
             for member in self._members

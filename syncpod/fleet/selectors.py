@@ -1,4 +1,4 @@
-"""Which labels a selector selects.
+"""Decides which labels a selector selects.
 
 Mirrors apimachinery, pkg/apis/meta/v1/helpers.go, v0.36, LabelSelectorAsSelector.
 """

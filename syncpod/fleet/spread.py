@@ -1,4 +1,4 @@
-"""How evenly pods are spread over zones, machines or any other label of nodes.
+"""The spread of pods over zones, machines or any other label of nodes.
 
 Mirrors pkg/scheduler/framework/plugins/podtopologyspread, v1.36, with its default constraints: pods of a workload
 without constraints of its own are spread over machines and zones as well as possible. Difference: for these defaults
@@ -32,7 +32,7 @@ _DEFAULTS: Final = (
     TopologySpreadConstraint(topology_key=ZONE, max_skew=5, when_unsatisfiable="ScheduleAnyway"),
 )
 _PRECISION: Final = Context(prec=12)
-"""For logarithms: decimal ones are the same on every machine, unlike those of floating point."""
+"""The precision of logarithms. Decimal logarithms are the same on every machine, unlike floating-point ones."""
 
 
 @dataclass(frozen=True)

@@ -362,7 +362,7 @@ def _is_none(size: SizeOrPercent | None) -> bool:
 
 
 class _Reader(ABC):
-    """How the document of a kind is read."""
+    """Reads the documents of one kind of workload."""
 
     @abstractmethod
     def admit(self, document: Mapping[str, Any]) -> AdmittedWorkload:
@@ -379,7 +379,7 @@ class _Reader(ABC):
 
 @dataclass(frozen=True)
 class _TemplatedReader(_Reader):
-    """Reads a kind with a template."""
+    """Reads the documents of a kind that has a template."""
 
     model: Any
     """Its model, a subclass of `Model`."""

@@ -32,7 +32,7 @@ class Traits:
     lost_rules: tuple[Action, ...] = ("wait", "replace-after", "stop-after")
     """The rules that it can have for its pods on a lost node. Under `replace-after` a pod may run twice."""
     lost_why: str = ""
-    """Why it can have no others, as a clause about the kind."""
+    """Why it can have no other rules, as a clause about the kind."""
     replicas: int | None = None
     """How many pods it has; None = as its document says, or its nodes."""
     is_pausable: bool = False

@@ -1,9 +1,9 @@
-"""The rows of the tables of the signals, updates and queries that workflows take.
+"""The rows of the tables of the signals, updates and queries that workflows accept.
 
-A signal or an update is a command. The tables are `pod_commands`, `node_commands` and `fleet_commands`. A workflow's
+A command is a signal or an update. The tables are `pod_commands`, `node_commands` and `fleet_commands`. A workflow's
 handlers, its rules for signatures, the decoding of payloads, the descriptions that ``temporal workflow metadata``
-shows, and the tables of docs/temporal.md are made from the rows; docs/code-map.md lists the places of a new one.
-`syncpod.pod.model_errors` says in one sentence what is wrong with a payload.
+shows, and the tables of docs/temporal.md are made from the rows. docs/code-map.md lists the files that a new row
+touches. `syncpod.pod.model_errors` says in one sentence what is wrong with a payload.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syncpod.pod.model_errors import OBJECTS
 
 
 class Nothing(Message):
-    """The payload of a command that needs none. Where commands are signed it is sent all the same, as ``{}``."""
+    """The payload of a command that needs none. Where commands are signed, it is sent as ``{}``, with a signature."""
 
 
 Payload = TypeVar("Payload")
@@ -73,7 +73,7 @@ class CommandSpec(Generic[Payload]):
 
     @property
     def example(self) -> str:
-        """A payload that it takes, as the `temporal` command is given it; a document in words."""
+        """A valid payload, as arguments of the `temporal` command; a document is described in words."""
         if self.form and self.form[0] != "{":
             return f"{self.form} as JSON, such as by `--input-file FILE`,"
         return f"`--input '{self.shape if self.needs_payload else '{}'}'`"
@@ -106,7 +106,7 @@ class CommandSpec(Generic[Payload]):
         return self.sender in (Sender.PERSON, Sender.FLEET_WORKER)
 
     def decoded(self, given: Any) -> Payload:
-        """Return the payload as its model; a document as it is. Raises ValidationError."""
+        """Return the payload as its model, or unchanged if it is a document. Raises ValidationError."""
         if not issubclass(self.payload, BaseModel):
             return given  # type: ignore[no-any-return]
         if not self.takes_payload:
@@ -114,7 +114,7 @@ class CommandSpec(Generic[Payload]):
         return self.payload.model_validate(given, extra="forbid" if self.is_strict else None)
 
     def wrong_kind(self, wrong: ValidationError) -> str:
-        """Return the form that a payload must have, if it is no object at all; "" if only a part of it is wrong."""
+        """Return the required form of a payload that is no object; "" if only a part of the payload is wrong."""
         problem = wrong.errors(include_url=False, include_input=False)[0]
         return f"must be an object: {self.shape}" if problem["type"] in OBJECTS and not problem["loc"] else ""
 

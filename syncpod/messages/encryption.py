@@ -3,7 +3,7 @@
 A payload is encrypted as a whole, with its metadata, and so with the signature that is in it: encryption hides the
 content, and the signature inside vouches for it. Each workflow has a key of its own, derived from the node's key
 (HKDF-SHA256), so one key never has so many random nonces that two of them are equal. The workflow's id is in plain text
-beside the ciphertext, for readers that do not know the workflow. A reader that does uses the id that it knows.
+beside the ciphertext, for readers that do not know the workflow. A reader that knows the workflow ignores this id.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NAMESPACE: Final = "syncpod-namespace"
 WORKFLOW: Final = "syncpod-workflow"
 """Metadata: the workflow to which the payload belongs, and its namespace."""
 FLEET: Final = "syncpod-fleet"
-"""Metadata: the id of the fleet that has encrypted it. Anybody can write one: it says only who could decrypt it."""
+"""Metadata: the id of the fleet that has encrypted the payload, as its sender claims: nothing authenticates the id."""
 NONCE_BYTES: Final = 12
 UNKNOWN_KEY: Final = "it is encrypted with a key that this node does not have"
 """Why a payload cannot be decrypted if its key is not among the given ones."""
 
 _VERSION: Final = b"syncpod encryption 1"
 _KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
-"""As `syncpod.messages.signature.key_id` makes them."""
+"""The form of the ids that `syncpod.messages.signature.key_id` returns."""
 
 
 class Undecipherable(ValueError):
@@ -75,7 +75,7 @@ def encrypt(key: bytes, place: PayloadPlace, payload: bytes, nonce: bytes) -> tu
 def decrypt(keys: Mapping[str, bytes], place: PayloadPlace | None, metadata: Mapping[str, bytes], data: bytes) -> bytes:
     """Return the payload that an encrypted one holds, serialized. Raises Undecipherable.
 
-    `place` None = the one that the metadata names: enough to show a payload, not to act on it.
+    `place` None = the place that the metadata names: enough to show a payload, not to act on it.
     """
     from cryptography.exceptions import InvalidTag
 
@@ -100,7 +100,7 @@ def _bound(namespace: bytes, workflow: bytes) -> bytes:
 
 @lru_cache(maxsize=2048)
 def _cipher(key: bytes, namespace: bytes, workflow: bytes) -> AESGCM:
-    # Imported here: a node that does not encrypt does without it, and it takes as long as all imports for signing.
+    # Imported here, for nodes that encrypt: this import takes as long as all imports for signing together.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF

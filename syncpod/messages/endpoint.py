@@ -14,7 +14,7 @@ from syncpod.messages.remote_command import REPEATABLE, why_not
 INPUT: Final = 0
 STDOUT: Final = 1
 STDERR: Final = 2
-"""Streams, by Kubernetes' numbers of a remote command's channels."""
+"""The standard streams, as Kubernetes numbers the channels of a remote command."""
 
 _DIRECT: Final = frozenset({*REPEATABLE, "attach"})
 """The commands that a node runs over its endpoint."""

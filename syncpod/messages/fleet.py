@@ -47,7 +47,7 @@ HEARTBEAT_SECONDS: Final = 10.0
 GRACE_SECONDS: Final = 50.0
 """How long a node may be silent before it counts as Unknown: the node-monitor-grace-period of a cluster."""
 MESSAGE_LIMIT: Final = 256
-"""About how many bytes of JSON the owner of a pod gets of the pod's message."""
+"""The approximate limit, in bytes of JSON, of the part of a pod's message that is sent to the pod's owner."""
 WORD_LIMIT: Final = 64
 """The same limit for a pod's phase and its status. The longest known ones are half as long."""
 MOST_RESTARTS: Final = 2**31 - 1
@@ -110,16 +110,16 @@ class Intent(WhoAsks):
     """All pods that a fleet wants on a node."""
 
     generation: int = 0
-    """Grows with each change. A node never takes an older list than it has. 0 = it was never given a list."""
+    """Grows with each change. A node never accepts an older list than the one it has. 0 = it was never sent a list."""
     stamp: int = 0
     """When the fleet sent the list, in microseconds since 1970: no two lists of a node have the same. 0 = the node made
     the list itself, when it was removed."""
     taken: int = 0
     """The highest generation that the node had accepted, by the fleet's record, when the list was sent."""
     after: tuple[int, ...] = ()
-    """The stamps of the lists since that generation that the fleet has a record of: this list comes after them. A node
-    refuses this list if it has a newer one than `taken`, with a stamp that is not among these. Then the fleet's
-    database was restored from a backup."""
+    """The stamps of the lists that the fleet has recorded since generation `taken`: this list comes after them. A node
+    refuses this list if the node has a list newer than `taken` whose stamp is not among these: the fleet's database
+    was restored from a backup."""
     pods: tuple[dict[str, Any], ...] = ()
     """v1 Pods."""
     objects: tuple[SealedObject, ...] = ()
@@ -254,7 +254,7 @@ class Place(Message):
     pods: tuple[Any, ...] = ()
     """v1 Pods."""
     adopted: bool = False
-    """The owner has adopted these pods. Those that the node claims in exactly this form count as placed by the owner
+    """The owner has adopted these pods. A pod that the node claims in exactly this form counts as placed by the owner
     from now on. Nothing else changes: otherwise a node could obtain a Secret by claiming a pod."""
 
 
@@ -287,13 +287,13 @@ class PlacedPod(Message):
     revision: str = ""
     """The revision of its workload's template; "" if it has none, or is ending."""
     containers: int = 0
-    """The number of its containers that should be ready, for as long as the node has not reported it."""
+    """The number of its containers that should be ready; shown until the node reports the pod."""
     recalled: bool = False
     """Only the node itself claims that it was given this pod. It gets no Secret for it."""
     is_orphan: bool = False
     """The last message about it did not reach its owner, since there is no such workflow. Nobody ends the pod."""
     since: datetime | None = None
-    """When the fleet placed it on the node; None = it is ending, or the fleet has lost its record of that."""
+    """When the fleet placed it on the node; None = it is ending, or the fleet has lost the record of its placement."""
     ending: datetime | None = None
     """When the fleet withdrew it; None = it is not ending."""
 

@@ -82,8 +82,8 @@ class PutObject(SealedObject):
     """The type of a Secret."""
     keys: int = 0
     replaces: str = ""
-    """The version that this one replaces, with the same content under another key of the fleet. If the object has
-    another version, the update changes nothing. "" = this is new content."""
+    """The version that this object replaces: the same content, sealed for another key of the fleet. If the object in
+    the workflow has another version, the update changes nothing. "" = this is new content."""
 
 
 class FleetObjectView(FleetObjectRef):

@@ -1,4 +1,4 @@
-"""Which fleet a Temporal namespace holds: each payload in the lists of its workflows names its fleet."""
+"""Finds the fleet that a Temporal namespace holds: each payload in the memos of its workflows names its fleet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HELD_QUERY: Final = (
 
 
 def held_fleet(own: str, said: Iterable[Mapping[str, bytes]]) -> str:
-    """Return the id of the fleet that a namespace holds: `own` if it holds that one too, "" if it holds none.
+    """Return the id of the fleet that a namespace holds: `own` if any payload names it; "" if none names a fleet.
 
     `said` is the metadata of the payloads in the memos of its workflows.
     """

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 from syncpod.pod import Pod, pod_to_wire
 
 WORKFLOW_ID_LIMIT = 255
-"""Bytes. PostgreSQL and MySQL schemas of Temporal hold a workflow id in VARCHAR(255)."""
+"""The most bytes of a workflow id: PostgreSQL and MySQL schemas of Temporal hold it in VARCHAR(255)."""
 
 NAME_LIMIT = 500
 """Characters of a name that becomes a search attribute: a server ends a workflow that writes more than 2,048 bytes."""
@@ -54,7 +54,7 @@ def bounded_id(prefix: str, readable: str) -> str:
 
 
 POD_PREFIX: Final = "pod/"
-"""How the workflow ids of pods begin."""
+"""The beginning of the workflow ids of pods."""
 
 
 def pod_workflow_id(namespace: str, name: str) -> str:
@@ -74,8 +74,8 @@ class PodRef(Message):
     name: str = ""
     uid: str = ""
     incarnation: str = ""
-    """The id of this life, other than that of an earlier pod with the same static UID. The runtime keeps it as an
-    annotation."""
+    """The id of this life, which differs from the id of an earlier life with the same static UID. The runtime keeps it
+    as an annotation."""
 
 
 class EndedLife(NamedTuple):
@@ -83,7 +83,7 @@ class EndedLife(NamedTuple):
 
     ref: PodRef
     stopped: tuple[str, ...] = ()
-    """Sandboxes (runtime ids) that its kill has stopped. To stop one again would take its network down again."""
+    """Sandboxes (runtime ids) that its kill has stopped. A second stop would tear its network down again."""
 
 
 def _address(text: str) -> str:

@@ -308,7 +308,7 @@ class ApplyPodWorkflow(Message):
 
 
 class DeletePodWorkflow(Message):
-    """Have a pod's workflow end the pod."""
+    """Order a pod's workflow to end the pod."""
 
     namespace: str = "default"
     name: str = ""
@@ -324,7 +324,7 @@ class ApplyPodWorkflows(Message):
 
 
 class DeletePodWorkflows(Message):
-    """Have the workflows of several pods end them, all at once."""
+    """Order the workflows of several pods to end their pods, all at once."""
 
     pods: tuple[DeletePodWorkflow, ...] = ()
 

@@ -38,7 +38,7 @@ class Readoption(NamedTuple):
     """Why the workflow of a pod that runs already is started anew. It is for people: nothing is decided by it."""
 
     why: str = ""
-    """How its workflow before has ended; "" = not known."""
+    """How the pod's previous workflow has ended; "" = not known."""
     ends: bool = False
     """Whether it is started to end the pod."""
 

@@ -74,22 +74,22 @@ _ENTRY: Final = TypeAdapter(HistoryEntry)
 
 
 def read_events(answer: Iterable[Any]) -> list[EventRecord]:
-    """Return the events that a query has answered. Raises ValidationError."""
+    """Return the events in the answer of a query. Raises ValidationError."""
     return [_EVENT.validate_python(each) for each in answer]
 
 
 def write_events(events: Iterable[EventRecord]) -> list[dict[str, Any]]:
-    """Return events as a query answers them."""
+    """Return events in the form that a query returns."""
     return [_EVENT.dump_python(each, mode="json") for each in events]
 
 
 def read_history(answer: Iterable[Any]) -> list[HistoryEntry]:
-    """Return the lines of a pod's history that a query has answered. Raises ValidationError."""
+    """Return the lines of a pod's history in the answer of a query. Raises ValidationError."""
     return [_ENTRY.validate_python(each) for each in answer]
 
 
 def write_history(lines: Iterable[HistoryEntry]) -> list[dict[str, Any]]:
-    """Return lines of a pod's history as a query answers them."""
+    """Return lines of a pod's history in the form that a query returns."""
     return [_ENTRY.dump_python(each, mode="json") for each in lines]
 
 
@@ -100,7 +100,7 @@ It takes a v1 Pod and a list of `ComesBefore`, and returns a sentence for each r
 
 
 class ComesBefore(Message):
-    """The share of a pod that is to run on a node before the pod that is asked about."""
+    """The requests and ports of a pod that is to run on the node before the pod in question."""
 
     amounts: dict[str, int] = Field(default_factory=dict)
     """Its requests by resource; cpu in millicores, everything else in its own unit."""

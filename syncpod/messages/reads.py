@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 
 class PodReads(Protocol):
-    """Answers the queries of one pod from one state. It never changes, and may be read in any thread."""
+    """Answers the queries of one pod from one state. The state never changes, and may be read in any thread."""
 
     def pod(self) -> dict[str, Any]:
         """Return the whole Pod with its status; empty for a node."""
@@ -23,7 +23,7 @@ class PodReads(Protocol):
 
 
 class NodeReads(Protocol):
-    """Answers the query of a node from one state. It never changes, and may be read in any thread."""
+    """Answers the query of a node from one state. The state never changes, and may be read in any thread."""
 
     def node(self) -> dict[str, Any]:
         """Return the whole node (:class:`syncpod.messages.node.NodeView`); empty for a pod."""

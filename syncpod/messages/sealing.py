@@ -57,13 +57,13 @@ class Fresh:
 
     key: EllipticCurvePrivateKey
     content_key: bytes
-    """As long as :data:`CONTENT_KEY_BYTES`."""
+    """The key that encrypts the payload, of :data:`CONTENT_KEY_BYTES` bytes."""
     nonce: bytes
-    """As long as :data:`NONCE_BYTES`."""
+    """The nonce of that encryption, of :data:`NONCE_BYTES` bytes."""
 
     @classmethod
     def made(cls) -> Fresh:
-        """Return new ones, from the system's source of randomness."""
+        """Return new random values from the system's source of randomness."""
         from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
         key = generate_private_key(SECP256R1())

@@ -20,7 +20,7 @@ class PlegEvent(Message):
 
 
 class Pleg(Message):
-    """Signal ``pleg``: the whole pod as the runtime has it, and what changed since the last one."""
+    """Signal ``pleg``: the whole pod as the runtime lists it, and the events since the previous listing."""
 
     events: tuple[PlegEvent, ...] = ()
     status: ObservedPod = Field(default_factory=ObservedPod)

@@ -63,7 +63,7 @@ class Received:
     """Why its signature is not accepted, as a clause: "it is not signed"; "" if it is accepted."""
 
     def refused_as(self, purpose: str) -> str:
-        """Return why it is not accepted for this purpose; "" if it is."""
+        """Return why the input is not accepted for this purpose; "" if it is."""
         if self.refusal:
             return self.refusal
         if self.purpose not in (purpose, ANY):
@@ -84,7 +84,7 @@ def plain(value: Any) -> Any:
 
 
 class Accepted(BaseModel):
-    """Which numbered commands a workflow has accepted: each once, and none from before it began."""
+    """A record of the numbered commands that a workflow has accepted: each once, and none from before its start."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -137,7 +137,7 @@ class Commands:
             self.refusal = f"input: takes one payload, got {more + 1}"
 
     def accepted_before(self, continued: Accepted) -> Accepted:
-        """Return what counts as accepted when the run begins; `continued` is what the run before had accepted.
+        """Return what counts as accepted when the run begins; `continued` is the previous run's record.
 
         A run that continues or follows another one, or begins from its published state, goes on with its record. Any
         other run accepts no command from before its start.

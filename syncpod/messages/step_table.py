@@ -49,7 +49,7 @@ class Urgency(IntEnum):
 
 
 class Stage(Enum):
-    """Whether a step starts or ends its pod as a whole. A node limits how many pods start, or end, at the same time."""
+    """A stage of a pod's life that a step belongs to. A node limits how many pods start, or end, at the same time."""
 
     BEGINNING = "begin"
     ENDING = "end"

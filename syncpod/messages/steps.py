@@ -43,7 +43,7 @@ class CreateSandbox(StepInput):
     followed: bool = False
     """The start of a container has begun together with this step, and waits for it."""
     adopt: bool = False
-    """Make no sandbox: only take over what exists of the pod, whatever its number, for this Temporal cluster."""
+    """Make no sandbox: only take over the pod's existing sandboxes and containers for this Temporal cluster."""
 
 
 class PullImage(StepInput):
@@ -163,7 +163,7 @@ class KillPod(StepInput):
     deleted: bool = False
     """The pod is deleted: once it is stopped, this life of it is over, and its workflow can end."""
     stopped: tuple[str, ...] = ()
-    """Sandboxes (runtime ids) that a kill has stopped. To stop one again would have its network taken down again."""
+    """Sandboxes (runtime ids) that a kill has stopped. A second stop would tear its network down again."""
 
 
 class RemoveContainers(StepInput):

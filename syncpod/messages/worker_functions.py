@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 ARM_BACKOFF: Final = "syncpod_arm_backoff"
-"""``(workflow_id, subject, restart, delay_seconds)``: have the node's agent signal the end of a back-off. A delay of
-None cancels that."""
+"""``(workflow_id, subject, restart, delay_seconds)``: the node's agent is to signal the end of a back-off. A delay of
+None cancels the signal."""
 
 PUBLISH: Final = "syncpod_publish"
 """``(run_id, published)``: the state that the node's agent may read."""

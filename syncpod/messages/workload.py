@@ -26,9 +26,9 @@ WORKLOAD_MEMO: Final = "workload"
 SURVEY_NODES: Final = "survey_nodes"
 """Activity of the fleet: return what its nodes offer. It takes :class:`Survey` and returns :class:`Surveyed`."""
 PLACE_PODS: Final = "place_pods"
-"""Activity of the fleet: have a node run pods. It takes :class:`PlacePods` and returns :class:`PodsPlaced`."""
+"""Activity of the fleet: make a node run pods. It takes :class:`PlacePods` and returns :class:`PodsPlaced`."""
 WITHDRAW_PODS: Final = "withdraw_pods"
-"""Activity of the fleet: have a node end pods. It takes :class:`WithdrawPods` and returns :class:`PodsWithdrawn`."""
+"""Activity of the fleet: make a node end pods. It takes :class:`WithdrawPods` and returns :class:`PodsWithdrawn`."""
 
 ANNOUNCE_ROOM: Final = "announce_room"
 """Activity of the fleet: signal ``room`` to each workload with pods that wait for a node, and to each DaemonSet. It

@@ -36,7 +36,7 @@ class WorkerLife(BaseModel):
     machine: str = ""
     """The machine's own name and address; "" = it sends none."""
     since: datetime
-    """When it became the present one."""
+    """When it became the present life."""
 
 
 class Lives(BaseModel):

@@ -164,7 +164,7 @@ def _size(document: dict[str, Any]) -> int:
 
 
 def _withdraw(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
-    """Have the node end pods, and forget them at once if that is forced. Pods that are not placed here are ignored."""
+    """Order the node to end pods; with `force`, also forget them. Pods that are not placed here are ignored."""
     _have_ended(state, asked, now)
     if asked.force:
         _forget(state, asked, now)
@@ -462,8 +462,8 @@ UPDATES: Final[Mapping[str, Effect[FleetNodeState, Any, None]]] = effects(
 def note_life(state: FleetNodeState, answer: Spoken, asked: datetime, now: datetime) -> None:
     """Record which life of the node's worker has answered a request that was sent at `asked`.
 
-    If two machines are found to answer as this node, or no longer are, that is shown as an event. While they do, the
-    node takes no new pods. An id that is too long counts as none.
+    An event shows that two machines answer as this node, or no longer do. While two answer, the node takes no new pods.
+    An id that is too long counts as none.
     """
     life = answer.life if len(answer.life) <= LIFE_LIMIT else ""
     state.lives = state.lives.after(life, answer.machine[:MACHINE_LIMIT], asked, now)

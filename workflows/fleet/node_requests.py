@@ -137,7 +137,7 @@ class NodeRequests:
         return answer
 
     async def announce_room(self) -> None:
-        """Have the workloads whose pods wait for a node try again now, instead of after their own pauses."""
+        """Notify workloads whose pods wait for a node, so that they try again now instead of after their own pauses."""
         try:
             await workflow.execute_activity(
                 ANNOUNCE_ROOM,
@@ -233,7 +233,7 @@ class NodeRequests:
             )
         except ActivityError as error:
             cause = error.cause
-            # Only to a list may the node answer that it has a newer one.
+            # The node may answer that it has a newer list only to a request that sends it a list.
             if name == TAKE_INTENT and isinstance(cause, ApplicationError) and cause.type == STALE_INTENT:
                 await self.recall_newer(cause.message)
             elif not isinstance(cause, CancelledError):

@@ -1,4 +1,4 @@
-"""How large a node's report to its fleet may be: the state that it is folded into must fit into one payload."""
+"""The limits of a node's report to its fleet: the state that includes the report must fit into one payload."""
 
 from __future__ import annotations
 

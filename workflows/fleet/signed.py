@@ -20,9 +20,9 @@ class NotItsHistory(Exception):
 def fleet_commands(inputs: Sequence[Any]) -> FleetCommands:
     """Return the :class:`FleetCommands` of a run that was started with `inputs`. Call it before anything else.
 
-    It has `not_its_history` if the run must not go on. The run was reset, or its start was accepted once and is refused
-    now: then the decisions of its history cannot be replayed. Or another fleet has begun the run: a worker that serves
-    that fleet's server by mistake must not end it.
+    The result has `not_its_history` if the run must not go on, for one of three reasons. The run was reset. Its start
+    was accepted once and is refused now, so the decisions of its history cannot be replayed. Or another fleet has begun
+    the run: a worker that serves that fleet's server by mistake must not end it.
     """
     info = workflow.info()
     start, more = first_and_more(inputs)

@@ -110,7 +110,7 @@ class WorkloadRequests:
             self.room_at = max(soon, self.surveyed_at + _ROOM_AGAIN) if self.surveyed_at is not None else soon
 
     def survey_anew(self) -> None:
-        """Have the nodes surveyed at once, if they are surveyed at all."""
+        """Make the next survey of the nodes due at once, if surveys are needed."""
         self.surveyed_at = None
 
     def needs_surveys(self) -> bool:
@@ -154,7 +154,7 @@ class WorkloadRequests:
             self.busy.begin("place", self.place(names, is_retry=is_due))
 
     async def survey(self) -> None:
-        """Learn which nodes there are, and which pods of this workload they already have."""
+        """Survey the nodes: request their offers, and the pods of this workload that they already have."""
         missed = () if self.is_per_node() or not self.state.is_known else self.state.missed
         asked = Survey(owner=self.owner, nodes=missed)
         self.room_at = None  # a message from now on may come too late for this survey
@@ -215,7 +215,7 @@ class WorkloadRequests:
         """Send a node pods to run. `chosen` are all pods for which nodes were chosen together.
 
         If all of these get placed, the next pods are placed at once, otherwise after a pause. So a node that does not
-        answer delays the others no longer than that.
+        answer delays the others no longer than this pause.
         """
         asked = PlacePods(node=node, owner=self.owner, pods=tuple(document for _, document in pods))
         names = [name for name, _ in pods]
@@ -263,7 +263,7 @@ class WorkloadRequests:
             workload_placement.proof_sent(state, names)
 
     async def withdraw(self, node: str, keys: tuple[PodKey, ...]) -> None:
-        """Have a node end pods, and forget those that it does not have."""
+        """Order a node to end pods, and forget those that it does not have."""
         pods = self.state.pods
         names = {key.name: name for key in keys if (name := self.state.on_node(key.name, node)) is not None}
         asked = WithdrawPods(node=node, pods=keys, reason=pods[names[keys[0].name]].why)

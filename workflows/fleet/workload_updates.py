@@ -89,7 +89,7 @@ def undo(state: WorkloadState, workflow_id: str, asked: Undo, now: datetime) -> 
 
 
 def restart(state: WorkloadState, workflow_id: str, asked: RolloutRestart, now: datetime) -> None:
-    """Have all pods replaced, by a template that differs in an annotation. Raises Rejected, and then changes nothing.
+    """Replace all pods, by a template that differs in an annotation. Raises Rejected, and then changes nothing.
 
     Mirrors pkg/polymorphichelpers/objectrestarter.go of kubectl, v1.36.
     """

@@ -58,7 +58,7 @@ class Action:
     """apply_pod: the document's digest."""
     uid: str = ""
     resync_requested: int = 0
-    """apply_pod: how often the pod's list had been sent again when the step began; 0 if that is not the reason."""
+    """apply_pod: how often the pod's list had been sent again when the step began; 0 if the step has another reason."""
     size: int = 0
     """apply_pod: how many bytes the document has."""
 

@@ -110,12 +110,12 @@ class NodeState(EventLog, BaseModel):
     # --- pods that may need an order ----------------------------------------------------------------------------------
 
     def touch(self, key: str) -> None:
-        """Have a pod checked again, since something has changed on which its orders depend."""
+        """Mark a pod to be checked again, since something has changed on which its orders depend."""
         if self._open is not None:
             self._open.add(key)
 
     def touch_all(self) -> None:
-        """Have all pods checked again."""
+        """Mark all pods to be checked again."""
         self._open = None
 
     def settle(self, key: str) -> None:

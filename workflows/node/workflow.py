@@ -307,7 +307,7 @@ def recorded() -> NodeSummary | None:
 def answers(step: NodeStep, returned: Any) -> Sequence[PodWorkflowResult | None]:
     """Return a step's results, one for each of its actions, None for an action that has none.
 
-    An unreadable result counts as an empty one if the step is for one pod, and as none if it is for several.
+    An unreadable result counts as an empty result if the step is for one pod, and as missing if it is for several.
     """
     try:
         if step.name not in (NodeStepName.APPLY_PODS, NodeStepName.DELETE_PODS):

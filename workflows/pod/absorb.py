@@ -149,7 +149,7 @@ def _backoff_expired(state: PodState, signal: BackoffExpired, now: datetime) -> 
 
 
 def _pass(state: PodState, subject: str, restart: int, subjects: tuple[str, ...], now: datetime) -> None:
-    """Record that the node's queue has ended those back-offs of a subject which are due by now.
+    """Record that the node's queue has ended the back-offs of a subject that are due.
 
     A late signal, about an earlier restart, has no effect. Only an operator ends a hold at the limit of restarts.
     """

@@ -102,7 +102,7 @@ def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
 
 
 def ask_to_be_admitted(state: PodState) -> None:
-    """Have the admission of a rejected pod tried again at once, since the pod or the node has changed."""
+    """End the back-off before a rejected pod's next admission, since the pod or the node has changed."""
     if state.rejection is not None:
         state.backoff = backoff.forget(state.backoff, backoff.step_key(StepName.CREATE_SANDBOX.value))
 
@@ -214,8 +214,9 @@ def _successor_uid(state: PodState) -> str:
 def successor_of(state: PodState) -> dict[str, Any] | None:
     """Return the workflow input of the successor's run; None if no pod was applied during the deletion.
 
-    If the successor has the UID of this pod, as a static pod does, its restarts are counted on. So does the kubelet,
-    which finds the containers of the earlier life in its runtime (kuberuntime_container.go, v1.36, startContainer).
+    If the successor has the UID of this pod, as a static pod does, its restart counts continue from this pod's. So they
+    do in the kubelet, which finds the containers of the earlier life in its runtime (kuberuntime_container.go, v1.36,
+    startContainer).
     """
     if state.successor is None:
         return None

@@ -242,7 +242,7 @@ def remember_what_went(state: PodState, before: ObservedPod) -> None:
 
 
 def forget_for_reset(state: PodState) -> None:
-    """Discount the ends recorded before a restart of all containers. Ephemeral containers are not restarted."""
+    """Mark the ends before a restart of all containers as not counting. Ephemeral containers are not restarted."""
     spec = state.pod.spec
     names = [container.name for container in (*spec.init_containers, *spec.containers)]
     state.reset = {**state.reset, **{name: state.restarts[name] for name in names if name in state.restarts}}
@@ -254,8 +254,8 @@ def forget_for_reset(state: PodState) -> None:
 def tell_disagreements(state: PodState, before: ObservedPod, listing: ObservedPod, now: datetime) -> None:
     """Record an event, once per contradiction, if an instance's listing contradicts its record. Changes no decision.
 
-    `before` is the whole view without that listing; an older listing is passed over. Call this before the content of
-    the listing is recorded.
+    `before` is the whole view without that listing; a listing older than the view is ignored. Call this before the
+    content of the listing is recorded.
     """
     if not before.seq < listing.seq:
         return

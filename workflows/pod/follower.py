@@ -66,7 +66,7 @@ def _with_sandbox(state: PodState, step: CreateSandbox, now: datetime) -> PodSta
 
 
 def _with_container(state: PodState, step: StartContainer, now: datetime) -> PodState | None:
-    """Return the state with the container running, or with it exited with 0 if it is an init container.
+    """Return the state with the container running, or exited with code 0 if it is an init container.
 
     None if no other container can follow.
     """

@@ -103,10 +103,10 @@ def forget_needless_kill(state: PodState, step: Step) -> None:
 
 
 def _settled(exit_: Exit) -> Exit:
-    """Return the exit to record. If we ended the container for good, it is an unknown end that quotes the runtime's.
+    """Return the exit to record: an unknown end that quotes the listed exit, if the node ended the container for good.
 
-    The container exited at our signal, perhaps with 0, but nobody knows how its work would have ended. If that counted
-    as a success, an init container's successors would start, or a job would succeed.
+    Such a container exited at the node's signal, perhaps with 0, but nobody knows how its work would have ended. If the
+    exit counted as a success, an init container's successors would start, or a job would succeed.
     """
     if exit_.killed_by != KillCause.LOST_FOR_GOOD:
         return exit_

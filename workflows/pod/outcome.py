@@ -121,7 +121,7 @@ def _follow_numbers(state: PodState, step: Step, result: StepResult, now: dateti
 
 
 def _still_behind(state: PodState, step: Step) -> bool:
-    """Say whether the pod's volumes are still out of date: the pod has changed since the step was given it."""
+    """Say whether the pod's volumes are still out of date: the pod has changed since the step received it."""
     given = getattr(step.input, "pod", None)
     return state.volumes_behind and given != state.allocated_pod
 

@@ -74,7 +74,7 @@ def is_unanswered(state: PodState) -> bool:
 
 
 def ask_again(state: PodState) -> None:
-    """Have a pending resize requested again, regardless of the last answer: the node may have changed."""
+    """Make a pending resize due to be requested again, regardless of the last answer: the node may have changed."""
     if state.resize_pending is not None:
         state.resize_pending = state.resize_pending.model_copy(update={"final": False})
         state.backoff = backoff.forget(state.backoff, ALLOCATE_KEY)

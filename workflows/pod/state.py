@@ -342,7 +342,7 @@ class PodState(BaseModel):
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Undo every change that was made within, if it raises: a message is folded in whole or not at all.
+        """Undo every change made in the block, if the block raises: a message is folded in whole or not at all.
 
         No value of the state is changed in place; a change replaces it.
         """

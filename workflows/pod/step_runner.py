@@ -119,7 +119,7 @@ def is_overlong(state: PodState) -> bool:
 
 
 def arm(state: PodState, alarm: Alarm, decision: Decision) -> None:
-    """Have the one timer ring at the earliest deadline."""
+    """Set the run's one timer to the earliest deadline."""
     held, expiry = decision.deadline, verdicts.expiry(state)
     # The node's queue signals the end of a back-off; only this timer rings when the pod's deadline is over.
     due = [at for at in (held and held + GUARANTEE, expiry) if at is not None]
@@ -214,8 +214,8 @@ class StepRunner:
     async def go_on(self, ahead: StartAhead, decision: Decision) -> None:
         """Continue with a start that has begun ahead, if it is the step decided now; else only wait for its end.
 
-        If another step was decided, the start has mostly not called the runtime yet, and returns NOT_BEGUN. If it has
-        called it, it was the right step when the step before it ended.
+        If another step was decided, the start has mostly not called the runtime yet, and returns NOT_BEGUN. A start
+        that has called the runtime was the right step when the step before it ended.
         """
         if decision.step is not None and ahead.is_due(decision.step):
             await self.take(decision.step)

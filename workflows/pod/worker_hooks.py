@@ -48,7 +48,7 @@ class WorkerHooks:
             publish(workflow.info().run_id, published())
 
     def arm_backoffs(self, holds: Sequence[Hold]) -> None:
-        """Have the node's queue signal the end of each hold when it ends. A new worker sets these timers again."""
+        """Set timers in the node's queue, which signals the end of each hold. A new worker sets these timers again."""
         arm = worker_function(ARM_BACKOFF)
         if arm is None:
             return
@@ -64,7 +64,7 @@ class WorkerHooks:
             arm(workflow.info().workflow_id, hold.subject, hold.restart, delay)
 
     def hasten_cancellation(self) -> None:
-        """Have the worker heartbeat at once for a step that it runs, so that the step learns of its cancellation."""
+        """Make the worker heartbeat at once for its step of this pod, so that the step receives its cancellation."""
         if (cancelled := worker_function(STEP_CANCELLED)) is not None:
             cancelled(workflow.info().workflow_id)
 

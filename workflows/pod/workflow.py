@@ -203,7 +203,7 @@ class PodWorkflow:
         absorb.absorb(self.state, name, args, workflow.now())
 
     def on_cancel(self) -> None:
-        """Take ``temporal workflow cancel`` as a deletion. Refuse it where commands are signed: it cannot be signed."""
+        """Treat a request to cancel as a deletion. Where commands are signed, refuse it, since it cannot be signed."""
         if self.commands.signed:
             self.refuse("cancel", CANCEL)
             self.display.show()  # this refusal does not wake the loop, which would show it otherwise
