@@ -88,7 +88,7 @@ class Agent:
         keys: Keys | None = None,
         journal: Limits | None = None,
     ) -> None:
-        """Serve `life`'s node on `guard`'s cluster. Signals carry `facts`.
+        """Serve the node of `life` in the Temporal cluster that `guard` checks. Signals carry `facts`.
 
         `client` signs its commands with `keys`; None = they are not signed. `journal` limits the node's journal; None =
         the default limits.
@@ -113,13 +113,14 @@ class Agent:
             self._exits.exited, container_pid=reader.pid_of, sandbox_pid=reader.sandbox_pid, exits=reader.exits
         )
         self.unprobed: set[tuple[str, str]] = set()
-        """Pod UID and name of each container that is not to be probed yet. Steps add and remove it."""
+        """Pod UID and name of each container that is not to be probed yet. Steps add and remove the entries."""
         self.prober = Prober(cri, context, self.signals.probe, host_ip=_host_ip_of(facts), unprobed=self.unprobed)
         self.running: set[RunningStep] = set()
         """The attempts of steps that are under way. Steps add and remove themselves."""
         self.readiness = RuntimeReadiness(cri.status, self.pleg.wake)
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
-        """The containers and steps that wait for a missing object. Steps add them; the volume refresh removes them."""
+        """By missing object: the containers and steps that wait for it. Steps add entries; the volume refresh removes
+        them."""
         self._volumes = self._volume_refresh(context)
         takeover = Takeover(client, task_queue, life.identity)
         self._boot = Boot(reader, self.readiness, takeover, self.pleg, self.prober)
@@ -151,7 +152,7 @@ class Agent:
         )
 
     def has_search_attributes(self) -> bool:
-        """Say whether the namespace has our search attributes, as far as is known."""
+        """Say whether the namespace has our search attributes, according to the node's current facts."""
         return self.facts().search_attributes
 
     def _pod_orders(self, context: NodeContext, cri: CriRuntime) -> PodOrders:

@@ -38,7 +38,10 @@ class EndedRuns:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def has_ended(self, workflow_id: str, run_id: str) -> bool:
-        """Say whether this run is known to have ended; if not, ask the server. May be called from any thread."""
+        """Return True if this run is known to have ended. Otherwise return False at once, and ask the server.
+
+        A later call then has the answer. May be called from any thread.
+        """
         if run_id in self._ended:
             return True
         self._loop.call_soon_threadsafe(self._ask, workflow_id, run_id)

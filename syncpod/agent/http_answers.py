@@ -39,7 +39,7 @@ def asked(request: web.BaseRequest, body: bytes = b"") -> Request:
 
 
 def given_up(request: web.BaseRequest, server: str, why: Exception) -> AlreadySent:
-    """Close the connection of a client that takes too long, or has gone. `server` names the server in the log."""
+    """Close the connection of a client that takes too long or has left. `server` is the server's name in the log."""
     log.debug("a client of %s is given up: %s", server, why)
     if request.transport is not None:
         request.transport.abort()
@@ -72,7 +72,7 @@ async def sent(
 
 
 async def _rest(response: web.StreamResponse, parts: AsyncIterator[bytes], patience: float) -> None:
-    """Send the other parts. Raises ConnectionResetError if one cannot be made, since the answer stays incomplete."""
+    """Send the remaining parts. Raises ConnectionResetError if one cannot be made: the answer stays incomplete."""
     try:
         async for part in parts:
             await _write(response, part, patience)

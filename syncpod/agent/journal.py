@@ -44,7 +44,7 @@ from syncpod.translation.paths import UnsafeName, container_log_file, pod_log_di
 log = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 1.0
-"""Seconds before published states are written: those of this time are written together."""
+"""Seconds that a published state waits to be written: states that are published meanwhile are written with it."""
 RETRY_SECONDS: Final = 10.0
 """Seconds until a failed write is tried again."""
 PATIENCE_SECONDS: Final = 2.0

@@ -1,8 +1,8 @@
 """Reports a stalled event loop: a thread notices that the loop has not run for some seconds, and logs its stack.
 
-While the loop is stalled, the worker starts and ends nothing, answers no request, and looks dead from outside. On a
-busy machine it looks much the same, so two times do not count: the time that the loop's thread waited for a CPU, and
-the time by which the watching thread itself woke late.
+While the loop is stalled, the worker starts and ends nothing, answers no request, and looks dead from outside. A busy
+machine has much the same effect, so two times do not count: the time that the loop's thread waited for a CPU, and the
+time by which the watching thread itself woke late.
 """
 
 from __future__ import annotations

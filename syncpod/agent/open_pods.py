@@ -20,7 +20,7 @@ from syncpod.temporal.pod_search_attributes import open_pods
 from syncpod.temporal.workflow_starts import ENDED
 
 _RPC: Final = timedelta(seconds=8)
-"""A command waits somewhat longer for the worker's answer, and then calls the server itself."""
+"""The timeout of a call. A command waits somewhat longer for the worker's answer, and then calls the server itself."""
 
 
 class OpenPodsUnknown(Exception):

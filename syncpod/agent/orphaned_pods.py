@@ -38,10 +38,10 @@ class OrphanedPods:
         self._open_pods = open_pods
 
     async def among(self, namespace: str | None, names: Collection[str], known: Collection[str]) -> list[OrphanedPod]:
-        """Return the orphaned pods of a namespace; None = of all namespaces. If `names` is not empty, only these pods.
+        """Return the orphaned pods of a namespace; None = of all namespaces.
 
-        `known` has the ids of workflows that are open. Raises OpenPodsUnknown if the server does not answer about the
-        others.
+        With `names`, only these pods are returned; empty = all. `known` has the ids of workflows that are open. Raises
+        OpenPodsUnknown if the server does not answer about the workflows that are not `known`.
         """
         suspects: dict[str, OrphanedPod] = {}
         for listing in self._listings():

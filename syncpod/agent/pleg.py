@@ -52,8 +52,9 @@ RELIST_THRESHOLD_SECONDS = 180.0
 STEP_PATIENCE = 2.0
 """Seconds to wait for the result of a running step before its intermediate states are signalled."""
 CROWD_PATIENCE = (0.1, 8.0)
-"""Seconds to wait longer for each other pod that has a running step, and at most for all of them: they slow each other
-down. A signal costs the pod a workflow task, so without this a pod would cost more on a busy node."""
+"""Seconds added to `STEP_PATIENCE` for each other pod that has a running step, and the most that is added: concurrent
+steps slow each other down. A signal costs the pod a workflow task, so without this a pod would cost more on a busy
+node."""
 NO_WORKFLOW_SECONDS = 60.0
 """Seconds until a pod that had no workflow is signalled again."""
 RETRY_SECONDS = (0.1, 5.0)
@@ -97,9 +98,9 @@ class _Pod:
     steps: int = 0
     """How many steps of this pod run on the node now."""
     step_began: float = 0.0
-    """Monotonic time at which the first of them began, or last got its turn."""
+    """Monotonic time at which the first of these steps began, or at which one of them last got its turn."""
     step_over: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when one of them ends."""
+    """Set when one of these steps ends."""
     no_workflow_until: float = 0.0
     """Monotonic time before which nothing is sent, because the pod had no workflow; 0 if it has one."""
 

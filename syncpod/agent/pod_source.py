@@ -27,10 +27,11 @@ from syncpod.temporal.pod_search_attributes import attribute
 from syncpod.translation.context import NodeContext
 
 _FEW: Final = 50
-"""The most open pods without a published state about which the server is asked once more, each by a call."""
+"""The most open pods without a published state that are checked again on the server, with one call for each."""
 _LOOKS: Final = 10
 _LOOK_SECONDS: Final = 0.1
-"""How often to check, and after how many seconds each, whether a pod that has just started has published a state."""
+"""A pod that has just started is checked for a published state `_LOOKS` times, with `_LOOK_SECONDS` between the
+checks."""
 _PREFIX: Final = "pod/"
 
 

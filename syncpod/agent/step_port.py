@@ -37,7 +37,7 @@ class StepPort:
     evictor: Evictor | None = None
     """Decides which pods a node under pressure refuses. Set by housekeeping."""
     shutdown: NodeShutdown | None = None
-    """None if the node does not delay shutdowns of the machine."""
+    """Decides which pods are refused during a shutdown; None if the node does not delay shutdowns of the machine."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class StepPort:
         return self.evictor.admission_refusal(pod) if self.evictor is not None else ""
 
     def shutdown_refusal(self) -> tuple[str, str] | None:
-        """Return the kubelet's reason and message for refusing pods during a shutdown; None if there is none."""
+        """Return the kubelet's reason and message for refusing pods during a shutdown; None if none is under way."""
         return self.shutdown.refusal() if self.shutdown is not None else None
 
     # --- signals that follow from a step ------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Replaces the run of a workflow whose tasks fail again and again.
 
-Temporal retries a failed workflow task for ever, until new code is deployed. Until then nothing manages the pod, and
-if a history cannot be replayed, new code does not help either. But the node has the last state that the workflow
+Temporal retries a failed workflow task for ever, until new code is deployed. Until then nothing manages the pod, and if
+a history cannot be replayed, new code does not help either. But the node has the last state that the workflow
 published, and the runtime has the containers. So the run is terminated and another one is started from that state, in
 one call to the server: no container is touched, and the pod always has a workflow. The node's own workflow is replaced
 in the same way.
@@ -81,7 +81,7 @@ class _Failing:
     without_progress: int = 0
     """How many of the latest restarts led to runs that have completed no task."""
     left: int = 0
-    """How many signals those runs, which have completed no task, received or left out."""
+    """How many signals the next run will lack: those that the runs without progress have received or left out."""
     restarted_at: float = 0.0
     """Time of the last restart, by the loop's clock."""
     task: asyncio.Task[None] | None = None

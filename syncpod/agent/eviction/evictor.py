@@ -12,7 +12,7 @@ Mirrors eviction/eviction_manager.go, v1.36. Differences:
 - Storage limits of single pods are watched separately (:mod:`syncpod.agent.eviction.storage_limits`).
 - Memory is measured once per period; there is no kernel memory notifier.
 - It waits at most :data:`RECLAIM_SECONDS` for the removal of dead containers or images, which continues after that.
-- Whether reclaiming was enough is decided by the thresholds that were met. The kubelet checks all configured
+- Reclaiming was enough if none of the thresholds that caused it is still met. The kubelet checks all configured
   thresholds, and so evicts a pod for a disk that has recovered while memory is below a soft threshold whose grace
   period is not over.
 - One limit covers both the pod's end and its cleanup; the kubelet starts a second one for the cleanup.
@@ -140,7 +140,7 @@ class Evictor:
             await cancel_all(under_way)
 
     async def round(self) -> PodRef | None:
-        """Measure and act once; return which pod was evicted, if any."""
+        """Measure and act once; return the pod that was evicted, None if there was none."""
         measured = await self._observations.measure()
         self._state, pressure = look(self._policy, self._state, measured.signals, time.monotonic())
         self._tell(pressure)

@@ -19,7 +19,7 @@ class RunningStats:
     """The statistics of one node's running containers."""
 
     def __init__(self, cri: CriRuntime, newest: Newest) -> None:
-        """Read the statistics through `cri`, of the containers that run in a pod's `newest` listing."""
+        """Read statistics through `cri`. A pod's running containers are those in its `newest` listing."""
         self._cri = cri
         self._newest = newest
 

@@ -1,8 +1,11 @@
-"""Records when a node last had contact with its fleet. Pods that must not run twice are stopped some time after that.
+"""Records when a node last had contact with its fleet.
+
+Pods that must not run twice are stopped once their node has been without contact for too long.
 
 The time is kept on disk, as seconds since the machine's boot, and as a file's modification time. So a worker that is
-restarted, or a machine that is rebooted, while it has no contact, continues to count. The clock decides only across a
-reboot. If the clock shows less time than the machine has been up, it is wrong: then the silence counts as infinite.
+restarted, or a machine that is rebooted, while it has no contact, continues to count. The wall clock is used only
+across a reboot. If it shows less time than the machine has been up, it is wrong, and the time without contact counts as
+infinite.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ class Contact:
         self._since: float | None = None
         """When the present contact began, by the clock; None = no contact since this worker's start."""
         self._gap = 0.0
-        """Seconds without contact before that; the longest of several gaps between which the contact was not steady."""
+        """Seconds of the gap before `_since`. If contact was not steady between several gaps, this is the longest of
+        them."""
 
     def heard(self) -> None:
         """Record a contact with the fleet now. Blocks briefly. A failed write is ignored, since another one follows."""

@@ -122,7 +122,7 @@ class Endpoint:
             transport.abort()
 
     async def _while_there(self, link: Multiplex) -> None:
-        """Answer until the answer is sent and read, or the other end is gone."""
+        """Answer a connection. Return once the client has received the answer, or has disconnected."""
         hearing, answering = asyncio.create_task(link.run()), asyncio.create_task(self._answer(link))
         try:
             await asyncio.wait({hearing, answering}, return_when=asyncio.FIRST_COMPLETED)

@@ -42,7 +42,7 @@ log_of_fleet = logging.getLogger(ANOTHER_SERVER)
 
 WORKER_STOPPED: Final = "the node's worker was stopped in order: `syncpod up` on the node starts it"
 LEFT: Final = "the node has left the fleet"
-"""This text or the one above is sent to the fleet, as the reason why it loses contact with the node."""
+"""`WORKER_STOPPED` or `LEFT` is sent to the fleet as the reason why it loses contact with the node."""
 LOOK_SECONDS: Final = 2.0
 """Seconds between two checks whether the node has joined or left a fleet."""
 SLOTS: Final = 8 + 2 * MOST
@@ -241,7 +241,8 @@ class FleetLink:
 def require_not_dismissed(error: BaseException | None, node: str) -> None:
     """Raise Dismissed if the gate has refused a call because the node was removed from the fleet.
 
-    The sentence can be trusted: the gate's certificate was checked, and the gate passes it on from no other source.
+    Only the gate itself can send this error: its certificate was checked, and it removes the text from errors that it
+    forwards.
     """
     is_refused = isinstance(error, RPCError) and error.status == RPCStatusCode.FAILED_PRECONDITION
     if is_refused and str(error) == dismissal(node):

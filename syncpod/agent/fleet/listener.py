@@ -86,7 +86,7 @@ class ListenerProcess:
             await _end(process)
 
     async def _hear(self, lines: asyncio.StreamReader) -> None:
-        """Read the process's lines until it ends: note its address, and log its log."""
+        """Read the process's lines until it ends: note the address at which it listens, and log its log records."""
         with contextlib.suppress(ValueError):  # a line that is too long, so not one of ours
             while line := await lines.readline():
                 said = json.loads(line)

@@ -1,8 +1,8 @@
 """Makes a node a member of its fleet: receives the fleet's list of pods, and reports the pods' states.
 
 The list is sent to the node's own workflow as the source ``fleet``. That workflow starts and ends the pods, so they do
-not depend on the fleet's server. (The directory of manifests has another way: `DesiredPods` sends its orders.) This
-module only passes lists in one direction and reports in the other.
+not depend on the fleet's server. (Pods of the directory of manifests take another path: `DesiredPods` sends their
+orders.) This module only passes lists in one direction and reports in the other.
 """
 
 from __future__ import annotations
@@ -334,9 +334,9 @@ def _refused(why: str, kind: str) -> ApplicationError:
 def why_stale(kept: Intent, intent: Intent) -> str:
     """Return a phrase about the list `kept` if the node must not replace it by `intent`; "" if it may.
 
-    It must not if `kept` is newer. It also must not if the fleet's database was restored from a backup, and so lacks
-    lists that the fleet has sent since. The sign of that: `kept` is newer than the list that the fleet has recorded as
-    taken (`intent.taken`), and is none of those that it has recorded as sent after that.
+    It must not if `kept` is newer. It also must not if the fleet's database was restored from a backup that lacks
+    `kept`. That is so if `kept` is newer than the last list that the fleet has recorded as taken (`intent.taken`), and
+    is neither `intent` nor one of the lists that the fleet has recorded as sent after that (`intent.after`).
     """
     if kept.generation > intent.generation:
         return f"list {kept.generation}, which is newer than {intent.generation}"

@@ -34,7 +34,8 @@ class FleetObjects:
     ) -> None:
         """`earlier` has the private keys of earlier invitations, and `earlier_fleet` earlier public keys of the fleet.
 
-        All are PEM. The list on disk may still be sealed for one of the former, or with one of the latter.
+        All are PEM. The list on disk may still be encrypted for an earlier key of the node, or sealed with an earlier
+        key of the fleet.
         """
         self._fleet, self._node, self._store = invitation.fleet, invitation.node, store
         self._key, self._fleet_key = invitation.key, invitation.fleet_key

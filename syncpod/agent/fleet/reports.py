@@ -19,7 +19,7 @@ from syncpod.pod.origin import list_of
 from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
 
 _NOT_READY: Final = "KubeletNotReady"
-"""The kubelet's reason of a node that is not ready (nodestatus/setters.go, v1.36, ReadyCondition)."""
+"""The kubelet's reason for a node that is not ready (nodestatus/setters.go, v1.36, ReadyCondition)."""
 _MESSAGE: Final = 400
 """The most characters of a message: a fleet bounds its nodes' reports. The whole message is on the node."""
 
@@ -72,7 +72,7 @@ class FleetReports:
             await self._runtime.look()
 
     def is_complete(self, open_workflows: Iterable[str]) -> bool:
-        """Say whether this worker has a state of the node's own workflow and of all of these."""
+        """Say whether this worker has a published state of the node's own workflow and of each of `open_workflows`."""
         newest = self._published.newest
         return newest(self._node) is not None and all(newest(each) is not None for each in open_workflows)
 
@@ -230,7 +230,7 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _waits_for(status: Mapping[str, Any]) -> str:
-    """Return name and message of the first waiting container that has a message; "" if there is none."""
+    """Return the name and message of the first waiting container that has a message; "" if there is none."""
     for entry in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
         waiting = (entry.get("state") or {}).get("waiting") or {}
         if waiting.get("message"):

@@ -41,7 +41,8 @@ def add_fleet_link(
     """Keep the node linked to its fleet for as long as the agent runs.
 
     `client` is connected to the node's own server. `answers` returns the activities of a membership. `to_fleet` returns
-    a function that connects to the fleet's server. `runtime` is the runtime's address, and `facts` are about it.
+    a function that connects to the fleet's server. `runtime` is the runtime's address; the node reports `facts` about
+    the runtime.
     """
     signals = NodeSignals(client, context.name, agent.guard.require, agent.has_search_attributes)
     workflows, contact = PodWorkflows(client, node_task_queue(context.name)), Contact(context.state_dir)

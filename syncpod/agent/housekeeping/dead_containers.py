@@ -1,7 +1,9 @@
-"""Container garbage collection: removes dead containers with their logs, and old sandboxes, all but the newest of each.
+"""Container garbage collection: removes dead containers with their logs, and old sandboxes.
 
-All pods are checked once a minute. A pod whose container has just died is checked moments later; by then its restart
-has mostly removed the dead container. :mod:`syncpod.lifecycle.container_gc` chooses what is removed. The removals run
+The newest of each is kept.
+
+All pods are checked once a minute. A pod whose container has just died is checked `SETTLE_SECONDS` later: mostly the
+restart has removed the dead container. :mod:`syncpod.lifecycle.container_gc` chooses what is removed. The removals run
 between the pod's steps (`activities.between.collection` explains why they race with no step).
 
 Mirrors kuberuntime/kuberuntime_gc.go, v1.36, GarbageCollect, and pod_container_deletor.go. Differences: each pod has a
@@ -229,7 +231,7 @@ class ContainerGc:
         never_started: Collection[str],
         for_the_limit: frozenset[str],
     ) -> int:
-        """Collect in one pod. `for_the_limit` has ids that were chosen among all pods, by the limit for the node."""
+        """Collect in one pod. `for_the_limit` has the ids that the limit for the whole node selects among all pods."""
 
         def choose(view: ObservedPod) -> Collection[str]:
             newest = {each.id for each in view.newest_by_name().values()} if view.uid not in over else set()

@@ -42,7 +42,7 @@ class Duplicates:
     """Watches one node for duplicates. All methods belong to one event loop."""
 
     def __init__(self, ender: Ender) -> None:
-        """End them with `ender`."""
+        """End duplicates with `ender`."""
         self._ender = ender
         self._due: dict[str, float] = {}
         self._listings: dict[str, ObservedPod] = {}

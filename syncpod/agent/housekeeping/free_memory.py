@@ -31,10 +31,11 @@ from syncpod.settings.process_records import recorded_server_pid
 LOOK_SECONDS: Final = 30.0
 GROWTH_BYTES: Final = 32 * 1024**2
 GROWTH_PARTS: Final = 8
-"""A process has grown if it has `GROWTH_BYTES`, and an eighth, more than its least since the last growth. The eighth is
-for large nodes: the more memory there is, the longer a full collection stops the process."""
+"""A process has grown if its memory exceeds its minimum since the last growth by `GROWTH_BYTES`, and by an eighth of
+that minimum. The eighth is for large nodes: the more memory there is, the longer a full collection stops the
+process."""
 REST_PARTS: Final = 4
-"""At rest, a quarter of that growth since the last rest suffices."""
+"""At rest, memory is trimmed after a quarter of that growth, counted from the last rest."""
 REST_SECONDS: Final = 60.0
 """Seconds without a change in any pod after which the node counts as at rest."""
 PAUSE_SECONDS: Final = 600.0
@@ -57,7 +58,8 @@ class FreeMemory:
         self._resident, self._trim, self._collect = resident, trim, collect
         self._period, self._rest = period, rest
         self._least = self._at_rest = resident()
-        """The least resident bytes since the last growth, and those at the last rest."""
+        """`_least` is the minimum of resident bytes since the last growth, `_at_rest` the minimum since the last
+        rest."""
         self._worked_at: float | None = None
         """Monotonic time of the last change in a pod; None if there was none since the last rest."""
 

@@ -1,7 +1,7 @@
-"""Finds orphans, which run on a node without a workflow, and kills those that the server's records prove to be over.
+"""Finds orphans: pods that run on a node without a workflow, and containers and sandboxes without a pod's name.
 
-An orphan is a pod, or a container or sandbox without a pod's name. Other orphans are left alone. The log and ``syncpod
-node`` name them, for ``syncpod adopt`` and ``syncpod prune``.
+Orphans that the server's records prove to be over are killed. The others are left alone: the log and ``syncpod node``
+name them, for ``syncpod adopt`` and ``syncpod prune``.
 
 Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, which kills the runtime's pods that are in no source. Difference:
 more evidence is required (`syncpod.lifecycle.orphans`), since the server's database may be empty or another cluster's.

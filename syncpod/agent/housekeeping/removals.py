@@ -43,8 +43,8 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds between the tries to remove the remains of a pod whose workflow has just ended: its dead containers may just
-be being collected, or the runtime may be away. After these tries each round tries once."""
+"""Seconds between the tries to remove the remains of a pod whose workflow has just ended: its dead containers may be in
+the middle of a collection, or the runtime may be away. After these tries each round tries once."""
 ROUND_SECONDS: Final = 30.0
 """Seconds that a round waits for its removals."""
 CLOSE_SECONDS: Final = 10.0
@@ -117,7 +117,7 @@ class Removals:
         """How many pods' remains this worker has removed."""
 
     def take(self, life: EndedLife) -> None:
-        """Begin to remove the remains of a pod whose workflow has just ended. Steps that stop pods go first."""
+        """Begin to remove the remains of a pod whose workflow has just ended; steps that stop pods come first."""
         self._begin(life, PAUSES_SECONDS)
 
     async def run(self) -> None:
@@ -180,7 +180,7 @@ class Removals:
         return time.monotonic() - self._dead_since[uid] >= self._min_age
 
     def _with_tombstone(self, dead: Iterable[_Noted]) -> set[_Noted]:
-        """Return those whose life has a tombstone. Blocks."""
+        """Return the pods in `dead` whose life has a tombstone. Blocks."""
         return {each for each in dead if tombstone_at(self._node, each.ref.uid, each.ref.incarnation) is not None}
 
     async def _is_gone(self, ref: PodRef, in_runtime: bool) -> bool:

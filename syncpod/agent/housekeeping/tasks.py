@@ -98,7 +98,7 @@ def add_housekeeping_tasks(
 
 
 async def _refresh(orphans: Orphans, reporter: NodeReporter) -> None:
-    """Look for orphans now, and write the report. If server or runtime are away, it has the last known orphans."""
+    """Look for orphans now, and write the report. While server or runtime are away, it has the last known ones."""
     with contextlib.suppress(RPCError, CriError, OSError):
         await orphans.round()
     await reporter.write()

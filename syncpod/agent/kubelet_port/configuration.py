@@ -51,7 +51,7 @@ ALWAYS: Final[Mapping[str, Any]] = {
     "memorySwap": {"swapBehavior": "NoSwap"},
     "tlsMinVersion": "VersionTLS12",
 }
-"""Fields with a fixed value here. Clients take a missing switch for one that is off, so all are included."""
+"""Fields with a fixed value here. Clients read a missing boolean as false, so all are included."""
 
 
 def kubelet_configuration(

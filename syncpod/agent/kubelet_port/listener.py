@@ -28,7 +28,7 @@ CONNECTIONS: Final = 512
 STRANGERS: Final = 256
 """The most concurrent connections of strangers."""
 OF_ONE_ADDRESS: Final = 128
-"""The most of these from one address. All connections of the API server may come from one address."""
+"""The most concurrent connections of strangers from one address. All connections of the API server may share one."""
 HANDSHAKE_SECONDS: Final = 10.0
 SILENCE_SECONDS: Final = 30.0
 """Seconds for which a connection may be without a request."""
@@ -57,7 +57,7 @@ class _Server(web.Server):
     def __init__(self, serve: Serve, lost: Callable[[web.RequestHandler], None]) -> None:
         super().__init__(
             serve,
-            handler_cancellation=True,  # nothing else shows that a follower of a log has gone
+            handler_cancellation=True,  # nothing else shows that a follower of a log has left
             access_log=None,
             keepalive_timeout=SILENCE_SECONDS,  # also ends a client that connects and sends nothing
             # No request has a body that is needed. A body is neither read to its end nor decompressed: both would block

@@ -40,7 +40,7 @@ def is_upgrade(headers: Mapping[str, str]) -> bool:
 async def relay(request: web.BaseRequest, url: str) -> web.StreamResponse:
     """Forward the connection of a request to the runtime's `url` until one end closes it.
 
-    Raises ApiError if the runtime does not accept it, and OSError if the client is already gone.
+    Raises ApiError if the runtime does not accept it, and OSError if the client has already disconnected.
     """
     parts = urlsplit(url)
     kept = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers]
@@ -120,7 +120,7 @@ async def _copy(
     *,
     first: bytes = b"",
 ) -> None:
-    """Copy until one end is gone."""
+    """Copy until one end closes."""
     try:
         if first:
             await write(first)

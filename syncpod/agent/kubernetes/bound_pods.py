@@ -53,7 +53,7 @@ class BoundPods:
 
         Mirror pods are passed to `mirrors`, and are not run. `objects` follows the objects to which pods refer, and
         `classes` has the handlers of their RuntimeClasses. `gates` sends pods the conditions of their readiness gates.
-        `labels` reads the Node's labels before a pod starts whose admission depends on them.
+        `labels` reads the Node's labels before the start of a pod whose admission depends on them.
         """
         self._labels = labels
         self._gates = gates

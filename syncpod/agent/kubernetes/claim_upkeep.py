@@ -49,7 +49,7 @@ class ClaimUpkeep:
         self._failed: set[ObjectRef] = set()
         """The volumes whose last expansion a driver has refused."""
         self._left: dict[ObjectRef, str] = {}
-        """By volume: a size to which it is not expanded, since it is in use or read-only."""
+        """By volume: the size to which it cannot be expanded now, since it is in use or read-only."""
         self._complaints: dict[ObjectRef, str] = {}
 
     async def begin(self, found: BoundVolume, need: ClaimNeed, place: ClaimedPlace) -> None:
@@ -109,7 +109,7 @@ class ClaimUpkeep:
         self._failed.discard(ref)
 
     async def _grown(self, found: BoundVolume, need: ClaimNeed, place: ClaimedPlace, growth: Growth) -> bool:
-        """Have the driver expand a volume, and write that into the claim; False if that must wait until it is unused.
+        """Expand a volume by its driver, and write that into the claim; False if it must be unused for that.
 
         Raises NotUsable, ClusterError, Unreachable.
         """

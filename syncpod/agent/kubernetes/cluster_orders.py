@@ -1,6 +1,7 @@
 """Sends orders to the workflows of a cluster's pods, including ephemeral containers for running pods.
 
-The cluster adds ephemeral containers to a Pod's spec (``kubectl debug``), and a pod's workflow by a separate update.
+The cluster adds ephemeral containers to a Pod's spec (``kubectl debug``). A pod's workflow receives each of them in a
+separate update (`join`).
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class CsiVolumes:
             await self._publish(self._driver(volume), volume, traits, need, context, place)
 
     async def grow(self, volume: CsiVolume, place: ClaimedPlace, size: int) -> bool:
-        """Have a driver expand a volume on this node to `size` bytes; False if the driver does not expand volumes here.
+        """Expand a volume on this node to `size` bytes, by its driver; False if the driver does not do this on nodes.
 
         Repeatable. Raises CsiError, NotUsable.
         """
@@ -234,7 +234,7 @@ class CsiVolumes:
         self._tokens.forget(ref)
 
     async def _undo(self, place: ClaimedPlace, *, is_last: bool) -> None:
-        """Have the driver unpublish a volume, and unstage it if `is_last`. Raises NotUsable."""
+        """Unpublish a volume by its driver, and unstage it if `is_last`. Raises NotUsable."""
         driver = self._drivers.get(place.driver)
         if driver is None:
             raise NotUsable(f"volume {place.volume} cannot be unmounted: driver {place.driver} is not registered")

@@ -80,7 +80,7 @@ class Registration:
         self._lease: Mapping[str, Any] | None = None
         self._sent: Mapping[str, Any] = {}
         self._taken: Mapping[str, Any] = {}
-        """The status that the last write sent, and the status in the server's answer."""
+        """`_sent` is the status in the last write, `_taken` the status in the server's answer to that write."""
         self._reported_at = 0.0
         self._is_deleted = False
         self.registered = asyncio.Event()

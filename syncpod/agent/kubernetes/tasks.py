@@ -89,7 +89,7 @@ class _PodParts:
     gates: ReadinessGates
     deletions: Deletions
     is_listed: Callable[[], bool]
-    """Returns whether the API server's pods were listed."""
+    """Returns whether this worker has received a complete list of the API server's pods."""
 
     def published(self, state: Published) -> None:
         """Take a pod's newest state."""

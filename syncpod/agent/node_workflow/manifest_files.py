@@ -137,7 +137,7 @@ class ManifestFiles:
         return read
 
     def _unreadable(self, made: Mapping[str, PodKey], why: str, otherwise: str) -> Listing:
-        """Return a listing that leaves all pods as they are. Its problem has the reason `why`, and the remedy."""
+        """Return a listing that leaves all pods as they are. Its problem has `why` and the remedy (`otherwise`)."""
         problem = f"{_shown(self.directory)}: {why}; its pods run on until it is back"
         problem += f": {otherwise}" if otherwise else ""
         if not self._read:

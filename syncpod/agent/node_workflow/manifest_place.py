@@ -16,7 +16,7 @@ from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.procfs import boot_id
 
 MEANT: Final = ".syncpod-manifests"
-"""A file of this name in the directory allows that the directory is on another device than before."""
+"""A file of this name in the directory confirms that the directory is meant to be on another device than before."""
 _FILE: Final = "manifest-place.json"
 
 

@@ -1,9 +1,9 @@
-"""Sends a new node's workflow the pods that were started for lists before it.
+"""Sends a node's new workflow the pods that earlier workflows of the node have started for lists.
 
 If a node's workflow was terminated, or lost with its database, its successor has no record of any pod. The pods' own
 workflows continue, or are adopted. A list comes from outside of the node, so a pod that left its list meanwhile would
-run for ever. But each pod's workflow publishes the annotation that names its list, and these pods are sent. (Pods of
-the directory of manifests are not: :mod:`syncpod.agent.node_workflow.desired_pods` ends them.)
+run for ever. But each pod's workflow publishes the annotation that names its list, and pods with that annotation are
+sent. (Pods of the directory of manifests are not sent: :mod:`syncpod.agent.node_workflow.desired_pods` ends them.)
 
 After a restart, the kubelet ends every pod in its runtime that no source lists (kubelet_pods.go, v1.36,
 HandlePodCleanups). Difference: no pod is ended before its source has reported, however long that takes.
@@ -25,8 +25,8 @@ class RecalledPods:
     def __init__(self, known: Callable[[], list[ObjectMeta]], tell: Callable[[RecallPods], Awaitable[None]]) -> None:
         """Send with `tell`, which raises RPCError.
 
-        `known` returns the last published metadata of each pod whose workflow this worker has seen. When it takes over
-        the node, it sees all of them.
+        `known` returns the last published metadata of each pod whose workflow this worker has seen. A worker that takes
+        over the node sees all of them.
         """
         self._known_pods = known
         self._tell = tell

@@ -46,7 +46,10 @@ class Startups:
         """Pods by UID; None = the start has ended, or its begin was not seen."""
 
     def take(self, pod: Mapping[str, Any], at: datetime, lines: Callable[[], Iterable[HistoryEntry]]) -> None:
-        """Take a state that a pod published `at` a time. `lines` returns its history; called once it has started."""
+        """Take a state that a pod has published at the time `at`.
+
+        `lines` returns the pod's history. It is called once the pod has started.
+        """
         uid, status = str(pod.get("metadata", {}).get("uid", "")), pod.get("status", {})
         phase, has_started = status.get("phase", ""), _has_started(status)
         if uid not in self._pods:

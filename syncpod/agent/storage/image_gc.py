@@ -83,7 +83,7 @@ class _Seen:
     unused: tuple[UnusedImage, ...]
     """The images that may be removed."""
     not_ours: int
-    """How many images are unused and not pinned, but were not pulled by this node."""
+    """How many unused, unpinned images stay because this node has not pulled them."""
 
 
 class ImageGc:

@@ -149,7 +149,9 @@ class VolumeRefresh:
         self._complaints = {uid: said for uid, said in self._complaints.items() if uid in pods}
 
     async def _caught_up(self, pod: Pod, objects: set[ObjectRef]) -> bool:
-        """Refresh one pod's volumes; say whether all of `objects` are in them now. Removes the refreshed ones from it.
+        """Refresh one pod's volumes; say whether all `objects` are in them now.
+
+        Refreshed objects are removed from `objects`.
 
         A hanging disk delays the other pods only once; later calls only check whether the refresh has ended.
         """

@@ -1,4 +1,4 @@
-"""Checks before a worker serves its node: that runtime, name and Temporal cluster are still those of the node."""
+"""Checks, before a worker serves its node, that runtime, name and Temporal cluster are still those of the node."""
 
 from __future__ import annotations
 

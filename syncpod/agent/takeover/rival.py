@@ -36,7 +36,7 @@ LOOK_SECONDS = 30.0
 """Seconds between two checks for rivals while serving."""
 _BEAT_PATIENCE = 1.5 * HEARTBEAT
 _POLL_PATIENCE = timedelta(seconds=65)
-"""A long poll is answered and renewed within a minute."""
+"""How long a rival's next poll may take: a long poll is answered and renewed within a minute."""
 _LONG_DEAD = timedelta(minutes=10)
 """A worker whose last sign of life is older than this, by the local clock, counts as dead. If the clocks differ by
 more, `outranked` finds the rival later."""
@@ -62,7 +62,7 @@ class RivalSign:
 
     @property
     def where(self) -> str:
-        """The worker's process and host for a message; "" = unknown."""
+        """The worker's process and host for a message; the host alone if the process is unknown, "" if the host is."""
         return f"process {self.process} on {self.host}" if self.host and self.process else self.host
 
 
