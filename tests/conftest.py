@@ -22,7 +22,7 @@ from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
 # CI tries the same examples each time. A run by hand looks for new ones, and a nightly run for ten times as many. There
-# is not a deadline: how long an example takes says more of the machine than of what is tested.
+# is not a deadline: the duration of an example depends more on the machine than on the tested code.
 settings.register_profile("by-hand", deadline=None)
 settings.register_profile("nightly", deadline=None, max_examples=1_000)
 settings.load_profile("nightly" if NIGHTLY else "ci" if promised() else "by-hand")

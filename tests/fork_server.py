@@ -82,7 +82,7 @@ class Forked:
     def send_signal(self, number: int, /) -> None:
         """Send it a signal, if it is alive."""
         if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it has just ended, and we have not been told yet
+            with contextlib.suppress(ProcessLookupError):  # it has just ended, and the server has not reported that yet
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
@@ -135,7 +135,7 @@ class ForkServer:
             else:
                 started[told["pid"]] = Forked(told["pid"])
                 self._started.put(started[told["pid"]])
-        for orphan in started.values():  # it has died with its server, and somebody may wait for its end
+        for orphan in started.values():  # it has died with its server, and a caller may wait for its end
             orphan.end(-signal.SIGKILL)
         self._started.put(None)
 
@@ -233,7 +233,7 @@ def _fork(main: Main, request: dict[str, Any]) -> None:
     pid = os.fork()
     if not pid:
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != server:  # it has died before this: nobody will tell us
+        if os.getppid() != server:  # it has died earlier, so no report will come
             os.kill(os.getpid(), signal.SIGKILL)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -92,7 +92,7 @@ def _have_worker_ready(main: Main) -> None:
             return subprocess.Popen(command, stdout=stdout, env=env, **how)
         with ours:
             socket.send_fds(ours, [json.dumps({"command": list(command), "env": dict(env)}).encode()], [stdout])
-            ours.recv(1)  # it is what its command line says
+            ours.recv(1)  # it is the program of its command line
         return Detached(pid)
 
     vars(processes)["subprocess"] = SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL)

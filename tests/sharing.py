@@ -23,7 +23,7 @@ def import_share(config: pytest.Config) -> None:
         return
     number, count = int(process["workerid"].removeprefix("gw")), process["workercount"]
     for module in share(config.args, number, count):
-        # What a module raises, a skip included, is told when it is collected: then it is imported again.
+        # Errors of a module, including skips, are reported at its collection, which imports it again.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(module)
 

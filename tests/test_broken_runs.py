@@ -96,7 +96,7 @@ def test_a_failure_is_told_before_a_run_is_cut_off(tmp_path: Path) -> None:
 def test_a_run_that_is_ended_names_the_tests_under_way(tmp_path: Path) -> None:
     done = run(tmp_path, TWO, hooks=ENDED)
     assert done.returncode == -signal.SIGTERM
-    told = done.stderr.partition("the run was ended; under way were:\n")[2]  # its processes may say more as they end
+    told = done.stderr.partition("the run was ended; under way were:\n")[2]  # its processes may print more
     assert told.startswith("  test_it.py::test_second@one\n")
 
 

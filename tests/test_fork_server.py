@@ -63,7 +63,7 @@ def test_a_process_that_has_just_ended_can_be_killed() -> None:
     ended.wait()
     forked = Forked(ended.pid)
     forked.kill()
-    assert forked.poll() is None  # nobody has said yet that it has ended
+    assert forked.poll() is None  # its end has not been reported yet
 
 
 def test_ctrl_c_does_not_end_the_server(server: ForkServer, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def registry(*, noise: int = 0) -> Iterator[Registry]:
                 status, media_type, content = served.answer(self.path)
             else:
                 status, media_type, content = 401, "text/plain", b"who are you?"
-            with contextlib.suppress(ConnectionError):  # who asked has hung up
+            with contextlib.suppress(ConnectionError):  # the client has closed the connection
                 self.send_response(status)
                 self.send_header("Content-Type", media_type)
                 self.send_header("Content-Length", str(len(content)))

@@ -142,7 +142,7 @@ async def test_an_adopted_pod_stays_admitted_without_its_record(two_cores: Bench
 async def test_a_finished_pod_takes_no_resources(two_cores: Bench) -> None:
     pod = asking(two_cores, "2")
     await pod.create_sandbox()
-    await pod.kill(grace=0)  # to be made anew
+    await pod.kill(grace=0)  # will be created again
     await rejection_of(asking(two_cores, "1"))
 
     await kill_finished_pod(pod)

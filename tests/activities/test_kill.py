@@ -386,7 +386,7 @@ async def test_a_container_running_in_a_stopped_sandbox_is_stopped(bench: Bench,
         sandbox_stop = asyncio.create_task(bench.cri.stop_pod_sandbox(pod.sandbox_id))
         if bench.runtime.series == "1.6":  # there the stop waits for the start
             await until(lambda: _has_been_sent(calls))
-            await bench.cri.version()  # asked on the same connection, after the stop
+            await bench.cri.version()  # called on the same connection, after the stop
         else:
             await sandbox_stop
     await asyncio.gather(start, sandbox_stop, return_exceptions=True)

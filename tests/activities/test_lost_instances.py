@@ -125,7 +125,7 @@ async def test_a_start_interrupted_before_its_process_was_requested_is_repeated(
         shim = shim_socket(bench, main)
         callers = connections(shim)
         beside = asyncio.create_task(bench.cri.start_container(other))
-        # What containerd asks of the shim for the other container: it takes that when the first has passed.
+        # containerd's call to the shim for the other container, which is sent after the first call.
         await until_true(lambda: connections(shim) > callers)
         gate.let_through()
         await gate.reached(2)
@@ -169,7 +169,7 @@ async def start_that_cannot_be_taken_back(bench: Bench, start: Awaitable[object]
             dying = asyncio.ensure_future(start)
             await gate.reached()
             await cut_off(dying)
-            await bench.cri.version()  # answered on the same connection: the runtime has heard of the end
+            await bench.cri.version()  # answered on the same connection, so the runtime knows the end
         yield
 
 

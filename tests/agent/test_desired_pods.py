@@ -288,7 +288,7 @@ async def test_a_pod_that_somebody_ended_is_applied_again(workflows: Workflows) 
     assert workflows.told == ["apply web/u1"] * 2
     assert workflows.pods.take_ended_by_others() == (PodKey(name="web"),)
     assert workflows.pods.take_ended_by_others() == ()
-    workflows.pods.gone(meta("web", "u1"), is_followed=True)  # the pod that follows is the one that was asked for
+    workflows.pods.gone(meta("web", "u1"), is_followed=True)  # the next pod is the requested one
     assert workflows.told == ["apply web/u1"] * 2
 
 

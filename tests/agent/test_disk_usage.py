@@ -61,7 +61,7 @@ def test_what_lies_deeper_than_a_path_can_name_counts_too(tmp_path: Path) -> Non
     try:
         usage = disk_usage(tmp_path, seconds=PATIENT)
     finally:
-        remove_tree(tmp_path / "d")  # whatever cleans up after tests gives up on such a tree
+        remove_tree(tmp_path / "d")  # pytest's cleanup fails on such a tree
     assert (usage.inodes, usage.whole) == (levels + 4, True)
     assert usage.bytes >= large
     assert len(list(Path("/proc/self/fd").iterdir())) <= before

@@ -186,7 +186,7 @@ async def test_the_end_of_a_log_is_kept_before_the_log_is_removed(context: NodeC
     assert await journal.flush()
     (instance,) = only(context).instances
     assert (instance.log_end, instance.exit_code, instance.cause) == ("last words\n", 3, "liveness probe failed")
-    await journal.keep(REF, [ended(exit_code=1)])  # what the workflow says counts
+    await journal.keep(REF, [ended(exit_code=1)])  # the workflow's record counts
     assert only(context).instances == (instance,)
 
 
@@ -347,7 +347,7 @@ async def test_who_sent_a_command_is_asked_once_and_kept(context: NodeContext) -
         line(40, "update", "apply", "generation 2"),
         line(50, "update", "delete", "grace 30 s"),
     )
-    for known in (2, 3):  # what the server did not tell the first worker, the next one asks for
+    for known in (2, 3):  # the next worker requests what the first one did not get from the server
         of_process.add(["hunter2"])
         journal = Journal(context, ask_server=ask)
         running = asyncio.create_task(journal.run())

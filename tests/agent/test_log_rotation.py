@@ -299,7 +299,7 @@ async def test_of_many_pods_each_has_its_turn_and_one_whose_log_was_just_rotated
         turns = [[each.uid for each in rotation._listings_in_turn()] for _ in range(4)]
     assert all("u7" in turn and len(turn) < 20 for turn in turns)
     assert sorted({uid for turn in turns for uid in turn}) == sorted(each.uid for each in pods)
-    assert sum(map(len, turns)) == 20 + 3  # nobody but the busy one twice
+    assert sum(map(len, turns)) == 20 + 3  # only the busy one twice
 
 
 async def test_a_round_over_many_pods_begins_with_the_newest_and_looks_at_none_that_has_gone(

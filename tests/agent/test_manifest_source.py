@@ -614,6 +614,6 @@ async def test_a_hung_manifest_file_system_blocks_nothing_else(
     directory.write("a.yaml", pod("a"))
     async with following(directory, told):
         await seen(asked.is_set)
-        answers.set()  # which only a loop that goes on can say
+        answers.set()  # which only a running loop can report
         await seen(lambda: told.names == [f"a-{NODE}"])
     assert not gave_up.is_set()

@@ -68,7 +68,7 @@ async def test_a_changed_node_status_is_sent_until_accepted(tmp_path: Path) -> N
     state = NodeState()
     absorb.absorb(state, "node_status", (json.loads(heard.statuses[0].model_dump_json()),), NOW)
     assert teller.is_known(_shown(state))
-    absorb.absorb(state, "node_status", ({},), NOW)  # by somebody's hand
+    absorb.absorb(state, "node_status", ({},), NOW)  # sent by hand
     assert not teller.is_known(_shown(state))
     (first,) = heard.statuses
     assert (first.boot, first.identity, first.sources, first.sources_ready) == (4, "n1/machine/4", ("file",), False)

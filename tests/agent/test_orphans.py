@@ -61,7 +61,7 @@ class Workflows:
     async def open(self) -> dict[str, str]:
         if self.away:
             raise RPCError("no connection", RPCStatusCode.UNAVAILABLE, b"")
-        return {}  # visibility lags for ever: each pod is asked about
+        return {}  # visibility never catches up, so each pod is queried
 
     async def standing(self, ref: PodRef) -> Standing:
         return self.standings.get(ref.uid, "unknown")

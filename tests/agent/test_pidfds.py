@@ -138,7 +138,7 @@ async def test_a_container_that_ended_before_it_was_watched_is_reported(
 async def test_a_reused_pid_is_not_watched(
     pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
-    runtime.pids["container-one"] = [process.pid, 0]  # asked again with the pidfd open, the runtime says otherwise
+    runtime.pids["container-one"] = [process.pid, 0]  # the second call returns another pid
     pidfds.watch(running("container-one"))
     await until(lambda: bool(exits))
     assert pidfds.listening() == frozenset()

@@ -246,7 +246,7 @@ async def test_a_step_in_a_crowd_is_given_time_for_the_others_but_not_without_en
     each, most = pleg_module.CROWD_PATIENCE
     for number in range(31):
         pleg.step_began(f"u{number}")
-    pleg.step_began("u1")  # a pod counts once, whatever it does
+    pleg.step_began("u1")  # a pod counts once, whatever its events
     now += pleg_module.STEP_PATIENCE + 29.5 * each
     assert pleg.busy("u1")
     now += each
@@ -381,7 +381,7 @@ async def test_a_pod_without_a_workflow_is_left_alone_and_logged_once(
         "pod default/name-u1 (uid u1) is in the runtime, but no workflow asks for it; it is left as it is"
     ]
 
-    # A step of it means that somebody asks for it now.
+    # A step of the pod means that it is needed now.
     workflows.unknown = False
     pleg.returned(await reader.read("u1"))
     reader.has(pod(web="exited"))

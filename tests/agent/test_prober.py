@@ -95,7 +95,7 @@ class Node:
     unprobed: set[tuple[str, str]] = field(default_factory=set)
 
     def prober(self) -> Prober:
-        # No question here goes through the runtime: commands are asked on real ones.
+        # No probe here uses the runtime; exec probes are tested on real ones.
         cri, unprobed = cast(CriRuntime, None), self.unprobed
         return Prober(cri, self.context, self.send, host_ip=lambda: "127.0.0.1", unprobed=unprobed)
 
@@ -154,7 +154,7 @@ async def test_a_container_whose_post_start_hook_was_cut_off_is_not_probed_befor
     prober = Prober(cast(CriRuntime, None), node.context, node.send, host_ip=lambda: "127.0.0.1", clock=lambda: now)
     prober.observe(listing("a"))
     assert prober._pods == {}
-    now += 61  # nobody runs it any more: it is probed as under a kubelet
+    now += 61  # no restart is possible: it is probed as by a kubelet
     prober.observe(listing("a"))
     assert set(prober._pods) == {UID}
     await prober.close()

@@ -64,7 +64,7 @@ async def test_a_new_node_workflow_is_told_of_the_pods_that_lists_have_made() ->
     assert await recalled.round(view) == 1
     assert told.heard[1:] == [("zone/p-adopted/adopted",)]
     assert await recalled.round(view) == 0
-    # Another workflow, begun by somebody else's signal before it was seen that this one had been ended.
+    # Another workflow, started by a stranger's signal before the end of this one was noticed.
     assert await recalled.round(NodeView(since=AFTER + timedelta(hours=1))) == 2
 
 

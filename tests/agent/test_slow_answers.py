@@ -79,7 +79,7 @@ async def test_workers_that_live_shorter_than_a_probe_takes_end_it_together(tmp_
 
     def something_new() -> bool:
         slow = read_slow(node.context, UID).get(("c1", "liveness"), NOT_SLOW)
-        return slow != kept and slow.failures < 3  # the third one is told
+        return slow != kept and slow.failures < 3  # the third one is signalled
 
     while failed not in node.results() and lives < 100:
         lives += 1

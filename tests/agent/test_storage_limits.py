@@ -335,7 +335,7 @@ async def test_a_container_that_fills_its_writable_layer_is_evicted_on_every_run
             )
             return used["busy"] >= 4 * MI
 
-        await until_asked(written, patience=120, pause=0.5)  # it may have been told of in the midst of its writing
+        await until_asked(written, patience=120, pause=0.5)  # it may have been measured while it was writing
         assert used["busy"] < 5 * MI
         assert used["quiet"] < MI
         await storage.close()

@@ -39,4 +39,4 @@ async def test_a_worker_that_does_not_start_ends_the_benchmark_with_the_workers_
     async with asyncio.timeout(60):
         with pytest.raises(AssertionError, match="no such runtime"):
             await answered(cast(FaultyNode, SimpleNamespace(serve=serve)), pods)
-    await until(lambda: asyncio.all_tasks() <= others)  # they are asked no more
+    await until(lambda: asyncio.all_tasks() <= others)  # they are not queried any more

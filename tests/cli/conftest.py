@@ -89,10 +89,10 @@ async def client(temporal_server: DevServer) -> Client:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(client: Client) -> AsyncIterator[ScriptedNode]:
-    # Its first task, failed after two seconds on a busy machine, would leave a coroutine that nobody awaits.
+    # Its first task, failed after two seconds on a busy machine, would leave a coroutine that is never awaited.
     scripted = ScriptedNode(unhurried=True)
     async with scripted_worker(client, scripted):
-        # Until the server has heard it poll, a node without a workflow is taken for a name that never was a node.
+        # Until the server has got its poll, a node without a workflow counts as a name that never was a node.
         await until_asked(lambda: _is_polled(client, scripted.queue))
         yield scripted
 

@@ -127,7 +127,7 @@ async def test_a_dry_run_waits_for_a_busy_node_and_says_if_a_node_that_is_away_w
     loop, is_served = asyncio.get_running_loop(), updates._is_served
 
     async def counted(client: Client, name: str) -> bool:
-        loop.call_soon_threadsafe(node.gate[FORESEE_ADMISSION].set)  # only a node that is late is asked after
+        loop.call_soon_threadsafe(node.gate[FORESEE_ADMISSION].set)  # called only if an answer is late
         return await is_served(client, name)
 
     monkeypatch.setattr(updates, "_is_served", counted)

@@ -116,7 +116,7 @@ async def test_a_debug_container_that_does_not_start_is_reported_and_the_pod_sta
     assert (await syncpod("get", "pod", web, "--no-headers")).out.split()[1:4] == ["1/1", "Running", "0"]
     planned = (await syncpod("plan", web)).out
     assert re.search(r"look waits for \d+s more: CreateContainerConfigError", planned), planned
-    # It counts for nobody who waits for the pod either.
+    # It does not count for `wait`, either.
     here = node.queue.removeprefix("node/")
     waited = await syncpod("apply", "-f", "-", "--wait", "--node", here, stdin=as_json(manifest(web)))
     assert (waited.code, waited.out) == (0, f"pod/{web} unchanged\npod/{web} ready\n")

@@ -86,7 +86,7 @@ def test_the_node_description_shows_pods_and_why_others_wait() -> None:
     for said in ("Unschedulable:", "KubeletReady", "Sources:", "Waiting Pods:", "spec: no", "in 20s", "it begins"):
         assert said in text
     squeezed = [line.split() for line in text.splitlines()]
-    assert ["default", "web-n1", "Pending", "file", "120m"] in squeezed  # the pod's age, whatever its run's is
+    assert ["default", "web-n1", "Pending", "file", "120m"] in squeezed  # the pod's age, not its run's
     assert ["a", "Running?", "api", "?"] in squeezed
     assert "the node does not answer" in "\n".join(describe(fetched_node(lives=False), (), NOW))
 

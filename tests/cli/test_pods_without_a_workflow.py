@@ -136,7 +136,7 @@ def test_nothing_is_due_for_a_pod_without_a_workflow_and_its_state_is_that_of_th
     syncpod: Run, environ: dict[str, str]
 ) -> None:
     manifest = pod("short")
-    # Long enough for all that is asked before the next start: for a moment then, nothing is due.
+    # Long enough for all queries before the next start, since nothing is due for a moment then.
     manifest["metadata"]["annotations"] = {"syncpod.dev/backoff-initial": "5m"}
     manifest["spec"]["containers"][0]["command"] = ["sh", "-c", "test -e /nowhere || exit 3"]
     assert syncpod("apply", "-f", "-", stdin=json.dumps(manifest)).code == 0

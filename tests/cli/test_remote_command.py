@@ -94,7 +94,7 @@ async def test_a_slow_reader_delays_the_command_without_loss(commands: Commands)
     script = f"head -c {MUCH} /dev/zero; echo done >&2"
     streaming = asyncio.create_task(stream(commands.exec("sh", "-c", script), stdin=None, sizes=None, write=write))
     process = (await commands.one()).process
-    await given.wait()  # the rest is more than all that lies between holds
+    await given.wait()  # the rest is more than the buffers in between hold
     assert process.returncode is None and not streaming.done()
     released.set()
     assert await streaming == 0

@@ -158,7 +158,7 @@ def record_pod(here: NodeSettings) -> None:
 
 
 def test_a_node_keeps_its_runtime_without_a_worker(here: NodeSettings, tmp_path: Path) -> None:
-    record_runtime(here, alive=True)  # beside it, somebody has started an embedded one
+    record_runtime(here, alive=True)  # an embedded one was started by hand in addition
     with listening(tmp_path / "own.sock") as own, listening(tmp_path / "other.sock") as other:
         here = keep(here, own)
         (tmp_path / "link.sock").symlink_to(tmp_path / "own.sock")

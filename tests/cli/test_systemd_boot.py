@@ -188,7 +188,7 @@ def test_a_users_own_units_serve_again_after_a_reboot_and_nobody_has_logged_in(m
     assert instance() == first
     for restarts, again in ((1, machine.reboot), (2, machine.lose_power)):
         again()
-        # Nobody is logged in: only the machine is asked, as its root.
+        # Nobody is logged in: commands run only as the machine's root.
         wait_until(lambda: len(machine.run("pgrep", "-u", user, "-x", "sleep", check=False).split()) == 1)
         assert not machine.run("loginctl", "list-sessions", "--no-legend")
         wait_until(active)

@@ -68,7 +68,7 @@ async def test_each_role_apart_may_die(cluster: TemporalCluster, nodes: list[Nod
         server.kill()
         placed.append(f"{role}-{node.name}")
         placing = asyncio.create_task(answered(fleet, "apply", "-f", "-", stdin=pod(placed[-1], node.name)))
-        await asyncio.sleep(0)  # it is asked while the role is away
+        await asyncio.sleep(0)  # it gets requests while the role is down
         server.start()
         await placing
         await seen(fleet, node.name, dict.fromkeys(placed, "Running"))

@@ -196,7 +196,7 @@ def test_the_worker_mounts_host_directories_at_their_host_paths() -> None:
     )
     memory = WORKER["environment"]["SYNCPOD_MEMORY_DIR"]
     logs = {"/var/log/pods", "/var/log/containers"}
-    # Where the runtime says that the images are: their disk is measured there.
+    # The images' directory as reported by the runtime, where their disk is measured.
     runtime = {"/run/containerd", "/var/lib/containerd"}
     needed = {*runtime, *logs, "/var/lib/syncpod", memory, "/sys/fs/cgroup", "/etc/machine-id"}
     assert pairs == {path: path for path in needed}

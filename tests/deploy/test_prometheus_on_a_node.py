@@ -60,7 +60,7 @@ BEGIN_AT_ZERO = (
 )
 """The counters that increase once for the pod `rejected`, and exist before."""
 
-# What the alerts of kubernetes-mixin read and join, in words of our own: whoever has those can use them on a node.
+# The series that kubernetes-mixin's alerts read and join, in our words, so that those alerts can be used on a node.
 MIXIN = {
     "KubePodCrashLooping": """
         max by (namespace, pod, container) (max_over_time(

@@ -105,7 +105,7 @@ async def test_containers_get_their_environment_and_each_waits_for_missing_objec
     assert status_of(await pod.get(), "late")["restartCount"] == 0
     assert await said(pod, "late") == ["now"]
 
-    # The next instance sees a changed Secret, since its parts of volumes are prepared anew.
+    # The next instance sees a changed Secret, since its parts of volumes are prepared again.
     objects.put(secret(keys, token="second"))
     uid = (await pod.get())["metadata"]["uid"]
     volume = engine.worker.state_dir / "pods" / uid / "volumes" / "kubernetes.io~empty-dir" / "v"

@@ -81,7 +81,7 @@ async def test_a_full_disk_affects_only_operations_that_write(node: FaultyNode) 
         assert await shown(early) == 'tier="before"'
         assert await early.live("web") == container
         assert halves(node.directory) == []
-        # A worker that cannot count its life does not serve, and says so; the pods keep running.
+        # A worker that cannot store its life number does not serve, and reports that; the pods keep running.
         await node.kill()
         node.worker.output.write_bytes(b"")  # else the next process would free this block and use it
         fill()

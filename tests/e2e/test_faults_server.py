@@ -36,7 +36,7 @@ async def test_pods_continue_after_a_temporal_server_kill(node: FaultyNode, tmp_
         starts = await node.apply()
         await stop.reached()
         node.server.kill()
-        # While the server is away, a container is made and one exits, and nobody can be told.
+        # While the server is down, a container is made and one exits, which cannot be reported.
         now = tmp_path / "now"
         await say(now)
         await until_true(lambda: not now.exists())

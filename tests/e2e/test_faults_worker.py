@@ -71,7 +71,7 @@ async def test_a_container_is_not_doubled_by_a_worker_kill_while_runc_makes_it(n
             await gate.reached()
             await node.kill()
     since = await node.serve()
-    # The first of two starts. The process may have begun: that counts as an exit that nobody saw.
+    # The first of two starts. The process may have begun, which counts as an unseen exit.
     restarts = {"a": 1 if point == "runc-start" else 0}
     await pod.running(**restarts)
     await pod.assert_whole(**restarts)

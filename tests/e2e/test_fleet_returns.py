@@ -28,7 +28,7 @@ async def test_a_node_returns_whatever_went_while_it_was_away(node: Node, fleet:
         node.kill()
         await fleet.until(name, lambda view: view.presence == "Unknown")
 
-    await is_away()  # what it is asked meanwhile is sealed for the certificate that it does not have any more
+    await is_away()  # requests meanwhile are sealed for the certificate that it no longer has
     keep_membership(node.state_dir, fleet.invitation(name))
     await node.serve()
     await fleet.until(name, is_back)
@@ -38,7 +38,7 @@ async def test_a_node_returns_whatever_went_while_it_was_away(node: Node, fleet:
     await fleet.say("key", "rotate", "--sealing")
     await removed_from_nodes(fleet, first)
     await node.serve()
-    view = await fleet.until(name, is_back)  # what it was asked meanwhile had told it of the new key
+    view = await fleet.until(name, is_back)  # a request meanwhile had announced the new key
     assert view.fleet_key == (await sealing_keys(fleet))[0][0]
 
     pair = fleet.authority.issue(name, timedelta(seconds=20), now())

@@ -220,7 +220,7 @@ async def test_an_older_database_is_restored_after_the_sealing_key_and_the_nodes
         await fleet.say("apply", "-f", "-", stdin=secret(word))
         await until(lambda word=word: held(node) == word)  # type: ignore[misc]
 
-    # It is lost: the node is asked anew what it runs.
+    # It is lost: the node is queried again for its pods.
     await restored(fleet, backup)
     assert lacking in await complaint(fleet, "get", "pods")
     await fleet.client.get_workflow_handle(fleet_node_id(name)).terminate()

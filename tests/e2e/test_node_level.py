@@ -285,7 +285,7 @@ async def test_a_manifest_removed_while_the_nodes_workflow_is_down_removes_its_p
     before = (await web.running())["metadata"]["uid"]
     await job.running()
     await node.client.get_workflow_handle(node_workflow_id(node.name)).terminate()
-    (node.manifests / "job.json").unlink()  # the agent signals this at once, which begins the workflow anew
+    (node.manifests / "job.json").unlink()  # the agent signals this at once, which restarts the workflow
     await until_asked(lambda: _ended(job), patience=120, pause=0.5)
     assert (await web.running())["metadata"]["uid"] == before
 

@@ -287,7 +287,7 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
         assert (name, last["reason"], last["exitCode"]) == (name, "RestartingAllContainers", 137)
         assert [each.restart_count for each in await pod.containers(name)] == [1]
         assert logs[name].endswith("/0.log")
-        assert await asyncio.to_thread(Path(logs[name]).exists)  # kept, since they say why
+        assert await asyncio.to_thread(Path(logs[name]).exists)  # kept, since they show the reason
     removals = [line for line in await pod.history("step") if line["subject"] == "remove_container"]
     assert [line["reason"] for line in removals] == ["a restart rule asks for all containers to be restarted"]
     killed = {event["container"] for event in await pod.events("Killing")}

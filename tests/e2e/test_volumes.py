@@ -248,7 +248,7 @@ async def test_a_pod_waits_for_missing_volume_sources_and_continues_once_they_ex
     await asyncio.to_thread(engine.objects.put, config_map(names["settings"], colour="red"))
     await pod.running()
     assert await pod.exec("main", "cat /map/colour /secret/root") == "redsecret-text"
-    # The pod was told; it did not wait for the end of the back-off.
+    # The pod was signalled; it did not wait for the end of the back-off.
     told = f'configmap "{names["settings"]}" has come or changed: the back-off of create_sandbox ends'
     assert told in {line["reason"] for line in await pod.history("signal")}
     assert "secret-text" not in engine.said

@@ -108,7 +108,7 @@ class World:
                 continue
             member = replace(member, presence="Ready", unknown_since=None)
             if member.name in self.stopped and not member.leaving:
-                # A node that is back starts a pod again only after it has heard from the fleet.
+                # A node that is back starts a pod again only after a request of the fleet.
                 if not self.stopped[member.name]:
                     self.stopped[member.name] = True
                     self.members[member.name] = replace(member, ready_since=None, status="Pending")

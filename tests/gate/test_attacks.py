@@ -359,7 +359,7 @@ async def test_a_revoked_node_is_cut_off_at_once(door: Gated, caplog: pytest.Log
     assert "certificate revoked" in caplog.text
     with pytest.raises(RuntimeError):
         await door.client("b", pair)
-    await door.client("b")  # invited anew
+    await door.client("b")  # invited again
 
 
 CLOSED = "closed"
@@ -378,7 +378,7 @@ async def handshake(door: Gated, pair: Pair | None) -> str:
     try:
         reader, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname=name)
         writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
-        said = await reader.read(1)  # in TLS 1.3 the client hears only now what the server thinks of it
+        said = await reader.read(1)  # in TLS 1.3, the client gets the server's verdict only now
         writer.transport.abort()
         return "" if said else CLOSED
     except OSError:

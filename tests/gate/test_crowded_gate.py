@@ -92,7 +92,7 @@ async def test_a_node_is_let_in_while_others_at_its_address_fail_without_end(
     pair = door.pair("a")
     await until(lambda: "a" in door.gate._door._hellos.values())
     failed._spent["127.0.0.1"] = (10 * FAILURES_BURST, now())
-    with pytest.raises(OSError):  # whoever says no such hello is kept out
+    with pytest.raises(OSError):  # clients without such a hello are kept out
         await connect(door, pair)
     assert await lets_in(door, pair, "a")
 

@@ -150,7 +150,7 @@ async def test_a_terminal_has_our_size_and_follows_it(node: Listening) -> None:
             if b"got typed 23 91 xterm-color" in self.out:
                 seen.set()
 
-    # The shell is told that the size has changed: without a controlling terminal it would not be.
+    # The shell gets the change of size, which it would not without a controlling terminal.
     script = "trap 'stty size; exit 3' WINCH; read a; echo got $a $(stty size) $TERM; while :; do sleep 0.05; done"
     code, said = await node.run("exec", script, said=Seen(), stdin=typed(), sizes=sizes(), term="xterm-color")
     assert code == 3

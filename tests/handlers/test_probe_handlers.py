@@ -252,7 +252,7 @@ async def test_a_response_that_stalls_in_its_body_gives_no_result() -> None:
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(NoAnswer, match="cancellation while reading body"):
-            await http_get(HTTPGetAction(port=port), target(), 1)  # by then the header has come
+            await http_get(HTTPGetAction(port=port), target(), 1)  # the header has arrived already
         enough.set()
 
 

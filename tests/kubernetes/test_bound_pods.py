@@ -453,7 +453,7 @@ async def test_a_pod_whose_workflow_was_ended_begins_again_though_the_cluster_is
         await api.put(pod_path(name), pod(name))
     node.start()
     await until(lambda: status(api, "web").get("phase") == "Running" == status(api, "busy").get("phase"))
-    del node.there["web"]  # somebody has terminated its workflow, which publishes nothing
+    del node.there["web"]  # its workflow was terminated, which publishes nothing
 
     async def change() -> None:
         for number in range(1_000):
@@ -577,7 +577,7 @@ async def test_a_field_that_the_server_does_not_know_is_not_written_again_and_ag
         node.publish("web", "Running")
         await node.statuses.write(ObjectKey("default", "web"))
     assert api.calls["PATCH status"] <= 4
-    # Somebody else's change of the status is still made good.
+    # A foreign change of the status is still corrected.
     known = api.objects[pod_path("web")]
     await api.put(pod_path("web"), {**known, "status": {"phase": "Pending"}})
     await until(lambda: status(api, "web").get("phase") == "Running")
@@ -629,7 +629,7 @@ async def test_a_node_registers_renews_its_lease_and_comes_back_only_with_a_new_
         return {"images": [{"names": ["busybox:1"], "sizeBytes": 7}], "declaredFeatures": ["A"]}
 
     registration = Registration(client, "n1", own_status, Machine(), runtime=runtime, events=Events())
-    api.drops.add("declaredFeatures")  # an older server does not know them, and is not asked again and again
+    api.drops.add("declaredFeatures")  # an older server does not know them, and is not queried again and again
     api.faults.append(Fault("POST", "nodes", "500"))
     running = [
         asyncio.ensure_future(run()) for run in (registration.run, registration.follow, registration.renew_lease)
@@ -644,7 +644,7 @@ async def test_a_node_registers_renews_its_lease_and_comes_back_only_with_a_new_
         renewals = api.calls["PUT n1"]
         await until(lambda: api.calls["PUT n1"] > renewals + 10)
         assert api.calls["PATCH status"] == writes  # a status that is the same is not written
-        # A controller that has not heard of the node is contradicted though nothing has changed here.
+        # A controller's stale status is corrected, though nothing has changed here.
         known = api.objects[node]
         unknown = [{**known["status"]["conditions"][0], "status": "Unknown"}]
         await api.put(
@@ -688,7 +688,7 @@ async def test_a_condition_that_a_gate_names_reaches_the_pod_once_whatever_fails
     lb = {"type": "example.com/lb", "status": "True", "reason": "Registered"}
     await api.put(pod_path("web"), pod("web", spec=gate, status={"phase": "Running", "conditions": [lb]}))
     await until(lambda: told in node.told)
-    # Somebody else sets it on the node: the cluster's counts.
+    # It is also set on the node by another client; the cluster's value counts.
     node.conditions["example.com/lb"] = {"type": "example.com/lb", "status": "False"}
     node.publish("web", "Running")
     await until(lambda: node.told.count(told) == 2)

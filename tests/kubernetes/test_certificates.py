@@ -77,7 +77,7 @@ def test_a_request_asks_for_the_nodes_identity_alone() -> None:
     document = request_document(CLIENT, new_key())
     asked = x509.load_pem_x509_csr(base64.b64decode(document["spec"]["request"]))
     assert asked.subject.rfc4514_string() == "CN=system:node:n1,O=system:nodes"
-    assert not list(asked.extensions)  # an approver takes no names beside that
+    assert not list(asked.extensions)  # an approver accepts no other names with that
     assert isinstance(asked.public_key(), ec.EllipticCurvePublicKey)
     assert document["spec"]["usages"] == ["digital signature", "client auth"]
     serving = request_document(SERVING, new_key())

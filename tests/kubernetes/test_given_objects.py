@@ -106,7 +106,7 @@ async def test_a_change_that_gives_pods_nothing_new_writes_nothing(api: ApiServe
     node.start([SETTINGS])
     await until(lambda: node.has(SETTINGS) is not None)
     version = node.store.version(SETTINGS)
-    for number in range(20):  # as a lock that somebody renews in annotations
+    for number in range(20):  # such as a lock that is renewed in annotations
         metadata = {**document["metadata"], "annotations": {"renewed": str(number)}}
         await api.put(object_path("ConfigMap", "settings"), {**document, "metadata": metadata})
     told = node.told

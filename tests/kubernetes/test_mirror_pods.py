@@ -126,7 +126,7 @@ async def test_a_new_worker_deletes_only_mirrors_whose_pods_have_ended(api: ApiS
     annotations = {"kubernetes.io/config.mirror": "hash1"}
     await api.put(PATH, pod("web-n1", metadata={"annotations": annotations}))
     await api.put(pod_path("old-n1"), pod("old-n1", metadata={"annotations": annotations}))
-    node.there["web-n1"] = "hash1"  # its workflow goes on, and has not published yet
+    node.there["web-n1"] = "hash1"  # its workflow continues, and has not published yet
     node.start()
     await until(lambda: pod_path("old-n1") not in api.objects)
     publish(node, Static())

@@ -117,7 +117,7 @@ async def test_a_watcher_is_told_of_all_pods_and_then_of_each_change_in_its_orde
     assert said(await watch.read()) == (api_pb2.ADDED, "b", "Pending")
     node.change(a_pod("b"))
     node.end("a")
-    node.end("b")  # its newest state is told before its end
+    node.end("b")  # its newest state is sent before its end
     events = [said(await watch.read()) for _ in range(3)]
     assert sorted(events) == [
         (api_pb2.MODIFIED, "b", "Running"),

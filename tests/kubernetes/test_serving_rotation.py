@@ -49,7 +49,7 @@ async def test_connections_are_served_with_the_certificate_that_the_cluster_has_
     config = read_kubeconfig(write_kubeconfig(tmp_path / "node.conf", api))
     running = asyncio.create_task(ServingRotation(config, "n1", ["127.0.0.1"], tmp_path, context).run())
     try:
-        assert (await asyncio.to_thread(shown, port)).startswith("n1@")  # its own, until somebody approves another
+        assert (await asyncio.to_thread(shown, port)).startswith("n1@")  # its own, until another is approved
         await until(lambda: bool(requests(api)))
         (path,) = requests(api)
         spec = api.objects[path]["spec"]

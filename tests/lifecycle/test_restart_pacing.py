@@ -160,7 +160,7 @@ def test_a_long_run_resets_the_restart_limit_and_a_failed_start_counts_once() ->
     waits(loop, 2)
     assert loop.again(ran=601).allowed
     ended, store = loop.ended, loop.store
-    for _ in range(5):  # the pull fails, say: the same exit is asked about again
+    for _ in range(5):  # for example, the pull fails: the same exit is evaluated again
         answer, store = restart_container(store, loop.settings, WEB, APP, ended, now=loop.now + seconds(1000))
         assert answer.allowed
     assert store.entries[KEY].restarts == 1

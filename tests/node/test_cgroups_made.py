@@ -85,7 +85,7 @@ def test_cgroup_v2_gets_weights_and_limits_and_delegates_controllers(unified: Pa
     # 500m are 512 shares, of which the weight is 1 + 510 * 9999 / 262142.
     assert [(own / name).read_text() for name in FILES] == ["20", "100000 100000", str(128 * MIB), "0"]
     for above in (unified, parent, tier):
-        # The last of the three that it was told: a file keeps what is longer than that.
+        # The last of three written values: a plain file keeps the rest of a longer one.
         assert (above / "cgroup.subtree_control").read_text().startswith("+memory")
     assert (own / "cgroup.subtree_control").read_text() == ""  # the runtime's to divide
 

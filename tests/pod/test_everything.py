@@ -13,7 +13,7 @@ LEFT_OUT = {
         "deletion_grace_period_seconds", "owner_references", "finalizers", "managed_fields",
     },
     "Pod": {"status"},
-    # Another name beside the FQDN, and gates where a node is named, are refused; ephemeral containers come later.
+    # Another name with the FQDN, and gates with a node's name, are refused; ephemeral containers come later.
     "PodSpec": {"ephemeral_containers", "hostname_override", "scheduling_gates"},
     "PodSecurityContext": {"windows_options"},
     "SecurityContext": {"windows_options"},

@@ -104,4 +104,4 @@ def test_a_text_that_would_become_too_long_is_not_made() -> None:
     assert expand("$(A)" * 2, {"A": "\u00e4xyz"}, most=10) == "\u00e4xyz" * 2
     huge = {"A": "a" * 100_000_000}
     with pytest.raises(TooLong):
-        expand("$(A)" * 1_000_000, huge)  # 100 TB: whoever makes it does not come back
+        expand("$(A)" * 1_000_000, huge)  # 100 TB: a process that makes it never ends

@@ -127,7 +127,7 @@ async def main() -> None:
             ):
                 handle = await story(client, node, scripted.queue)
                 history = await handle.fetch_history()
-            (directory / f"{story.__name__}.json").write_text(history.to_json() + "\n")  # nothing else goes on
+            (directory / f"{story.__name__}.json").write_text(history.to_json() + "\n")  # nothing else happens
 
 
 if __name__ == "__main__":

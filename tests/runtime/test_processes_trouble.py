@@ -136,7 +136,7 @@ async def test_a_supervisor_reports_an_unwritten_exit_to_later_servers(machine: 
     obstacle = machine.place() / records.EXIT
     obstacle.mkdir()  # No file can be renamed to a directory's name.
     supervisor = held(machine).supervisor.pid
-    # Whoever reads the record finds none it can read, so only the supervisor can tell.
+    # The record is unreadable, so only the supervisor can report the end.
     first.signal(signal.SIGTERM)
     assert (await first.wait()).exit_code == 143
     assert runs(supervisor)

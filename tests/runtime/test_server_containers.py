@@ -139,7 +139,7 @@ async def test_a_cancelled_sandbox_is_removed_and_its_name_freed(server: Embedde
         await until_asked(made)
         if pod.sandbox:
             break
-        # It was made before the server heard that nobody waits for it any more: that is no giving up.
+        # It was made before the server knew that its client had gone, so this does not count as given up.
         (pod.sandbox,) = await listed()
         await pod.remove()
         pod.sandbox = ""

@@ -172,7 +172,7 @@ async def test_an_ignored_signal_does_not_end_a_simulated_process(
 async def test_a_signal_is_recorded_before_it_takes_effect(simulated: Simulated, clock: Clock, tmp_path: Path) -> None:
     process = await simulated.start(web(stopDelay="30m", stopExitCode=0), tmp_path)
     process.signal(signal.SIGTERM)
-    await simulated.close()  # as a kill: nothing but what is on disk goes on
+    await simulated.close()  # as by a kill: only the files on disk are kept
     await found(simulated, tmp_path)
     clock.ahead = HOUR
     ended = await simulated.find(tmp_path)
@@ -269,7 +269,7 @@ async def test_a_restarted_runtime_does_not_restart_again(
     clock.ahead = 2 * HOUR - 10**7
     process = await simulated.find(tmp_path)
     assert process is not None
-    assert isinstance(process, Exited) or await process.wait()  # on a busy machine it has ended by then
+    assert isinstance(process, Exited) or await process.wait()  # on a busy machine it has already ended
     assert restarts == []
 
 

@@ -97,7 +97,7 @@ runroot = "{directory}/run"
 _POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}'
 
 
-# Who may not make processes harder to kill than it is itself still runs pods: what containerd is told to do as well.
+# As for containerd: pods run even if this user may not lower the OOM scores of processes.
 _RUNC = """#!{busybox} sh
 for argument in "$@"; do
   if [ "$previous" = --bundle ]; then

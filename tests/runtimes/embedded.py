@@ -49,7 +49,7 @@ class Embedded:
         self.endpoint = f"unix://{self.socket}"
         self.log = self.directory / "runtime.log"
         self.images: tuple[str, ...] = ()
-        # Root can make cgroups; who else can is not told before it is tried, and not needed by any test.
+        # Root can make cgroups. Whether other users can is known only by trying, and no test needs it.
         self.cgroup_parent = leftovers.Names.of(self.directory).cgroup_parent if os.geteuid() == 0 else ""
         embedded_leftovers.clear(self.directory)
 

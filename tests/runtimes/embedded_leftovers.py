@@ -120,7 +120,7 @@ def _by_mounts(directory: Path, everything: tuple[Process, ...]) -> Iterator[int
                 if f"{directory}/state" in mounts:
                     yield process.pid
         except OSError:
-            continue  # it ended meanwhile, or belongs to somebody else
+            continue  # it ended meanwhile, or belongs to another user
 
 
 def _namespace(process: str) -> str:

@@ -50,7 +50,7 @@ for argument in "$@"; do
   previous=$argument
   case "$argument" in create|start|kill|delete|exec) point=runc-$argument; break ;; esac
 done"""
-# The shim reads the last line of runc's log to say what went wrong; CRI-O, which asks for no log, what runc says.
+# The shim reads the error from the last line of runc's log; CRI-O, which requests no log, from runc's output.
 _RUNC_REFUSE = """echo '{"level":"error","msg":"refused by the gate"}' >> "${log:-/dev/stderr}"; exit 1"""
 
 

@@ -69,7 +69,7 @@ def end_processes(directory: Path) -> None:
         roots = [process.pid for process in everything if _belongs(process, directory)]
         if not roots:
             return
-        # A shim is the subreaper of its containers, so whatever a container started is among its descendants.
+        # A shim is the subreaper of its containers, so all their processes are among its descendants.
         kill(with_descendants(roots, everything))
 
 

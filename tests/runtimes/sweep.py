@@ -29,7 +29,7 @@ async def _remove(cri: CriRuntime, sandbox_id: str) -> None:
         except CriError:
             if not tries_left:
                 raise
-            await asyncio.sleep(0.5)  # its shim was just ending: asked again the runtime knows that it has
+            await asyncio.sleep(0.5)  # its shim was just ending; at a second call the runtime knows that it has ended
         else:
             return
 

@@ -141,7 +141,7 @@ def free_ports(count: int) -> list[int]:
         while len(ports) < count:
             listener = stack.enter_context(socket.socket())
             port = lowest + secrets.randbelow(first_given - lowest)
-            with contextlib.suppress(OSError):  # somebody listens there
+            with contextlib.suppress(OSError):  # a process listens there
                 listener.bind(("127.0.0.1", port))
                 ports.append(port)
         return ports

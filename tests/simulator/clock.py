@@ -36,7 +36,7 @@ class Clock:
 
     def after(self, seconds: float, act: Callable[[], None]) -> Due:
         """Call `act` after this many seconds; callbacks for the same time are called in the order of their requests."""
-        # Rounded as Temporal and a runtime do, so that no time is before another by less than anybody can say.
+        # Rounded as in Temporal and runtimes, so that times never differ by less than their resolution.
         due = Due(round(self.now + max(0.0, seconds), 6), next(self._order), act)
         heapq.heappush(self._due, due)
         return due

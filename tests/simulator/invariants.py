@@ -129,7 +129,7 @@ class Invariants:
         self._check_round(container)
         self._ever.append(container)
         if self.released.get(container.name, self.clock.now) < self._asked[container.name]:
-            del self.released[container.name]  # what was asked for is there, and not only what was being made then
+            del self.released[container.name]  # it was scheduled after the request
         self.blind.discard(container.name)
         self.unseen.discard(container.name)
 

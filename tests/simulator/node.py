@@ -437,7 +437,7 @@ class Node:
             self.clock.after(ill.seconds, arrives)
         if ill.kind == "doubled":
             self.clock.after(ill.seconds + 3.0, arrives)
-        # One that is late is believed to have arrived: what is signalled next overtakes it.
+        # A late signal is assumed to have arrived, so the next signal overtakes it.
         self.clock.after(5.0 if ill.kind == "lost" else 0.005, taken)
 
     def _pod(self, uid: str) -> _Pod:

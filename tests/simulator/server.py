@@ -387,7 +387,7 @@ class Server:
             last_completion_result=Payloads(),
             last_failure=None,
         )
-        asyncio._set_running_loop(_OUTER_LOOP)  # an instance asks for one while it is made
+        asyncio._set_running_loop(_OUTER_LOOP)  # an instance uses the running loop while it is made
         try:
             return _RUNNER.create_instance(details)
         finally:

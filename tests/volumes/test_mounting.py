@@ -111,5 +111,5 @@ def test_unmounting_a_plain_or_missing_directory_does_nothing(tmp_path: Path) ->
 def test_a_failed_mount_error_names_the_mount_point(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=f"cannot mount tmpfs at this place: .*{tmp_path}/none") as failed:
         mount_tmpfs(tmp_path / "none", None, 0o700)
-    # Which of the two a kernel looks at first, the place or who asks, is its own affair.
+    # The kernel decides whether it first checks the place or the caller.
     assert failed.value.errno in ((errno.ENOENT,) if may_mount() else (errno.ENOENT, errno.EPERM))

@@ -301,7 +301,7 @@ async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) ->
             "build_id": build_id("syncpod-test", DIGEST),
             "workflow_runner": WorkflowSandbox(),
             "interceptors": [ResizeMetricsInterceptor()],
-            # As in the node's worker: by the SDK's default, a step would hear of its cancellation up to 12 s late.
+            # As in the node's worker: by the SDK's default, a step would get its cancellation up to 12 s late.
             "max_heartbeat_throttle_interval": HEARTBEAT_THROTTLE,
             **options,
         },

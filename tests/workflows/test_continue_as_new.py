@@ -114,6 +114,6 @@ async def test_a_pod_as_large_as_a_usual_history_rests_in_its_run(client: Client
     await until(latest, is_ready)
     await latest.signal("renew")
     run = await in_another_run(latest, handle.result_run_id)
-    assert is_ready(await query_pod(latest))  # by then the run has taken its first task
+    assert is_ready(await query_pod(latest))  # the run has executed its first task already
     history = await client.get_workflow_handle(handle.id, run_id=run).fetch_history()
     assert not [event for event in history.events if event.HasField("timer_started_event_attributes")]

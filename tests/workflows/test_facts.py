@@ -534,7 +534,7 @@ async def test_a_pruned_finished_container_stays_finished_and_the_others_continu
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
     # The runtime loses all ended instances, and the running one ends unseen.
     await node.tell(handle, await node.loses(uid))
-    # Its end counts for the back-off, although nobody saw it.
+    # Its end counts for the back-off, although it was not observed.
     await until(
         handle, lambda pod: container(pod, "web")["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"
     )

@@ -312,7 +312,7 @@ async def test_a_restored_fleet_that_has_given_more_commands_than_its_backup_lac
         view = await fleet.until(lambda view: view.presence == "Ready" and view.taken == view.generation)
     lost = Intent(fleet="f", node=fleet.name, generation=view.generation + 2, stamp=1, pods=(pod("newer"),))
     fleet.member.taken = lost
-    for name in ("a", "b", "c"):  # before the node is heard
+    for name in ("a", "b", "c"):  # before the node answers
         await fleet.place(pod(name))
     async with fleet.node():
         view = await fleet.until(lambda view: [each.name for each in view.placed] == ["newer"])

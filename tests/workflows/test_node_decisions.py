@@ -285,7 +285,7 @@ def test_a_repeated_list_restores_its_pods_without_undoing_a_newer_list() -> Non
     node.say("team", {"a": 1, "b": 1})
     node.say("crew", {"c": 1})
     node.settle()
-    del node.pods["default/a"]  # by somebody else
+    del node.pods["default/a"]  # by another client
     node.say("team", {"a": 1, "b": 1})
     waiting = {each.name: each.state for each in report.desired(node.state, node.now)}
     assert waiting == {"a": "pending", "b": "pending", "c": "applied"}
