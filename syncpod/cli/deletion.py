@@ -131,7 +131,7 @@ class Deleting:
     """How things are deleted."""
 
     kinds: str
-    """The kinds that there are, for a sentence: ``pod, configmap or secret``."""
+    """The kinds that can be deleted, for a sentence: ``pod, configmap or secret``."""
     mark: str = ""
     """Printed after each verb of a dry run; "" if this is not a dry run."""
     force: bool = False

@@ -114,11 +114,11 @@ class FetchedNode:
 
     name: str
     view: NodeView
-    """The answer of its workflow; while the node is away, the content of the workflow's memo."""
+    """The answer of its workflow; without an answer, the workflow's memo and this machine's record (`is_told`)."""
     current: bool
     """Whether the workflow answered."""
     heard: datetime | None
-    """When its worker last gave a sign of life; None if it never did, or if it has shut down."""
+    """When its worker last gave a sign of life; None if no sign is recorded."""
     lives: bool
     """Whether `heard` is recent enough for the worker to count as alive. A live worker may be too busy to answer."""
     is_told: bool = False

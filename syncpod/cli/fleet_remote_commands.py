@@ -44,7 +44,7 @@ _AT_THE_POD: Final = frozenset({"logs", "exec", "attach", "cp", "port-forward", 
 
 
 class Silent(Failure):
-    """The node has taken no request in time, although the fleet does not count the node as Unknown yet."""
+    """The node has not accepted a request in time, although the fleet does not count the node as Unknown yet."""
 
 
 def why_away(node: FleetNodeView) -> str:
@@ -58,9 +58,10 @@ def why_away(node: FleetNodeView) -> str:
 
 
 def _way_on(words: Sequence[str], typed: str = "") -> str:
-    """Return what can be done while a node is away, after a semicolon; "" for commands that print it themselves.
+    """Return a clause about what can be done while a node is away, with a semicolon before it.
 
-    `typed` is the command that the user typed, if the node runs another one for it.
+    "" for a command that prints the fleet's own records of the pod instead. `typed` is the command that the user typed,
+    if the node runs another one for it.
     """
     command, name = typed or words[0], next((each for each in words[1:] if not each.startswith("-")), "POD")
     if command == "explain" and asks_for_the_past(words[1:]):

@@ -47,7 +47,7 @@ class Server:
 
     config: ClientConnectConfig
     own: ServerRecord | None
-    """Our own server; None = another one is configured."""
+    """Our own server; None = another one is used: the configured one, or that of the node's last start."""
     started: bool = False
 
 

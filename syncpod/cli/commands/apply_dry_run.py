@@ -34,11 +34,11 @@ def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
 async def say_all(
     client: Client, manifests: Manifests, here: NodeSettings, node: str, mark: str, *, asks: bool
 ) -> None:
-    """Print what would happen to each object, with the mark after each line. Raises Failure for refused pods.
+    """Print what would happen to each object, each line with `mark` at its end. Raises Failure for refused pods.
 
     A refused pod does not stop the others, unless an apply would refuse all of the manifests because of it: then
-    nothing is printed. With `asks`, workflows are queried for what they would refuse, and nodes for whether they are
-    cordoned, and have room for each new pod beside the new pods before it.
+    nothing is printed. With `asks`, workflows are queried for changes that they would refuse. Nodes are queried
+    whether they are cordoned, and whether they have room for each new pod beside the new pods before it.
     """
     from syncpod.cli.temporal.foresight import Foresight
 

@@ -89,7 +89,7 @@ def down(
 
 
 def _say_what_is_left(directory: Path, others: Sequence[str], *, ended: bool, keep_pods: bool) -> None:
-    """Print which processes keep running, and whether nothing was ended."""
+    """Print which processes keep running, and a sentence if nothing was ended."""
     if not ended:
         word = "ended" if others else "to end"
         remark(f"Nothing {word}: nothing that `syncpod up` has started runs in {directory}")

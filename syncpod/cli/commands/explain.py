@@ -304,7 +304,7 @@ def read_moment(text: str, now: datetime) -> datetime:
 
 
 def _last(clock: time, now: datetime) -> datetime:
-    """Return the last moment until now at which clocks showed this time, in its own zone or else in the local zone."""
+    """Return the latest past moment with this time of day, in the time's own zone, or else in the local zone."""
     today = datetime.combine(now.astimezone(clock.tzinfo).date(), clock)
     moment = today.astimezone()
     return moment if moment <= now else (today - timedelta(days=1)).astimezone()
@@ -362,8 +362,8 @@ def _unserved(here: NodeSettings, records: PodRunRecords) -> tuple[str, datetime
 def _without_workflow(state_dir: Path, records: PodRunRecords, unserved: str) -> str:
     """Return a sentence if the pod runs without a workflow; "" if it has one, is gone, or this is not known.
 
-    `unserved` is the sentence of `_unserved`. If it is not "", no worker serves the node: then the Temporal server
-    must answer that the pod has no workflow.
+    `unserved` is the sentence of `_unserved`. If it is not "", no worker serves the node: then a sentence is
+    returned only if the Temporal server has no open workflow for the pod.
     """
     life = records.life
     if unserved and _is_noted_as_over(state_dir, life) and _has_none(life):

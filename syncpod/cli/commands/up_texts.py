@@ -58,7 +58,7 @@ def not_ready_page(ui: str, namespace: str) -> str:
 
 
 def not_followed(directory: str) -> str:
-    """Return the note that the worker does not follow the manifest directory of the worker before it."""
+    """Return the note that the worker does not follow the manifest directory of the previous worker."""
     us = shlex.quote(program())
     return (
         f"Note: {directory} is no longer followed: its pods stay as they are, whatever happens to their files; "
@@ -117,7 +117,7 @@ def how_to_go_on(admissions: list[Admission]) -> str:
 
 
 def what_runs(here: NodeSettings, admissions: list[Admission]) -> str:
-    """Return which processes run after Ctrl-C, before any pod was applied."""
+    """Return which processes keep running after a Ctrl-C that came before any pod was applied."""
     from syncpod.cli.machine.state_directory import running_server, running_worker
     from syncpod.settings.process_records import running_runtime
 

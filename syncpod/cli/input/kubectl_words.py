@@ -253,7 +253,7 @@ def no_such_pod(name: str, namespace: str) -> str:
 
 
 def other_value(command: str, option: str) -> str:
-    """Return a sentence why an option takes only values that change nothing; "" if it is another option."""
+    """Return a sentence why an option takes only values that change nothing; "" for any other option."""
     why = _OTHER_VALUES.get((command, option))
     return f"{option}: {why}" if why else ""
 

@@ -387,7 +387,7 @@ def _serves_in_time(process: ProcessIdentity, address: str, ui: str) -> bool:
     deadline = time.monotonic() + _START_SECONDS
     while (left := deadline - time.monotonic()) > 0:
         listening = [listens(process.pid, each) for each in (address, ui) if each]
-        if not is_running(process):  # only after looking at the ports: once it has ended, another may listen there
+        if not is_running(process):  # checked after the ports: once it has ended, another may listen
             return False
         if False in listening:
             raise _Outrun

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def require_possible(manifests: Manifests, here: NodeSettings, *, asked: str = "") -> None:
     """Raise BadInput, before anything is done, if ConfigMaps and Secrets cannot be applied here.
 
-    That is, if they or pods that refer to them belong to another node, or if a change is not allowed. `asked` is the
-    node for pods that name none; "" = this machine's.
+    An object is refused if it, or a pod that refers to it, belongs to another node, or if the change is not allowed.
+    `asked` is the node for pods that name none; "" = this machine's.
     """
     if manifests.objects:
         _require_this_node(manifests, here, asked)

@@ -50,7 +50,7 @@ def with_gone(
     """Return these events, and those of the last hour about pods that are gone from this machine's node.
 
     `namespace` None = all. With `names`, only gone pods of these names count. Events that are given are not repeated.
-    Nothing is added if the node's worker does not serve `server` (address and namespace).
+    Nothing is added unless a worker of the node runs and serves `server` (address and namespace).
     """
     worker = serving(settings().state_dir)
     if worker is None or (worker.address, worker.namespace) != server:

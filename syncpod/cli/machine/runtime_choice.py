@@ -136,8 +136,8 @@ def _require_no_pods(here: NodeSettings, kept: KeptSettings, wanted: str) -> Non
 def _used(here: NodeSettings, workers: str) -> Choice | None:
     """Return the runtime that the state directory's node uses; None if it has used none.
 
-    `workers` is the socket of its worker's runtime; "" = not known. Then the embedded runtime is returned if it has the
-    node's pods.
+    `workers` is the runtime's socket in the record of its worker or of its last start; "" = not known. Then the
+    embedded runtime is returned if it has the node's pods.
     """
     record = recorded_runtime(here.state_dir)
     if workers and (record is None or workers != record.endpoint):

@@ -124,13 +124,13 @@ def require_choice(names: Sequence[str], *, everything: bool) -> None:
 async def chosen(
     client: Client, place: Here, names: Sequence[str], *, namespace: str, keys: Sequence[tuple[str, str]] = ()
 ) -> tuple[list[FoundOrphan], tuple[Nameless, ...]]:
-    """Return the named pods; without names, every pod without a workflow, and also objects that name no pod.
+    """Return the named pods; without names, every pod without a workflow, and the objects that name no pod.
 
     `keys` names further pods, by namespace and name.
 
     The runtime may have several pods of one name. At most one of them has a workflow, and the name means the others.
-    Without names, `namespace` selects the pods ("" = all). Raises Failure for named pods that are not in the runtime,
-    and if the server is not the node's.
+    Without names, `namespace` selects the pods; "" = all, and only then the objects. Raises Failure for named pods that
+    are not in the runtime, and if the server is not the node's.
     """
     _require_own_server(place)
     inventory, records = await take_stock(place)

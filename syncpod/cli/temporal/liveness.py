@@ -45,7 +45,7 @@ class Sign:
     identity: str
     at: datetime
     beats: bool
-    """Whether the server keeps its heartbeats. If not, `at` is the time of a poll, which may last a minute."""
+    """Whether the server keeps the worker's heartbeats. If not, `at` is the time of a poll, which may last a minute."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ async def lives(client: Client, node: str) -> bool:
 
 
 async def unserved_queue(client: Client) -> str:
-    """Return the task queue of this machine's node if its worker has ended, and no other has polled it.
+    """Return the task queue of this machine's node if its worker has ended, and no other worker polls the queue.
 
     A query to a workflow of that queue would wait in vain. "" = a worker may answer. While the worker's process runs,
     no request is sent. Raises RPCError.

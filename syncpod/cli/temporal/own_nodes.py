@@ -46,7 +46,7 @@ class OwnNodes:
         return self._cordoned
 
     async def change(self, name: str, change: Change) -> None:
-        """Cordon or uncordon a node, unless that is done already. Raises Failure if it refuses or does not answer."""
+        """Cordon or uncordon a node, unless it is so already. Raises Failure if the node refuses or is silent."""
         if (name in self._cordoned) is not (change == "cordon"):
             await _change(self._client, name, change)
 

@@ -38,7 +38,7 @@ class OwnPods:
     ) -> None:
         """Delete with `grace` seconds; None = each pod's own grace period.
 
-        `leave_order` writes a pod's tombstone on this machine's node, if the node has not ended the pod; it blocks.
+        `leave_order` writes the tombstone of a pod that ended without its node; returns whether it could. It blocks.
         """
         self._client, self._how, self._grace, self._leave_order = client, how, grace, leave_order
         self._ending: dict[Thing, FetchedPod] = {}
@@ -79,7 +79,7 @@ class OwnPods:
         return [each for each in going if each.thing not in ended]
 
     async def until_in_vain(self, left: Callable[[], Sequence[Going]]) -> None:
-        """Return once only pods of this machine's node are left, and it has had no worker for a while."""
+        """Return once only pods of this machine's node are left, and no worker has served it for _UNSERVED_SECONDS."""
         state_dir, loop = settings().state_dir, asyncio.get_running_loop()
         since = loop.time()
         while loop.time() < since + _UNSERVED_SECONDS:

@@ -42,7 +42,7 @@ _RPC: Final = timedelta(seconds=5)
 _AT_ONCE: Final = 500
 """Maximum number of queries at the same time."""
 _AT_ONCE_AGAIN: Final = 50
-"""The same if the pods are read repeatedly."""
+"""The same for `read_pods` and `orphan_pods`, which a command may call repeatedly."""
 _ENOUGH: Final = 50
 """If this many pods of a node have not answered, and none has, the node's other pods are not queried."""
 _SILENT: Final = frozenset(
@@ -132,7 +132,7 @@ def _require_pods_own(execution: WorkflowExecution) -> None:
 
 
 async def require_pod(client: Client, namespace: str, name: str) -> FetchedPod:
-    """Return one pod from its workflow's answer. Raises Failure if there is no such pod, or its node is away."""
+    """Return one pod from its workflow's answer. Raises Failure if there is no such pod, or it does not answer."""
     fetched = await read_pod(client, namespace, name)
     if fetched is None:
         raise not_found(name, namespace)
@@ -140,7 +140,7 @@ async def require_pod(client: Client, namespace: str, name: str) -> FetchedPod:
 
 
 def require_answer(fetched: FetchedPod) -> FetchedPod:
-    """Return the pod if its workflow answered. Raises Failure if it did not: the pod's node is away."""
+    """Return the pod if its workflow answered. Raises Failure with the reason if it did not."""
     if not fetched.current:
         raise does_not_answer(fetched)
     return fetched
@@ -233,7 +233,7 @@ async def list_recorded(client: Client, namespace: str | None) -> list[Pod]:
 
 
 async def read_ended(client: Client, namespace: str, name: str) -> FetchedPod | None:
-    """Return the last run of a pod that has ended, as far as the server keeps it; None if it has none.
+    """Return the last run of a pod that has ended, as far as the server keeps it; None if there is none.
 
     Its closed workflow is queried, for which a worker replays its history.
     """

@@ -1,4 +1,4 @@
-"""Finds nodes that no worker has ever served, and ends workflows of pods whose node does not.
+"""Finds nodes that no worker has ever served; ends by force workflows of pods that never ran or whose node is away.
 
 A node's first worker starts the node's workflow, which never ends. So a name that has neither a workflow nor a poller
 never was a node: perhaps it is a typing error.
@@ -49,8 +49,8 @@ async def _was_served(client: Client, node: str) -> bool:
 async def end_if_never_run(client: Client, fetched: FetchedPod) -> bool:
     """End the workflow of a pod that has never run; return False for any other pod.
 
-    Once a worker has started the workflow's first task, it may act on it: from then on, only the pod's node can end the
-    pod.
+    Once the workflow's first task has been started, its worker may have acted on the pod: from then on, only the pod's
+    node can end the pod.
     """
     handle = handle_of(client, *fetched.key)
     try:
