@@ -252,8 +252,8 @@ class Entity:
         """Say whether the run should continue as new: for its length, a worker's newer decisions, or a request.
 
         Replay: call it only after an event of the history has woken the workflow, never within a wait's condition. A
-        task whose only update is refused leaves no event in the history, but in that task this method sees a newer size
-        of the history. A condition could become true in it, and would not in a replay.
+        task whose only update is refused leaves no event in the history, but the size of the history that is read here
+        is newer in this task. A condition could become true in the task, and would not in a replay.
         """
         info, limit = workflow.info(), self._state.max_events
         added = info.get_current_history_size() - self._begun_with

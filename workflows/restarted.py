@@ -17,9 +17,9 @@ class Restarted(BaseModel):
     why: str = ""
     """The failure of the replaced run's last task."""
     since: str = ""
-    """From which state the run goes on: "its state at 12:03:04", "its node's record"."""
+    """The state from which the run goes on: "its state at 12:03:04", "its node's record"."""
     signals: tuple[tuple[str, tuple[Any, ...]], ...] = ()
-    """The signals that came after that state, oldest first: names and arguments."""
+    """The signals that came after the state of `since`, oldest first: names and arguments."""
     left_out: int = 0
     """How many later signals are missing in `signals`."""
 

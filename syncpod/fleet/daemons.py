@@ -112,8 +112,8 @@ def decide_daemons(
 ) -> WorkloadDecision:
     """Decide what a DaemonSet does next. The order of nodes and pods does not matter.
 
-    A node gets a second pod only as a surge, and only while no other pod is ending there. `nodes` are those that a
-    survey has found. A pod whose node is not among them stays.
+    A node gets a second pod only as a surge, and only while no other pod is ending there. `nodes` has the nodes that
+    a survey has found. A pod on any other node stays.
     """
     return _DaemonSetDecider(spec, nodes, members, state, now).decision()
 

@@ -38,7 +38,7 @@ _OF_NODE: Final = frozenset(
         "UnexpectedAdmissionError",
     }
 )
-"""Statuses of ended pods that are the node's fault, not the template's; so are those that begin with `OutOf`."""
+"""Statuses of ended pods that are the node's fault, not the template's; so is each status that begins with `OutOf`."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Member:
     """The revision of its template."""
     created: datetime
     node: str = ""
-    """"" = not placed yet."""
+    """The name of its node; "" = not placed yet."""
     presence: Presence = "Ready"
     """The presence of its node."""
     unknown_since: datetime | None = None

@@ -15,7 +15,7 @@ CLOCK_MARGIN: Final = timedelta(seconds=30)
 
 @dataclass(frozen=True)
 class CopyChoice:
-    """Which of two copies of a pod is removed, and which stays."""
+    """The choice between two copies of a pod: one is removed, and one stays."""
 
     goes: str
     stays: str

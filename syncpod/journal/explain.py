@@ -23,7 +23,7 @@ class Wait:
     subject: str
     """The container, or the step."""
     until: datetime | None
-    """None = only an operator can end it."""
+    """When the wait ends; None = only an operator can end it."""
     reason: str
     message: str
 
@@ -38,13 +38,13 @@ class StepUnderWay:
     """A step that has begun and not ended."""
 
     what: str
-    """Its action and the reason, such as `start app: first start`."""
+    """The step's action and its reason, such as `start app: first start`."""
     since: datetime | None
     step: str = ""
-    """Its name, such as `start_container`."""
+    """The step's name, such as `start_container`."""
     container: str = ""
     doing: str = ""
-    """Its own description at this moment, such as `waits for other pulls to pull web:1`; "" = not known."""
+    """The step's own description at this moment, such as `waits for other pulls to pull web:1`; "" = not known."""
 
 
 @dataclass(frozen=True)

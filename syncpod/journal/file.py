@@ -142,7 +142,7 @@ class JournalFile:
         return _used_bytes(self._opened())
 
     def lives_not_gone(self) -> list[PodLife]:
-        """Return the lives that have not ended as far as the journal knows."""
+        """Return the lives whose end the journal has not recorded."""
         rows = self._opened().execute("SELECT namespace, name, uid, incarnation FROM life WHERE gone IS NULL")
         return [PodLife(*row) for row in rows]
 

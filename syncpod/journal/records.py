@@ -203,7 +203,7 @@ class Service(NamedTuple):
 
     begun: datetime
     ended: datetime | None
-    """When it ended; None while it goes on, as far as the journal knows."""
+    """When it ended; None if no end is recorded, so that it may still go on."""
     how: str = ""
     """How it ended: `stopped`, `died`, or `machine` if the machine was rebooted meanwhile; "" = not known."""
 

@@ -206,7 +206,7 @@ def _with_gaps(
 
 
 def _held(lines: Sequence[HistoryEntry], until: datetime) -> HistoryEntry | None:
-    """Return the wait that began before a moment, if no step that it held had begun by then; None if there is none.
+    """Return the last wait before a moment, unless a step that it held began between the two; None if there is none.
 
     Other records in between do not end the wait.
     """

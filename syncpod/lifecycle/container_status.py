@@ -96,7 +96,7 @@ class ContainerContext:
     """The pod has failed as a whole (evicted, past its deadline): no instance follows."""
 
     def container_id(self, raw: str) -> str:
-        """Return an id as statuses have it."""
+        """Return an id in the form that statuses have: `containerd://...`."""
         return f"{self.runtime}://{raw}" if self.runtime else raw
 
 
@@ -365,7 +365,7 @@ def _volume_mounts(context: ContainerContext, container: Container) -> tuple[Vol
 
 
 def assume_terminated(status: ContainerStatus) -> ContainerStatus:
-    """Return the status of a container that must have ended though nobody saw it; one with a known end stays."""
+    """Return the status of a container that must have ended though nobody saw it. A known end stays as it is."""
     if status.state.terminated:
         return status
     return status.model_copy(update={"state": _lost(STATUS_UNKNOWN, _NOT_LOCATED)})

@@ -44,7 +44,7 @@ class EvictionSettings(NamedTuple):
     minimum_reclaim: str = ""
     """Minimum reclaims, as ``nodefs.available=500Mi``."""
     max_pod_grace_period: str = ""
-    """Seconds."""
+    """The longest grace of a pod that is evicted for a soft threshold, in seconds."""
     pressure_transition_period: str = ""
     """A Go duration, such as ``5m``."""
 

@@ -55,14 +55,14 @@ class Found:
     """The evidence about one pod on the node, or about a container or sandbox that names no pod."""
 
     uid: str
-    """Empty if it names no pod."""
+    """UID of the pod; "" if the container or sandbox names no pod."""
     cluster: str
     """Identity of the Temporal cluster that has its workflow, from its record or sandbox; "" = neither names one."""
     made_at: datetime | None
     """When its oldest part was made, by the node's clock; None = the runtime does not report it."""
     standing: Standing = "unknown"
     ended_here: bool = False
-    """The node itself has noted that this life of the pod has ended for good."""
+    """The node's own record says that this life of the pod has ended for good."""
 
 
 @dataclass(frozen=True, slots=True)

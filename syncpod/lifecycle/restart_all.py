@@ -28,7 +28,7 @@ def should_restart_all(spec: PodSpec, observed: ObservedPod, *, in_progress: boo
 def containers_to_reset(spec: PodSpec, observed: ObservedPod) -> tuple[ContainerToReset, ...]:
     """List every instance of main and init containers to remove from the runtime, killed first unless it has exited.
 
-    Those that triggered the restart are removed last: while one of them exists, an interrupted pass begins again.
+    Instances that triggered the restart are removed last: while one exists, an interrupted pass begins again.
     Ephemeral containers stay, and so do containers that are not in the spec.
     Mirrors kuberuntime_manager.go, v1.36, computePodActions in its RestartAllContainers branch.
     """

@@ -41,7 +41,7 @@ class ShutdownPeriod(NamedTuple):
 
 
 Periods = tuple[ShutdownPeriod, ...]
-"""From the lowest priority to the highest; () = a shutdown is not delayed."""
+"""The periods from the lowest priority to the highest; () = a shutdown is not delayed."""
 
 
 def parse_shutdown_periods(text: str) -> Periods:

@@ -72,7 +72,7 @@ class Excess:
     """A limit that is exceeded."""
 
     message: str
-    """In the kubelet's words, trailing space included."""
+    """The message in the kubelet's words, trailing space included."""
     signal: str
     """The kind of limit: one of EXCESS_SIGNALS."""
 

@@ -32,7 +32,7 @@ FLEET_QUEUE: Final = "fleet"
 """The task queue of the fleet's own workers."""
 OWNER_ANNOTATION: Final = "syncpod.dev/fleet-owner"
 """The annotation with the workflow that owns a placed pod. It goes to the node with the pod, so that a fleet that has
-lost its database can learn it from there."""
+lost its database can read the owner from there."""
 
 RECALL_INTENT: Final = "recall_intent"
 """Activity: return the list that the node was last given. It takes :class:`WhoAsks` and returns :class:`Intent`."""
@@ -326,7 +326,7 @@ class FleetNodeSummary(Message):
     labels: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
     unenforced_limits: tuple[str, ...] = ()
-    """As in its report (:class:`FleetNodeReport`)."""
+    """The limits that its runtime cannot enforce, as in its report (:class:`FleetNodeReport`)."""
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()
     pods: int = 0
@@ -353,11 +353,11 @@ class FleetNodeView(FleetNodeSummary):
     conditions: tuple[NodeCondition, ...] = ()
     capacity: dict[str, str] = Field(default_factory=dict)
     images: tuple[str, ...] | None = None
-    """As in the node's report."""
+    """The images of its embedded runtime, as in its report (:class:`FleetNodeReport`)."""
     placed: tuple[PlacedPod, ...] = ()
-    """Sorted by namespace and name."""
+    """The node's pods, sorted by namespace and name."""
     events: tuple[WireEvent, ...] = ()
-    """Oldest first."""
+    """The events of the node, oldest first."""
 
 
 class PodsChanged(Message):

@@ -137,7 +137,7 @@ class DeleteFromNode(Message):
     namespace: str = "default"
     name: str = ""
     uid: str = ""
-    """When given, only the pod with this UID is meant."""
+    """If set, only the pod with this UID is ended."""
     grace_period_seconds: int | None = None
     """``None`` = the pod's own terminationGracePeriodSeconds."""
 
@@ -165,7 +165,7 @@ class NodeInfo(Message):
     kubelet_version: str = ""
     """The version of this engine, which takes the place of a kubelet."""
     container_runtime_version: str = ""
-    """Such as ``containerd://1.6.20``."""
+    """The runtime's name and version, such as ``containerd://1.6.20``."""
     kernel_version: str = ""
     os_image: str = ""
     operating_system: str = ""
@@ -261,10 +261,10 @@ class NodeView(Message):
     unschedulable: bool = False
     """Cordoned: new pods are taken only from lists."""
     sources: dict[str, SourceView] = Field(default_factory=dict)
-    """By the source's name."""
+    """The last report of each source, by the source's name."""
     desired: tuple[DesiredPod, ...] = ()
-    """In order of namespace and name. A pod that was applied by itself is here only until its workflow has it: from
-    then on its own open workflow shows that it is desired."""
+    """The desired pods, by namespace and name. A pod that was applied by itself is here only until its workflow has it:
+    from then on its own open workflow shows that it is desired."""
     boot: int = 0
     """The boot number of the agent that reported last."""
     sources_ready: bool = False
@@ -278,7 +278,7 @@ class NodeView(Message):
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()
     events: tuple[WireEvent, ...] = ()
-    """Oldest first; ``container`` is empty."""
+    """The events of the node, oldest first; their ``container`` is empty."""
 
 
 # --- inputs and results of its steps ----------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ class DeletePodWorkflow(Message):
     namespace: str = "default"
     name: str = ""
     uids: tuple[str, ...] = ()
-    """Only pods with these UIDs are meant; empty = any pod that has the name."""
+    """Only pods with these UIDs are ended; empty = any pod that has the name."""
     grace_period_seconds: int | None = None
 
 
@@ -348,4 +348,4 @@ class PodWorkflowResults(Message):
     """The answers of several pods' workflows, in the order of the request."""
 
     results: tuple[PodWorkflowResult | None, ...] = ()
-    """None = that workflow did not answer, or was not reached: whether it has the order is unknown."""
+    """None = the workflow did not answer, or was not reached: it may or may not have the order."""

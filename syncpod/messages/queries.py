@@ -115,7 +115,7 @@ class PodSummary:
     pod: str
     """``namespace/name``."""
     status: str
-    """As ``get pods`` prints it: ``CrashLoopBackOff``, ``Init:1/2``."""
+    """The status as ``get pods`` prints it: ``CrashLoopBackOff``, ``Init:1/2``."""
     restarts: int
     why: str
     """The reason of its wait, else why it is not ready; "" if neither is known."""

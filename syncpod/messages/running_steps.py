@@ -15,7 +15,7 @@ class RunningStep(Protocol):
 
     @property
     def ref(self) -> PodRef:
-        """Its pod."""
+        """The pod that the step belongs to."""
 
     @property
     def name(self) -> str:
@@ -27,7 +27,7 @@ class RunningStep(Protocol):
 
     @property
     def telling(self) -> str:
-        """Its action or its wait, in one phrase."""
+        """What the step does or waits for at this moment, in one phrase."""
 
 
 @dataclass(frozen=True)

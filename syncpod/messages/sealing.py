@@ -59,7 +59,7 @@ class Fresh:
     content_key: bytes
     """The key that encrypts the payload, of :data:`CONTENT_KEY_BYTES` bytes."""
     nonce: bytes
-    """The nonce of that encryption, of :data:`NONCE_BYTES` bytes."""
+    """The nonce of the payload's encryption, of :data:`NONCE_BYTES` bytes."""
 
     @classmethod
     def made(cls) -> Fresh:

@@ -68,10 +68,10 @@ class SetCondition(Message):
     """Signal ``set_condition``: a condition of the pod that others set, such as a readiness gate's."""
 
     type: str = ""
-    """Such as ``example.com/load-balanced``; the node's own types are refused."""
+    """The condition's type, such as ``example.com/load-balanced``; the node's own types are refused."""
     status: Literal["True", "False", "Unknown"] = "Unknown"
     reason: str = ""
-    """One word in CamelCase."""
+    """The reason: one word in CamelCase."""
     message: str = ""
 
 

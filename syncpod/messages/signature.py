@@ -49,12 +49,12 @@ class Keys(Protocol):
 
 @dataclass(frozen=True)
 class PayloadPlace:
-    """Where a payload belongs."""
+    """The place that a payload belongs to: a workflow, or one of its activities."""
 
     namespace: str
     workflow_id: str
     activity_id: str = ""
-    """"" = it belongs to the workflow itself."""
+    """The activity's id; "" = the payload belongs to the workflow itself."""
     activity_type: str = ""
 
 
@@ -70,7 +70,7 @@ class SignatureCheck:
     purpose: str = ""
     number: int = 0
     refusal: str = ""
-    """Why it is not accepted, as a clause; then the other fields have their defaults."""
+    """Why the signature is not accepted, as a clause; then `purpose` and `number` have their defaults."""
 
 
 @lru_cache(maxsize=16)

@@ -35,9 +35,9 @@ from syncpod.messages.steps import (
 RUNTIME_CALL: Final = timedelta(minutes=2)
 SANDBOX_CALL: Final = timedelta(minutes=4)
 OPEN_END: Final = timedelta(hours=24)
-"""For steps that have no deadline in the kubelet: a pull and the wait for its turn, a postStart hook within a start,
-the grace of a kill. Each call in them has its own deadline, and the step heartbeats. This limit only bounds a step that
-heartbeats for ever."""
+"""The timeout of steps without a deadline in the kubelet: a pull and the wait for its turn, a postStart hook within a
+start, the grace of a kill. Each call in them has its own deadline, and the step heartbeats. This limit only bounds a
+step that heartbeats for ever."""
 
 
 class Urgency(IntEnum):

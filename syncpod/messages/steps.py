@@ -111,7 +111,7 @@ class StartContainer(StepInput):
     kind: ContainerKind = "container"
     restart: int = 0
     sandbox_id: str = ""
-    """Empty if it `follows` the step that makes the sandbox."""
+    """The sandbox to start in; "" if the start `follows` the step that makes the sandbox."""
     sandbox_attempt: int = 0
     follows: int = 0
     """The fence of the step for whose success it waits: one that makes the sandbox, or starts the container before.
@@ -174,7 +174,7 @@ class RemoveContainers(StepInput):
     keep_logs: bool = False
     message: str = ""
     cause: str = ""
-    """The `KillCause` of those that are stopped first, for the node's journal."""
+    """The `KillCause` of the containers in ``kill``, for the node's journal."""
 
 
 class Outcome(StrEnum):

@@ -64,7 +64,7 @@ class Surveyed(Message):
     """The offers of the fleet's nodes."""
 
     nodes: tuple[NodeOffer, ...] = ()
-    """Sorted by name."""
+    """The offers, sorted by the node's name."""
     own: tuple[HostedPods, ...] = ()
     """The workload's pods, for each node that has any."""
     missed: tuple[str, ...] = ()
@@ -208,4 +208,4 @@ class WorkloadView(WorkloadSummary):
     refusals: tuple[str, ...] = ()
     """Why the pod that was tried last fits no node, with a line for each node as in ``explain --placement``."""
     events: tuple[WireEvent, ...] = ()
-    """Oldest first."""
+    """The events of the workload, oldest first."""

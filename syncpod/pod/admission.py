@@ -68,10 +68,10 @@ def admit(document: Any) -> Admission:
 
 
 def problems_beside(document: Any, unread: Sequence[Problem]) -> list[Problem]:
-    """Return the other problems of a Pod's document, some fields of which cannot be read: those that `unread` names.
+    """Return the problems of a Pod's document beside `unread`, the problems of fields that cannot be read.
 
-    These fields are removed first, so no problem that depends on one of them is reported. Returns [] if the rest cannot
-    be read either.
+    The unreadable fields are removed first, so no problem that depends on one of them is reported. Returns [] if the
+    rest cannot be read either.
     """
     rest = copy.deepcopy(document)
     for problem in unread:

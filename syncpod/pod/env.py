@@ -44,7 +44,7 @@ class FileKeySelector(Model):
 
 
 class EnvVarSource(Model):
-    """Where a variable's value comes from: exactly one of these is set."""
+    """The source of a variable's value: exactly one field is set."""
 
     field_ref: ObjectFieldSelector | None = None
     resource_field_ref: ResourceFieldSelector | None = None

@@ -33,7 +33,7 @@ class ProgramSize:
         self._total = 0
 
     def add(self, size: int) -> None:
-        """Count one string of so many bytes. Raises TooLong if it is too long, or all of them are together."""
+        """Add a string of this many bytes. Raises TooLong if the string is too long, or all strings together are."""
         if size > LONGEST_STRING:
             raise TooLong(
                 f"must be no more than {LONGEST_STRING} bytes with its references replaced, "

@@ -38,7 +38,7 @@ class NodeHooks(Protocol):
         """
 
     def step_ended(self, ref: PodRef, fault: str) -> None:
-        """Note that the attempt has ended: successfully (""), or with a fault of that type."""
+        """Note that the attempt has ended. `fault` is "" after a success, else the type of the fault."""
 
 
 class NodeInterceptor(Interceptor):

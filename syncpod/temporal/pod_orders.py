@@ -56,7 +56,7 @@ class PodSoFar(Protocol):
 
     @property
     def incarnation(self) -> str:
-        """Which life of the pod it is."""
+        """The id of this life of the pod."""
 
 
 Recorded = Callable[[Pod], Awaitable[PodSoFar | None]]
@@ -104,7 +104,7 @@ class PodOrders:
     async def apply(
         self, request: ApplyPodWorkflow, seconds: float | None = None, *, require: Require = of_the_node
     ) -> PodWorkflowResult:
-        """Start a pod's workflow, or update it. If the pod replaces another of its name, that one ends first.
+        """Start a pod's workflow, or update it. If the pod replaces another of its name, the replaced pod ends first.
 
         If there is no workflow, but the node has a record of this pod, or its runtime has the pod, the pod is adopted:
         its containers run on, and those that have finished do not run again. So a static pod, whose UID stays the same,

@@ -42,7 +42,7 @@ def resizes(workflow_id: str, pending: str, in_progress: bool, requested: Sequen
 
 
 def forget(workflow_id: str) -> None:
-    """Stop counting the resize of a pod whose workflow was terminated: such a workflow has no last task to do so."""
+    """Stop counting the resize of a pod whose workflow was terminated: its last task did not stop the count."""
     _pending.pop(workflow_id, None)
     _in_progress.discard(workflow_id)
 

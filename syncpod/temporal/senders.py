@@ -24,9 +24,9 @@ class Sent:
     """One signal, update or cancellation request that a workflow has received."""
 
     at: datetime
-    """By the server's clock."""
+    """When the workflow received it, by the server's clock."""
     name: str
-    """As its sender named it; `cancel` for a request to cancel."""
+    """The name of the signal or update; `cancel` for a request to cancel."""
     identity: str
     """The identity that the sender's client gives."""
 

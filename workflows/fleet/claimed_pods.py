@@ -26,7 +26,7 @@ class ClaimedPods:
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By ``namespace/name``: v1 Pods with their defaults, as a fleet keeps them."""
     wrong: list[str] = field(default_factory=list)
-    """For each document that is refused: its place in the list, and why."""
+    """For each refused document: its place in the list, and why it is refused."""
 
     def add(self, documents: Iterable[Any], first: int = 0) -> None:
         """Add documents of the list; `first` is the place of the first one."""

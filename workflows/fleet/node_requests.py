@@ -43,7 +43,7 @@ _CHECKED: Final = 128
 _ANSWER: Final = timedelta(seconds=30)
 """How long a node may take to accept a list: it writes the list to its disk, and updates its own workflow."""
 _ROOM: Final = timedelta(seconds=60)
-"""How long workloads are notified of a node's room: after that they have tried again by themselves."""
+"""The timeout for notifying workloads of a node's room. After this time the workloads have tried again anyway."""
 _RETRY: Final = RetryPolicy(
     initial_interval=timedelta(seconds=1),
     backoff_coefficient=2.0,

@@ -129,7 +129,7 @@ class FleetNodeState(EventLog, BaseModel):
     stale: int = 0
     """How many times the node has lately refused its list, because it has a newer one."""
     stale_at: datetime | None = None
-    """When it last did so; None = never."""
+    """When the node last refused its list for this reason; None = never."""
     reported: tuple[datetime, ...] = ()
     """The times of its last reports. Kept from run to run, since a node can cause a new run by large reports."""
     events: tuple[WireEvent, ...] = ()

@@ -1,4 +1,4 @@
-"""Where a workload's pods run: the pods that need a node, the choice of nodes, and the orders that nodes must get."""
+"""The placement of a workload's pods: the pods that need a node, the choice of nodes, and the orders to nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workflows.fleet.workload_state import WorkloadState
 from workflows.rejections import Rejected
 
 PLACED_AT_ONCE: Final = 25
-"""The most pods that nodes are chosen for in one workflow task, and that one node is sent in one request."""
+"""The most pods that are placed in one workflow task, and the most that one request sends to a node."""
 
 
 def unplaced(state: WorkloadState, tried: Collection[str] = ()) -> list[str]:

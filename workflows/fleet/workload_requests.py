@@ -42,13 +42,13 @@ _RETRY: Final = RetryPolicy(
 _PLACED_AGAIN: Final = timedelta(seconds=10)
 """The first pause before a pod that fits no node is tried again, and the pause after a failed request."""
 _ROOM_AGAIN: Final = timedelta(seconds=5)
-"""The shortest pause between two tries, or two surveys, that nodes cause by taking pods again. After a network fault,
-many nodes do so one after the other."""
+"""The shortest pause between two tries, or two surveys, whose cause is a node that takes pods again. After a network
+fault, many nodes take pods again one after the other."""
 _LONGEST_PAUSE: Final = timedelta(seconds=60)
 _SHOWN: Final = 200
 """The most nodes whose refusals are kept for a pod that fits no node."""
 _SURVEYED_AGAIN: Final = timedelta(seconds=60)
-"""The time between two surveys of the nodes for a DaemonSet, or of those that have not yet named a workload's pods."""
+"""The time between two surveys of the nodes for a DaemonSet, or of nodes that have not yet reported their pods."""
 
 Answer = TypeVar("Answer", bound=Message)
 

@@ -3,7 +3,7 @@
 The workflow's handlers only collect them; they are parsed here. No signal can fail the node: an invalid one becomes a
 rejection, an event that ``describe node`` shows.
 
-Only the name of a document is read here. Whether the pod can run is checked by the step that hands it on and by the
+Only the name of a document is read here. That the pod can run is checked by the step that hands it on and by the
 pod's own workflow, so a version with stricter rules can still replay the node's history.
 """
 

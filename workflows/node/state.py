@@ -97,7 +97,7 @@ class NodeState(EventLog, BaseModel):
     max_events: int = 0
     """Length of history, in events, at which a run continues as new; 0 means `entity.LONGEST_EVENTS`. Tests set it."""
     accepted: Accepted = Accepted()
-    """Which signed commands have been carried out; it stays empty where commands are not signed."""
+    """The record of the signed commands that were carried out; it stays empty where commands are not signed."""
     _open: set[str] | None = PrivateAttr(default=None)
     """Keys of the pods whose workflows may need an order; None means all pods."""
 

@@ -59,7 +59,7 @@ class Hold:
     """The container's name, or the step's name if it is about no container."""
     restart: int
     until: datetime | None
-    """None means that only an operator can end it."""
+    """When the hold ends; None = only an operator can end it."""
     delay: timedelta
     reason: str
     """`CrashLoopBackOff`, `ImagePullBackOff`, `RestartLimitReached`, or the fault's reason."""

@@ -41,7 +41,7 @@ from workflows.pod.state import Deletion, PodState
 from workflows.rejections import Rejected
 
 _REMEMBERED: Final = 32
-"""How many documents keep their admission in the cache; no more pods than that have their first task at one time."""
+"""The most admissions that are cached. No more pods have their first task at the same time."""
 _LONGEST_REMEMBERED: Final = 16 * 1024
 """The longest document that is cached, in characters of JSON. So the whole cache takes a few MiB at most."""
 _LONGEST_GRACE: Final = 2**63 - 1
@@ -137,7 +137,7 @@ def _forget_old_images(state: PodState, updated: Pod) -> None:
 
 
 def add_ephemeral_container(state: PodState, document: Any, now: datetime) -> EphemeralContainer:
-    """Add an ephemeral container to the pod, and return it; if the pod has one of this name, return that one.
+    """Add an ephemeral container to the pod, and return it; if the pod has one of this name, return the present one.
 
     Raises PodInvalid, or Rejected if the pod is being deleted or has finished.
     """

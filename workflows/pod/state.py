@@ -63,7 +63,7 @@ class ResizeState(BaseModel):
     generation: int = 0
     """The generation of the pod that requests these resources."""
     since: datetime
-    """When the reason became this one."""
+    """Since when the resize has had this reason."""
     final: bool = False
     """The request is not repeated until other resources are desired or the node's worker has restarted."""
 
@@ -76,7 +76,7 @@ class RestartOfAll(BaseModel):
     number: int = 1
     """Counted from 1 over the pod's life, so that a late signal cannot end the back-off of a newer restart of all."""
     cause: str = ""
-    """In words, such as `web exited with code 42`."""
+    """The exit that caused it, in words: `web exited with code 42`."""
     at: datetime
     """The time of that exit, by the workflow's clock."""
     removed: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class RestartOfAll(BaseModel):
 
 
 class FailedHook(BaseModel):
-    """A postStart hook that failed. The node ended its container instance for that."""
+    """A postStart hook that failed, so that the node ended its container instance."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -109,7 +109,7 @@ class Kill(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     why: str = ""
-    """In words; the record of the exit gets the same words."""
+    """The reason in words, which the record of the exit repeats."""
     cause: str = ""
     """A `KillCause`, perhaps one of a newer version."""
     at: datetime | None = None
@@ -233,7 +233,7 @@ class PodState(BaseModel):
     max_events: int = 0
     """Length of history, in events, at which a run continues as new; 0 means `entity.LONGEST_EVENTS`. Tests set it."""
     accepted: Accepted = Field(default_factory=Accepted)
-    """Which signed commands have been carried out; it stays empty where commands are not signed."""
+    """The record of the signed commands that were carried out; it stays empty where commands are not signed."""
 
     @property
     def ref(self) -> PodRef:

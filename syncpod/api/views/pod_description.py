@@ -32,7 +32,7 @@ class HoldLine:
     subject: str
     reason: str
     until: datetime | None
-    """None = until an operator ends it."""
+    """When the wait ends; None = when an operator ends it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Facts:
     ui: str
     """URL of its page; "" = not known."""
     events: tuple[EventRecord, ...] | None = ()
-    """None = not known: the workflow did not answer."""
+    """The pod's events; None = not known, since the workflow did not answer."""
     pending: tuple[PendingStep, ...] = ()
     holds: tuple[HoldLine, ...] = ()
 

@@ -15,7 +15,7 @@ class PublishedLife(Protocol):
 
     @property
     def incarnation(self) -> str:
-        """Which life of the pod it is; "" for a node."""
+        """The id of this life of the pod; "" for a node."""
 
     @property
     def metadata(self) -> ObjectMeta:
