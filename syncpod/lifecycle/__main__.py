@@ -30,7 +30,7 @@ def main() -> int:
     try:
         return answer(reader, sys.stdin.buffer, sys.stdout.buffer)
     except BrokenPipeError:
-        # The reader has gone. Close stdout, or the interpreter fails once more when it flushes it on exit.
+        # Stdout has no reader any more. Close it here, or the interpreter fails again when it flushes stdout at exit.
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.close()
         return 1

@@ -110,7 +110,7 @@ class Intent(WhoAsks):
     """All pods that a fleet wants on a node."""
 
     generation: int = 0
-    """Grows with each change. A node never accepts an older list than the one it has. 0 = it was never sent a list."""
+    """Grows with each change. A node never accepts an older list than the one it has. 0 = none was ever sent."""
     stamp: int = 0
     """When the fleet sent the list, in microseconds since 1970: no two lists of a node have the same. 0 = the node made
     the list itself, when it was removed."""
@@ -303,7 +303,7 @@ class PlacedPod(Message):
         return self.state == "placed" and self.report is None
 
     def brief(self) -> PlacedPod:
-        """Return this for the pod's owner. See :meth:`PodReport.brief`."""
+        """Return this record for the pod's owner: without times, and with a short `why` and :meth:`PodReport.brief`."""
         report = self.report.brief() if self.report is not None else None
         times = {"since": None, "ending": None}
         return self.model_copy(update={"report": report, "why": shortened(self.why, MESSAGE_LIMIT), **times})
@@ -336,7 +336,7 @@ class FleetNodeSummary(Message):
     fleet_key: str = ""
     """The id of the fleet's sealing key that the node trusts, by its last report; "" = not reported."""
     fleet_key_since: datetime | None = None
-    """When that key replaced another one that it trusted; None = it has never trusted another."""
+    """When `fleet_key` replaced another key that the node trusted; None = it has never trusted another."""
 
 
 class FleetNodeView(FleetNodeSummary):

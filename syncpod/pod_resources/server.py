@@ -71,7 +71,7 @@ async def serving(
 
 def _make_room(socket: Path) -> None:
     socket.parent.mkdir(mode=_DIRECTORY, parents=True, exist_ok=True)
-    socket.unlink(missing_ok=True)  # an earlier worker's
+    socket.unlink(missing_ok=True)  # left by an earlier worker
 
 
 class _Lister(api_pb2_grpc.PodResourcesListerServicer):

@@ -148,7 +148,7 @@ async def serving(socket: Path, node: ServedNode, news: PodNews) -> AsyncIterato
 
 def _make_room(socket: Path) -> None:
     socket.parent.mkdir(mode=_DIRECTORY, parents=True, exist_ok=True)
-    socket.unlink(missing_ok=True)  # an earlier worker's
+    socket.unlink(missing_ok=True)  # left by an earlier worker
 
 
 class _Pods(api_pb2_grpc.PodsServicer):

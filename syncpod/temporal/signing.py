@@ -172,7 +172,7 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Sign marked payloads and the results of a worker's steps; then encrypt all payloads, if the keys do."""
-        key = self._keys.current  # one for both, so that the id beside a ciphertext names each key that it needs
+        key = self._keys.current  # one key for both: the id beside a ciphertext names only one
         signed = [self._signed(payload, key) for payload in payloads]
         if not self._keys.encrypts:
             return signed

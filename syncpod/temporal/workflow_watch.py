@@ -163,7 +163,7 @@ class _Watched(WrappedInstance):
             is_copy = self._refuse_copies(act)
         except OSError as error:
             return self._not_now(act, f"{CANNOT_NOTE}: {error.strerror}")
-        if is_copy and self._was_reset:  # a run that ended would leave its pod without a workflow
+        if is_copy and self._was_reset:  # if the run ended, its pod would have no workflow
             return self._not_now(act, WAS_RESET)
         if any(job.HasField("remove_from_cache") for job in act.jobs):
             vars(self._inner)[_ON_ERROR] = _forget_error

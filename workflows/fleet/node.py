@@ -89,7 +89,7 @@ class FleetNodeWorkflow:
             # Replay: nothing is awaited from here to the wait. A message that came in between would not wake the
             # workflow, and would be handled too late.
             if self.trusted and self.trusted != self.state.report.fleet_key:
-                self.entity.renew()  # this history has answers that only the earlier key decrypts
+                self.entity.renew()  # the history so far has answers that only the earlier key decrypts
             self.trusted = self.state.report.fleet_key
             due = self.entity.is_due()
             if not due:
@@ -108,7 +108,7 @@ class FleetNodeWorkflow:
             self.busy.cancel(name)
         # Signals to owners are finished first: the next run does not know which ones this run had begun to send.
         # Replay: a cancelled step is over only when the server has recorded it. A run that ended earlier would lose
-        # that.
+        # the cancellation.
         await self.entity.until(lambda: not self.busy)
         if await self.entity.is_still_quiet_in_the_next_task():
             # Replay: nothing is awaited between that check and this, or an update could be lost.
@@ -135,7 +135,7 @@ class FleetNodeWorkflow:
             self.busy.begin(RECALL_INTENT, self.node.recall())
         elif state.generation > state.taken:
             if TAKE_INTENT in self.busy and self.node.sent < state.generation:
-                self.busy.cancel(TAKE_INTENT)  # its end wakes the workflow, which then sends the newer list
+                self.busy.cancel(TAKE_INTENT)  # the request's end wakes the workflow, to send the newer list
             self.busy.begin(TAKE_INTENT, self.node.send_list())
         self.busy.begin(ATTEND, self.node.attend())
 

@@ -138,7 +138,7 @@ def _admitted(document: Any, owner: str, at: int) -> dict[str, Any]:
     except PodInvalid as wrong:
         raise Rejected(f"pods[{at}]: {wrong}") from None
     meta = wire["metadata"]
-    # A person may apply what `get -o yaml` has printed of a workload's pod: that makes it no pod of the workload.
+    # A person may apply the output of `get -o yaml` for a workload's pod. The new pod is not one of the workload's.
     annotations = {name: text for name, text in (meta.get("annotations") or {}).items() if name != OWNER_ANNOTATION}
     if owner:
         annotations[OWNER_ANNOTATION] = owner

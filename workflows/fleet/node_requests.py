@@ -160,7 +160,7 @@ class NodeRequests:
             await workflow.sleep(early, summary=f"{state.name} reports too often")
         grace = timedelta(seconds=state.grace)
         beat = grace * BEAT
-        # For a node that is already known to be silent there is no limit.
+        # A node that is joining or already silent may begin the request at any time.
         begin_within = None if state.presence in ("Joining", "Unknown") else grace - beat if self.missed else grace
         # A node that is back may have no change. With an empty version it answers at once, and is Unknown no longer.
         version = "" if state.presence == "Unknown" else state.version
@@ -191,7 +191,7 @@ class NodeRequests:
         why = "its report cannot be read" if answer is None else why_too_large(state, answer)
         if answer is None or why:
             self.refused_since = self.refused_since or workflow.now()
-            # Not at once: perhaps only this worker of the fleet does not have the node's newest key yet.
+            # The node is not Unknown at once: perhaps only this worker of the fleet lacks the node's newest key.
             if workflow.now() - self.refused_since >= grace:
                 node_changes.reports_refused(state, workflow.now())
             await self.note_trouble(ATTEND, why)

@@ -183,8 +183,9 @@ class WorkloadRequests:
             self.retry_pause = min(self.retry_pause * 2, _LONGEST_PAUSE)
         if found is None:
             return
-        # Replay: checked after the await, since pods may have been withdrawn meanwhile. No await until all are noted. A
-        # node that has not answered yet gets no more pods: the pods that it was sent last are in no survey.
+        # Replay: checked after the await, since pods may have been withdrawn meanwhile. Nothing is awaited until all
+        # choices are recorded. A node that has not answered yet gets no more pods: the pods that it was sent last are
+        # in no survey.
         silent = [node.name for node in found.nodes if f"place {node.name}" in self.busy]
         nodes = [node for node in found.nodes if node.name not in silent]
         self.tried.update(names)

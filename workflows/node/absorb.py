@@ -3,8 +3,8 @@
 The workflow's handlers only collect them; they are parsed here. No signal can fail the node: an invalid one becomes a
 rejection, an event that ``describe node`` shows.
 
-Only the name of a document is read here. That the pod can run is checked by the step that hands it on and by the
-pod's own workflow, so a version with stricter rules can still replay the node's history.
+Only the name of a document is read here. The step that hands the pod on and the pod's own workflow check
+whether the pod can run, so a version with stricter rules can still replay the node's history.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
         if not _is_right(pod) or current.digest or pod.uid in current.uids:
             continue
         state.governed[key] = current.model_copy(update={"uids": (pod.uid, *current.uids)})
-        # A pod that was refused because of this one may replace it now.
+        # A pod that was refused because the recalled pod has its name may replace the recalled pod now.
         state.backoff = backoff.forget(state.backoff, key)
         recalled += 1
     if recalled:

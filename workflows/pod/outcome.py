@@ -90,7 +90,7 @@ def _look(state: PodState, step: Step, result: StepResult, started: datetime, no
     # The step's own events come before their consequences: a start before the exit, and a kill before the exit.
     said = {each.container for each in state.events if each.reason == "Killing" and each.last and each.last >= started}
     for event in result.events:
-        if event.reason != "Killing" or event.container not in said:  # recorded when the kill began
+        if event.reason != "Killing" or event.container not in said:  # `said` have theirs from when the kill began
             state.event(now, event.type, event.reason, event.message, event.container)
     if result.ended_before:
         observing.forget_needless_kill(state, step)
@@ -101,7 +101,7 @@ def _look(state: PodState, step: Step, result: StepResult, started: datetime, no
     if result.missing_images is not None:
         missing = tuple(name for name in result.missing_images if _still_wants(state, step, name))
         if step.name == StepName.PULL_IMAGE:
-            # Another pull may since have brought an image that this one still found missing.
+            # Another pull may since have brought an image that this pull still found missing.
             missing = tuple(name for name in missing if name in state.missing_images)
         state.missing_images = missing
 
