@@ -72,7 +72,7 @@ class Form:
 
     @property
     def needs_documents(self) -> bool:
-        """Whether the whole objects are needed: to print them, to choose among them, or to sort them."""
+        """Whether whole objects are needed: to print them, select or sort them, or show their labels."""
         chooses = bool(self.conditions.requirements or self.fields.fields or self.order)
         return self.of_documents or chooses or bool(self.labels.header)
 
@@ -300,7 +300,7 @@ def show(listing: ListingPrinter, find: Callable[[], FoundObjects]) -> None:
 
 
 async def show_async(listing: ListingPrinter, find: Callable[[], Awaitable[FoundObjects]]) -> None:
-    """Do the same as `show`, with a `find` that is awaited."""
+    """As `show`, but await `find`."""
     import asyncio
 
     found = await find()

@@ -34,7 +34,7 @@ LISTEN: Final = "127.0.0.1:7300"
 PARTS: Final[tuple[FleetPart, ...]] = ("worker", "gate")
 _CALLED: Final[dict[FleetPart, str]] = {"worker": "fleet's worker", "gate": "fleet's gate"}
 _READY: Final[dict[FleetPart, str]] = {"worker": "fleet worker ready: ", "gate": "the fleet's gate listens at "}
-"""The beginning of the line that each prints when it serves."""
+"""The beginning of the line that each process prints when it serves."""
 _READY_SECONDS: Final = 60.0
 _END_SECONDS: Final = 15.0
 _LOOK_SECONDS: Final = 0.05
@@ -65,8 +65,8 @@ def start_worker(state_dir: Path, config: ClientConnectConfig) -> int:
 def start_gate(state_dir: Path, config: ClientConnectConfig, listen: str, names: Sequence[str] | None) -> int:
     """Start the fleet's gate, and return its pid once it listens; 0 if the gate of `fleet up` runs already.
 
-    `listen` "" and `names` None are those of its last start. Raises Failure with the last line of its log, and BadInput
-    if it runs with another server, address or names.
+    `listen` "" and `names` None stand for the values of its last start. Raises Failure with the last line of its log,
+    and BadInput if it runs with another server, address or names.
     """
     before = recorded_fleet_process(state_dir, "gate")
     listen = listen or (before.listen if before is not None else LISTEN)
@@ -122,7 +122,7 @@ def _start(
             with waiting(f"waiting up to {_READY_SECONDS:g} s for the {_CALLED[part]} to serve"):
                 _await_ready(part, child, log, begin)
         finally:
-            if child.poll() is not None and before is not None:  # the next start is like the last that served
+            if child.poll() is not None and before is not None:  # the next start takes the values of this record
                 write_fleet_process(state_dir, part, before)
     return child.pid
 

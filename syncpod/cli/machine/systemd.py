@@ -75,7 +75,7 @@ def write(units: Mapping[str, str]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         for name, text in units.items():
             replace_file(directory / name, text, durable=True)
-            # Nothing in a unit is secret, and systemd warns of one that others may not read.
+            # Nothing in a unit is secret, and systemd warns of a unit that other users cannot read.
             (directory / name).chmod(0o644)
     except OSError as error:
         raise Failure(f"the units cannot be written to {directory}: {error.strerror}") from None

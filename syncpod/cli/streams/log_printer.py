@@ -28,9 +28,9 @@ class LogManner:
     follow: bool
     previous: bool
     tail: int | None
-    """The last lines of each container to print; None = all."""
+    """How many lines at the end of each log are printed; None = all."""
     since: datetime | None
-    """When the first printed line was written; None = at any time."""
+    """Lines that were written before this time are not printed; None = all lines are printed."""
     rotated: bool
     """Whether rotated files are printed first."""
     limit_bytes: int | None

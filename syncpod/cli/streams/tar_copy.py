@@ -70,7 +70,7 @@ class Copying:
             code = await self._tar(command, packed(), tar)
         finally:
             os.close(reading)
-            # tar has ended: data that has not been sent by now never will be.
+            # tar has ended, so the archive has no reader: wait until packing has failed or finished.
             await asyncio.gather(packing, return_exceptions=True)
         self._judge(code, tar, path)
 

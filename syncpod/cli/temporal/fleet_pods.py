@@ -110,7 +110,7 @@ async def _unanswered(client: Client, owner: WorkloadSummary, name: str) -> Pend
 async def selected_pods(
     client: Client, matches: Callable[[Mapping[str, str]], bool], namespace: str | None, node: str = ""
 ) -> list[FoundPod]:
-    """Return the fleet's pods whose labels match, by name and node: all of them, or those of one node.
+    """Return the fleet's pods whose labels match, sorted by name and node; with `node`, only the pods of that node.
 
     `namespace` None = all. Raises Failure.
     """

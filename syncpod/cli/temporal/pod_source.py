@@ -82,7 +82,7 @@ class Answers:
         return list(self._answer("events"))
 
     def steps(self) -> list[str]:
-        """Raise CannotSay: no query has them."""
+        """Raise CannotSay: no query of the workflow returns steps."""
         return list(self._answer("steps"))
 
     def _answer(self, part: str) -> Any:
@@ -163,11 +163,11 @@ class TemporalPods:
         """Return the pending steps of a pod; none if the server does not answer in time."""
         try:
             return await pending_steps(await handle_of(self._client, *one.key).describe(rpc_timeout=QUERY_DEADLINE))
-        except (RPCError, ValueError):  # gone meanwhile, or a busy server: the rest of the answer is returned
+        except (RPCError, ValueError):  # the pod is gone, or the server is busy: the other parts are returned
             return ()
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
-        """Return the steps of this machine's worker."""
+        """Return the steps that this machine's worker executes now."""
         return node_api.steps_under_way(self.state_dir)
 
     async def settle_journal(self) -> None:

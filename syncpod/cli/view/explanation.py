@@ -25,7 +25,7 @@ ENDS_SHOWN: Final = 8
 CHANGES_SHOWN: Final = 8
 ABSENCES_SHOWN: Final = 4
 _LOG_LINES: Final = 5
-"""Maximum number of ends, changes, absences of a worker and last lines of a log that are shown. `-o json` has all."""
+"""The limits of what is shown: ends, changes, absences of a worker, and last lines of a log. `-o json` has all."""
 
 _SENTENCE: Final = 160
 """Maximum number of characters of a message that are shown. A change is cut only if the width of a line is limited."""
@@ -371,7 +371,7 @@ def _no_end(container: Explained, one: Explanation, clock: Clock) -> str:
 
 
 def _shown(ends: Sequence[End]) -> list[End]:
-    """Return the newest ends, and the newest end of each other kind, so that every kind is named."""
+    """Return the newest ends, after the newest end of each other kind of cause; at most ENDS_SHOWN of either."""
     newest = {end.cause.kind: place for place, end in enumerate(ends)}
     recent = range(max(0, len(ends) - ENDS_SHOWN), len(ends))
     others = sorted(place for place in newest.values() if place not in recent)

@@ -22,7 +22,7 @@ from syncpod.messages.workload import WorkloadPod
 
 @dataclass(frozen=True)
 class UnheardPod:
-    """A pod on a node that is Unknown, and the next action of its fleet."""
+    """A pod on a node that is Unknown or has not answered, and the next action of its fleet."""
 
     node: FleetNodeView
     placed: PlacedPod
