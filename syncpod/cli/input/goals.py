@@ -39,7 +39,7 @@ class HasCondition:
     def is_met(self, pod: Mapping[str, Any]) -> bool:
         """Return whether a v1 Pod meets this.
 
-        A pod that is being deleted counts as not ready. kubectl takes the condition that is still in its status.
+        A pod that is being deleted counts as not ready. kubectl uses the Ready condition that its status still has.
         """
         if (self.type.casefold(), self.value.casefold()) == ("ready", "true") and _is_ending(pod):
             return False

@@ -35,8 +35,8 @@ def full_name(image: str) -> str:
 async def image_warnings(state_dir: Path, node: str, pods: Sequence[Pod]) -> dict[str, list[str]]:
     """Return, by pod name, a warning for each image that this machine's embedded runtime does not have.
 
-    Pods of other nodes are left out. {} if no worker uses the embedded runtime, or if it only simulates. Also {} if it
-    does not answer, which the worker reports.
+    Pods of other nodes are left out. {} if no worker uses the embedded runtime, or if that runtime only simulates. Also
+    {} if the runtime does not answer, which the worker reports.
     """
     from syncpod.settings.process_records import running_runtime
 

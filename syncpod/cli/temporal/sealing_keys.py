@@ -35,7 +35,7 @@ class Certified:
 
 @dataclass(frozen=True)
 class Needs:
-    """The objects and nodes that still need a sealing key."""
+    """What still needs a sealing key."""
 
     nodes: tuple[str, ...] = ()
     """Nodes that trust no other key yet."""
