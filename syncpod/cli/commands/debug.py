@@ -102,7 +102,7 @@ def debug(
     _require_sense(name, wanted, how)
     if how.attached and tty:
         wanted = replace(wanted, tty=has_terminal(stdin=stdin))
-    # The end of piped input is passed on; a terminal may be attached again.
+    # The container's input ends with piped input, but not with a terminal, since another may attach.
     wanted = replace(wanted, stdin_once=stdin and how.attached and not wanted.tty)
     raise typer.Exit(session.run(lambda client: _debug(client, namespace, name, wanted, how)))
 

@@ -185,7 +185,7 @@ def _explain_pod(
         from syncpod.cli.temporal.ended_workflows import end_of
 
         unserved, ended = alone, end_of(namespace, name)
-        # Without a workflow, no worker has recorded anything since.
+        # No worker has recorded anything since the workflow ended.
         last_sign = records.seen if ended is None else max(records.seen, ended.at)
     doing = _doing(here.state_dir, records) if not (past or unserved) else {}
     explanation = explained(

@@ -44,15 +44,16 @@ UI_PORT: Final = 8233
 NAMESPACE: Final = "default"
 
 DYNAMIC_CONFIGURATION: Final[Mapping[str, str]] = {
-    # The one history shard reads its transfer queue at most 20 times a second by default. With these, an activity takes
-    # 10 ms instead of 57.
+    # The one history shard reads its transfer queue at most 20 times a second by default. With these settings, an
+    # activity takes 10 ms instead of 57.
     "history.transferProcessorMaxPollRPS": "5000",
     "history.transferProcessorMaxPollHostRPS": "50000",
     # A node's task queue has one worker: with several partitions, some tasks would wait to be forwarded.
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
     # By default a dev server reads the list of search attributes from its database, a dozen times for each pod that
-    # starts or ends. With this, it finds new ones within two seconds; `command` registers ours at its start.
+    # starts or ends. With this setting the list is cached, and new attributes are found within two seconds; `command`
+    # registers ours at the server's start.
     "system.forceSearchAttributesCacheRefreshOnRead": "false",
 }
 """Settings that differ from the server's defaults."""
@@ -66,8 +67,8 @@ MEMORY_CONFIGURATION: Final[Mapping[str, str]] = {
     "history.archivalProcessorSchedulerWorkerCount": "1",
     "history.ReplicationProcessorSchedulerWorkerCount": "1",
     "history.ReplicationLowPriorityProcessorSchedulerWorkerCount": "1",
-    # By default a workflow stays cached for an hour after its last use, and is dropped only when another is read. A pod
-    # at rest does not need that: its workflow is read again at its next event.
+    # By default a workflow stays cached for an hour after its last use, and is dropped only when another is loaded. An
+    # idle pod does not need that: its workflow is loaded again at its next event.
     "history.cacheTTL": '"5m"',
     "history.cacheBackgroundEvict": '{"Enabled": true, "LoopInterval": "1m", "MaxEntryPerCall": 1024}',
     # By default 256 MiB of events are cached, by their size on disk; in memory each takes several times as much.
@@ -387,7 +388,7 @@ def _serves_in_time(process: ProcessIdentity, address: str, ui: str) -> bool:
     deadline = time.monotonic() + _START_SECONDS
     while (left := deadline - time.monotonic()) > 0:
         listening = [listens(process.pid, each) for each in (address, ui) if each]
-        if not is_running(process):  # checked after the ports: once it has ended, another may listen
+        if not is_running(process):  # checked last: a process that has ended frees its ports
             return False
         if False in listening:
             raise _Outrun

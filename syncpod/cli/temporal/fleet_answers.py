@@ -205,7 +205,7 @@ async def _patiently(
 
 
 async def _failed_tries(client: Client, workflow_id: str) -> int:
-    with contextlib.suppress(RPCError):  # if it has ended, the server's next answer shows that
+    with contextlib.suppress(RPCError):  # if the workflow has ended, the next call reports that
         return await failed_tries(client, workflow_id)
     return 0
 

@@ -98,7 +98,7 @@ class FleetThings:
         Raises Failure.
         """
         view = await fleet_workloads.view(self._client, *thing)
-        # If somebody has applied it again meanwhile, it is another workload.
+        # A workload of this name that was applied again meanwhile is not being deleted.
         return "" if view is None or not view.deleting else why_workload_is_left(view)
 
     async def object_left(self, thing: Thing) -> str:

@@ -69,7 +69,7 @@ async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str, serv
     checked, unless that pod has failed.
     """
     foresight = Foresight(client, PATIENCE_SECONDS, served)
-    enforces: set[tuple[str, frozenset[str]]] = set()  # by node: one question for all pods with the same limits
+    enforces: set[tuple[str, frozenset[str]]] = set()  # one query for each node and set of limits
     refused: list[str] = []
     for pod in pods:
         there, limits = pod.spec.node_name or node, limits_of(pod)

@@ -40,7 +40,7 @@ async def renew_workflows(client: Client, queue: str) -> int:
             await client.get_workflow_handle(workflow_id).signal("renew", {})
             asked += 1
         except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:  # it has ended since
+            if error.status != RPCStatusCode.NOT_FOUND:  # NOT_FOUND: it has ended since it was listed
                 raise
     return asked
 

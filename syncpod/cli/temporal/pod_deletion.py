@@ -55,7 +55,7 @@ async def request_deletion(client: Client, namespace: str, name: str, grace: int
         return None
     request: dict[str, str | int] = {} if grace is None else {"gracePeriodSeconds": grace}
     if fetched.pod.metadata.deletion_timestamp is None:
-        request["uid"] = fetched.pod.metadata.uid  # if the pod is ending already, the signal is for its successor too
+        request["uid"] = fetched.pod.metadata.uid  # without a UID, the signal also ends the successor of an ending pod
     is_signed = session.signs(client)
     before = None if is_signed else await records_of(client, fetched.pod, DELETE_POD.name)
     try:

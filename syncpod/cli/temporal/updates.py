@@ -61,7 +61,7 @@ async def answer_in_time(
     then = min(BUSY_PATIENCE_SECONDS, patience) - at_first
     task = asyncio.create_task(sending)
     try:
-        # The SDK's timeout is for each attempt, and it retries by itself: this bounds all attempts together.
+        # The SDK's timeout is for each attempt, and the SDK retries: this limit is for all attempts together.
         answered, _ = await asyncio.wait({task}, timeout=at_first)
         if not answered and then > 0 and await _is_served(client, node):
             answered, _ = await asyncio.wait({task}, timeout=then)

@@ -184,7 +184,7 @@ def _of_the_pod(branch: Branch, now: datetime | None) -> Iterator[str]:
     told = {step for step, _ in branch.doing.values()}
     for step in branch.steps:
         if step.name in told and step.attempt <= 1 and not step.failure:
-            continue  # it is in its container's line
+            continue  # shown in the container's line
         words = [f"try {step.attempt}"] if step.attempt > 1 else []
         if step.failure:
             words.append(f"the last one failed: {step.failure}")
