@@ -11,9 +11,18 @@ from syncpod.messages.fleet import FLEET_NODE_WORKFLOW
 from syncpod.messages.fleet_objects import FLEET_OBJECT_WORKFLOW
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.node import NODE_WORKFLOW
+from syncpod.messages.remote_command import REMOTE_COMMAND_WORKFLOW
 from syncpod.messages.workload import WORKLOAD_WORKFLOW
 
-_KINDS: Final = (POD_WORKFLOW, NODE_WORKFLOW, FLEET_NODE_WORKFLOW, FLEET_OBJECT_WORKFLOW, WORKLOAD_WORKFLOW)
+KINDS: Final = (
+    POD_WORKFLOW,
+    NODE_WORKFLOW,
+    FLEET_NODE_WORKFLOW,
+    FLEET_OBJECT_WORKFLOW,
+    WORKLOAD_WORKFLOW,
+    REMOTE_COMMAND_WORKFLOW,
+)
+"""The workflow types whose histories can be replayed: all that the workers of a node and of a fleet serve."""
 _SHOULD_BE: Final = (
     "must be the history of a pod's or a node's run from its first event on, as "
     "`temporal workflow show --workflow-id pod/default/web --output json` prints it"
@@ -42,7 +51,7 @@ def checked(history: WorkflowHistory) -> WorkflowHistory:
     if missing := next((at for at, event in enumerate(events, 1) if event.event_id != at), 0):
         raise NoHistory(f"event {missing} is missing: {_SHOULD_BE}")
     kind = events[0].workflow_execution_started_event_attributes.workflow_type.name
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise NoHistory(f"the history is of a {kind}: {_SHOULD_BE}")
     return history
 

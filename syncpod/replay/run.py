@@ -29,12 +29,21 @@ from syncpod.temporal.sdk_runtimes import quiet_runtime
 from syncpod.temporal.signing import REFUSAL, UNREADABLE
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.object import FleetObjectWorkflow
+from workflows.fleet.remote_command import RemoteCommandWorkflow
 from workflows.fleet.workload import WorkloadWorkflow
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import workflow_runner
 
-_WORKFLOWS: Final = (PodWorkflow, NodeWorkflow, FleetNodeWorkflow, FleetObjectWorkflow, WorkloadWorkflow)
+WORKFLOWS: Final = (
+    PodWorkflow,
+    NodeWorkflow,
+    FleetNodeWorkflow,
+    FleetObjectWorkflow,
+    WorkloadWorkflow,
+    RemoteCommandWorkflow,
+)
+"""Those of a node's worker and of a fleet's."""
 _EVENT: Final = re.compile(r"HistoryEvent\(id: (\d+)")
 _INNER: Final = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
 _SENTENCE: Final = re.compile(r"\[TMPRL\d+\] [^\"]+")
@@ -78,7 +87,7 @@ async def replayed(history: WorkflowHistory, keys: Keys | None, namespace: str) 
 
     then = recorded(events, input_of)
     watching = Watching(workflow_runner(), started.task_queue.name, tasks, input_of)
-    plugin = syncpod_plugin(workflows=_WORKFLOWS, runner=watching, keys=keys)
+    plugin = syncpod_plugin(workflows=WORKFLOWS, runner=watching, keys=keys)
     failure = ""
     try:
         with _silent():

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from temporalio import workflow
 
+import fleet_worker
+import worker
+from syncpod.replay import run
 from syncpod.replay.comparison import Decided, Difference, difference
+from syncpod.replay.history import KINDS
 
 START, PULL, WAIT = "start container web, restart 1", "pull image web, restart 1", "wait 10 s"
 THEN = (
@@ -56,3 +61,13 @@ def test_a_change_is_found_at_its_event_and_nothing_before_it(
         at = data.draw(st.integers(0, len(then) - 1))
         changed = [*now[:at], Decided(now[at].task, "kill pod"), *now[at + 1 :]]
         assert difference(then, changed, "") == Difference(then[at].event, then[at].words, "kill pod")
+
+
+def test_every_workflow_that_a_worker_serves_can_be_replayed() -> None:
+    served = {
+        str(workflow._Definition.must_from_class(each).name)
+        for program in (worker.SERVED, fleet_worker.SERVED)
+        for each in program.workflows
+    }
+    assert served == set(KINDS)
+    assert served == {workflow._Definition.must_from_class(each).name for each in run.WORKFLOWS}
