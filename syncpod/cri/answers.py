@@ -16,15 +16,15 @@ import grpc
 from google.protobuf.message import DecodeError
 
 LONGEST_WORD: Final = 1024
-"""The most characters of a reason, a name or a version."""
+"""Maximum characters of a reason, a name or a version."""
 LONGEST_MESSAGE: Final = 16 * 1024
-"""The most characters of a message about a container. In a kubelet's status, all messages of a pod have 12 KiB."""
+"""Maximum characters of a message about a container. In a kubelet's status, all messages of a pod have 12 KiB."""
 _PATH_MAX: Final = 4096
 """PATH_MAX of the kernel, with the NUL at the end."""
 _LONGEST_ADDRESS: Final = 64
-"""The most characters of an IP address with its zone, which is an interface's name."""
+"""Maximum characters of an IP address with its zone, which is an interface's name."""
 _MOST_ADDRESSES: Final = 16
-"""The most addresses of a pod besides its first one."""
+"""Maximum number of addresses of a pod besides its first one."""
 _LARGEST_PID: Final = 2**22
 """PID_MAX_LIMIT of the kernel."""
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")

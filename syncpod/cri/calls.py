@@ -10,9 +10,10 @@ class CallSpec(NamedTuple):
     """One call to a runtime."""
 
     operation: str
-    """The kubelet's `operation_type` of it, in metrics and errors. The names for containerd's own calls are ours."""
+    """The kubelet's `operation_type` of the call, in metrics and errors. The names for containerd's own calls are
+    ours."""
     changes: bool
-    """Whether it changes something in the runtime: before and after it, tests kill the worker."""
+    """True if the call changes something in the runtime: tests kill the worker before and after such a call."""
 
 
 CALLS: Final[Mapping[str, CallSpec]] = {

@@ -92,7 +92,7 @@ class CriClient(CriRuntime):
     `endpoint` is `unix:///path` or a path. It connects with the first call, and later calls restore a lost connection.
     Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36): `timeout_seconds` for most calls, twice
     that for RunPodSandbox, that plus the grace for StopContainer, that plus the command's own timeout for ExecSync
-    (none if the latter is 0), and none for PullImage. No timeout is longer than 68 years.
+    (none if the command's timeout is 0), and none for PullImage. No timeout is longer than 68 years.
     """
 
     def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:

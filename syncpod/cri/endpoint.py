@@ -55,7 +55,7 @@ _BUSY = "accepts no connections"
 
 
 def candidates(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Paths of the sockets to try, in order.
+    """Return the paths of the sockets to try, in order.
 
     If the variable names a socket, that is the only one: a user who names a runtime does not want pods on another.
     Otherwise they are the well-known ones. Raises ValueError for an endpoint that is not a unix socket.

@@ -1,4 +1,4 @@
-"""Caches the records of listed items: most items of a list are the same a second later, and not translated again."""
+"""Caches the records of listed items: most items of a list are the same a second later, and need no new translation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _Item = TypeVar("_Item", api_pb2.PodSandbox, api_pb2.Container)
 _Summary = TypeVar("_Summary")
 
 _TURNS: Final = 8
-"""After this many listed items for each cached one, the items that no list has had meanwhile are dropped."""
+"""After this many listed items for each cached one, the cached items that no list has had meanwhile are dropped."""
 TURN_SECONDS: Final = 30.0
-"""Seconds after which these are dropped in any case, even if all lists are empty."""
+"""Seconds after which such items are dropped in any case, even if all lists are empty."""
 
 
 class KnownItems(Generic[_Item, _Summary]):

@@ -46,7 +46,7 @@ class RuntimeHandler:
 class RuntimeStatus:
     """Whether pods can be started, and the runtime's optional features.
 
-    A feature that is not announced must not be used: the runtime would silently ignore it.
+    A feature that the runtime does not announce must not be used: the runtime would silently ignore it.
     """
 
     runtime_ready: bool
@@ -126,7 +126,7 @@ class ContainerEvent:
     labels: Mapping[str, str]
     """The sandbox's labels; empty if the runtime does not send them, as for a sandbox that is gone."""
     is_end: bool = False
-    """Whether the container, or the sandbox, has ended. Nothing else may be concluded from that."""
+    """True if the container, or the sandbox, has ended. Nothing else may be concluded from the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class ImageStatus:
     repo_tags: tuple[str, ...]
     repo_digests: tuple[str, ...]
     size: int
-    """Bytes."""
+    """The image's size in bytes."""
     uid: int | None
     """The user it runs as, if the image names a uid."""
     username: str
@@ -188,7 +188,7 @@ class Ingest:
     """`layer-sha256:…`, `manifest-sha256:…`, `config-sha256:…`; the same for every download of it."""
     done_bytes: int
     total_bytes: int
-    """0 if unknown."""
+    """The whole size of the blob in bytes; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class ImageFsInfo:
 
     image_filesystems: tuple[FilesystemUsage, ...]
     container_filesystems: tuple[FilesystemUsage, ...] = field(default=())
-    """Empty from older runtimes; then it is the images' file system."""
+    """Empty from older runtimes; then containers use the images' file system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class MemoryUsage:
     """The limit without the working set; None without a limit."""
     rss_bytes: int | None = None
     page_faults: int | None = None
-    """Cumulative, as those below."""
+    """Cumulative, as the following fields."""
     major_page_faults: int | None = None
 
 
@@ -285,7 +285,8 @@ class SandboxStats:
     cpu: CpuUsage | None = None
     memory: MemoryUsage | None = None
     interfaces: tuple[InterfaceUsage, ...] = ()
-    """Those of its network namespace, the one with its address first; none if the runtime does not report them."""
+    """The interfaces of the pod's network namespace, first the one with its address; () if the runtime does not report
+    them."""
     network_measured_at_ns: int = 0
     processes: int | None = None
     """None if the runtime does not report it."""
@@ -301,7 +302,7 @@ class CriRuntime(Protocol):
     """
 
     async def version(self) -> RuntimeVersion:
-        """Name the runtime. Raises Unimplemented if the server does not speak CRI v1."""
+        """Return the runtime's name and version. Raises Unimplemented if the server does not implement CRI v1."""
         ...
 
     async def status(self, *, verbose: bool = False) -> RuntimeStatus:
@@ -309,7 +310,7 @@ class CriRuntime(Protocol):
         ...
 
     async def runtime_config(self, *, default: CgroupDriver = "cgroupfs") -> CgroupDriver:
-        """Name the cgroup driver: by RuntimeConfig, else by the configuration that Status shows, else `default`."""
+        """Return the cgroup driver: by RuntimeConfig, else by the configuration that Status shows, else `default`."""
         ...
 
     async def update_runtime_config(self, *, pod_cidr: str) -> None:
@@ -411,8 +412,8 @@ class CriRuntime(Protocol):
     async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
         """Measure the running containers of one sandbox; containerd also returns those that do not run.
 
-        Has a timeout of its own, in seconds, because the call hangs as long as one of their shims does. Ask for each
-        sandbox separately, or one pod blocks all others.
+        Has a timeout of its own, in seconds, because the call hangs as long as one of their shims does. Measure each
+        sandbox by a call of its own: otherwise one pod blocks all others.
         """
         ...
 

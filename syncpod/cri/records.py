@@ -57,12 +57,12 @@ def moment(nanoseconds: int) -> datetime | None:
 
 
 def container_state(state: int) -> ContainerRuntimeState:
-    """Name a container's state; one from a later CRI is `unknown`."""
+    """Return a container's state; a value of a later CRI counts as `unknown`."""
     return _CONTAINER_STATES.get(state, "unknown")
 
 
 def sandbox_state(state: int) -> SandboxState:
-    """Name a sandbox' state; one from a later CRI is not ready."""
+    """Return a sandbox's state; a value of a later CRI counts as not ready."""
     return "SANDBOX_READY" if state == api_pb2.SANDBOX_READY else "SANDBOX_NOTREADY"
 
 

@@ -99,7 +99,7 @@ class CsiDriver:
         return frozenset(kinds.Name(each.rpc.type) for each in said.capabilities if each.rpc.type in kinds.values())
 
     async def usage(self, handle: str, path: Path) -> VolumeStats:
-        """Return how full the volume is that is published at `path` (NodeGetVolumeStats). Raises CsiError."""
+        """Return the usage of the volume that is published at `path` (NodeGetVolumeStats). Raises CsiError."""
         asked = csi_pb2.NodeGetVolumeStatsRequest(volume_id=handle, volume_path=str(path))
         async with self._stub("NodeGetVolumeStats") as stub:
             said = await stub.NodeGetVolumeStats(asked, timeout=CALL_SECONDS)
@@ -175,7 +175,7 @@ class CsiDriver:
 
 
 def clause(call: str, error: grpc.aio.AioRpcError) -> str:
-    """Return what went wrong with a call, in one line."""
+    """Return a clause of one line that describes a call's error."""
     said = " ".join((error.details() or "").split())[:_LONGEST_TEXT]
     return f"{call}: {error.code().name}{said and ': '}{said}"
 

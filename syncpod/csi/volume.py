@@ -16,14 +16,14 @@ class DriverNode:
 
     node_id: str
     most_volumes: int = 0
-    """The most volumes of the driver that the machine may have; 0 = no limit."""
+    """Maximum number of the driver's volumes on the machine; 0 = no limit."""
     topology: Mapping[str, str] = field(default_factory=dict)
-    """The machine's place, as labels."""
+    """The machine's topology, as labels."""
 
 
 @dataclass(frozen=True)
 class VolumeStats:
-    """How full a volume is, as its driver reports it; 0 = not reported."""
+    """The usage of a volume, as its driver reports it; 0 = not reported."""
 
     capacity_bytes: int = 0
     available_bytes: int = 0
@@ -68,13 +68,13 @@ class Publishing:
 
     handle: str
     staging: Path | None
-    """Where it is staged; None if its driver does not stage."""
+    """The path at which the volume is staged; None if its driver does not stage."""
     path: Path
     use: Use
     is_read_only: bool = False
     publish_context: Mapping[str, str] = field(default_factory=dict)
     context: Mapping[str, str] = field(default_factory=dict)
-    """The volume's attributes, and the pod's identity if the driver wants it."""
+    """The volume's attributes, and the pod's identity if the driver requires it."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -84,9 +84,9 @@ class Growing:
 
     handle: str
     path: Path
-    """Where it is published."""
+    """The path at which the volume is published."""
     staging: Path | None
     use: Use
     size: int
-    """The least size that it must have afterwards, in bytes."""
+    """The minimum size of the volume afterwards, in bytes."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)

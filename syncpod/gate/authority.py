@@ -45,11 +45,11 @@ from syncpod.settings.values import SettingsInvalid
 
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 GATE_LIFE: Final = timedelta(days=30)
-"""How long the gate's own certificate is valid. The gate makes itself a new one long before the end."""
+"""Lifetime of the gate's own certificate. The gate replaces it long before it expires."""
 COMMANDER_LIFE: Final = timedelta(minutes=10)
-"""How long a command's certificate for a node's own endpoint is valid."""
+"""Lifetime of a command's certificate for a node's own endpoint."""
 _SKEW: Final = timedelta(hours=1)
-"""How far before its issue a certificate is already valid, since a node's clock may be slow."""
+"""A certificate is valid from this long before its issue, since a node's clock may be slow."""
 _URI: Final = re.compile(r"syncpod://fleet/([0-9a-f]{16})/node/([-a-z0-9.]{1,253})")
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
@@ -121,7 +121,10 @@ class Fleet:
         return self.authorities_pem() + "".join(self._path(number, "crl").read_text() for number in self.authorities())
 
     def issue(self, node: str, life: timedelta, now: datetime) -> Pair:
-        """Return a certificate for a node from the newest authority, and its key. Its record is on disk before that."""
+        """Return a certificate for a node from the newest authority, and its key.
+
+        Its record is then already on disk.
+        """
         with locked(self.directory):
             # The node is a member again. If it comes back with its earlier certificate, it must not be dismissed.
             self._revoke([each for each in self.issued() if each.node == node and each.dismissed], now)
@@ -146,7 +149,7 @@ class Fleet:
         return self._make(self.authorities()[0], _common_name("syncpod gate"), hosts, usages, now, GATE_LIFE)[1]
 
     def issue_commander(self, now: datetime) -> Pair:
-        """Return a certificate with which a command reaches a node's own endpoint, by the oldest authority.
+        """Return a certificate of the oldest authority with which a command reaches a node's own endpoint.
 
         It is valid for minutes and has no record. The gate does not accept it, since it names no node.
         """
@@ -220,7 +223,8 @@ class Fleet:
     def dismiss(self, node: str) -> list[str]:
         """Mark the certificates of a node that is removed while it is away; return their serials.
 
-        When the node is back, the gate answers that it was removed, and nothing else. `issue` and `revoke` end that.
+        When the node is back, the gate answers that it was removed, and nothing else. `issue` and `revoke` end this
+        state.
         """
         with locked(self.directory):
             ours = [each.serial for each in self.issued() if each.node == node and not each.revoked]

@@ -9,24 +9,25 @@ from syncpod.kernel.callers import Budget
 from syncpod.kernel.http2_frames import Counted
 
 CONNECTIONS: Final = 16
-"""Connections of one node at once. A node needs one, and one more while its worker restarts."""
+"""Maximum number of concurrent connections of one node. A node needs one, and one more while its worker restarts."""
 CALLS: Final = 64
-"""Calls of one node at once, including polls."""
+"""Maximum number of concurrent calls of one node, including polls."""
 CALLS_PER_SECOND: Final = 50
-"""Calls of one node on average."""
+"""Maximum calls of one node per second, on average."""
 BURST: Final = 500
-"""Calls that a node may make in one burst after a pause."""
+"""Maximum calls of one node in one burst after a pause."""
 
 
 REFUSED_PER_SECOND: Final = 10
-"""Refused calls of one node on average. An honest node has refused calls only for a moment."""
+"""Maximum refused calls of one node per second, on average. An honest node has refused calls only for a moment."""
 REFUSED_BURST: Final = 500
 """Calls of one node that may be refused in one burst. With one more, its connection is closed."""
 FRAMES_PER_SECOND: Final = 500
-"""Small frames of one node on average. A call has about five."""
+"""Maximum small frames of one node per second, on average. A call has about five."""
 FRAMES_BURST: Final = 10_000
 CONNECTIONS_PER_SECOND: Final = 1
-"""How often a node may connect on average. A worker connects once, and again when it has lost the gate."""
+"""Maximum new connections of one node per second, on average. A worker connects once, and again when it has lost the
+gate."""
 CONNECTIONS_BURST: Final = 128
 
 

@@ -38,13 +38,14 @@ SERVICE: Final = "temporal.api.workflowservice.v1.WorkflowService"
 POLL: Final = f"/{SERVICE}/PollActivityTaskQueue"
 HEALTH: Final = "/grpc.health.v1.Health/Check"
 GREETING: Final = (f"/{SERVICE}/GetSystemInfo",)
-"""The first call of a client's connection. A removed node may make it: it learns of its removal by its next call."""
+"""The first call of a client's connection. A removed node may make this call; its next call is refused with the
+reason."""
 QUEUE_PREFIX: Final = "fleet-node/"
 """The prefix of a node's name, in the only task queue that it may poll and in its identity to the server."""
 _WORKERS: Final = 8
-"""The most workers that one heartbeat of a node may report."""
+"""Maximum number of workers in one heartbeat of a node."""
 _REASON: Final = 200
-"""How many characters of a shutdown's reason are kept."""
+"""Maximum characters of a shutdown's reason that are kept."""
 _POLL_SECONDS: Final = 75.0
 _CALL_SECONDS: Final = 15.0
 
@@ -72,7 +73,7 @@ class Forwarded:
     answer: Callable[[bytes], bytes]
     """Turns the server's answer into the answer for the node."""
     seconds: float
-    """How long the call may take, unless the node's own timeout is shorter."""
+    """Timeout of the call in seconds, unless the node's own timeout is shorter."""
 
 
 class _Answering(Protocol):
@@ -245,7 +246,10 @@ def _require_queue(node: str, queue: TaskQueue) -> None:
 
 
 def _instance(node: str, key: str) -> str:
-    """Return a worker's key, made unique to the node. A shutdown ends polls by it, so no other node may name it."""
+    """Return a worker's key, made unique to the node.
+
+    A shutdown ends polls by this key, so no other node may use it.
+    """
     return f"{node}/{key[:64]}" if key else ""
 
 

@@ -43,9 +43,9 @@ ROOM: Final = ConnectionRoom(
     of_one_address=4096,
 )
 FIRST_SECONDS = 10.0
-"""How long a node may take until its first call."""
+"""Seconds within which a node must make its first call."""
 LOOK_SECONDS: Final = 0.5
-"""How long a revocation may take to have an effect."""
+"""Seconds between two checks of the fleet's files; a revocation takes effect within this time."""
 _RENEW: Final = timedelta(hours=12)
 """The gate makes itself a new certificate after this time. It is measured by the wall clock, by which nodes check the
 certificate, and which also runs while the machine is suspended."""
@@ -94,7 +94,7 @@ class Door:
         return int(self._listener.getsockname()[1])
 
     async def failed(self) -> None:
-        """Wait until the door fails, and raise the reason. The door must not stay open then."""
+        """Wait until the door fails, and raise the reason. The caller must then close the door."""
         await asyncio.gather(*self._tasks)
 
     async def close(self) -> None:

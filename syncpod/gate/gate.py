@@ -40,11 +40,11 @@ DIRECTORY: Final = "gate"
 """The directory for the gate's own files, in the fleet's directory."""
 _SOCKET: Final = "gate.sock"
 _LARGEST: Final = 4 * 2**20
-"""The most bytes of a request: twice what Temporal accepts as one payload."""
+"""Maximum bytes of a request: twice Temporal's limit of one payload."""
 READ_AT_ONCE: Final = 4
-"""The most requests of one node that are read at a time."""
+"""Maximum number of requests of one node that are read at once."""
 READ_SECONDS = 10.0
-"""How long a call's message may take to arrive."""
+"""Seconds within which a call's message must arrive."""
 _LARGEST_ANSWER: Final = 16 * 2**20
 _PASSED_ON: Final = ("client-name", "client-version", "supported-server-versions")
 """Metadata that is passed on with a node's request. Metadata that a server may trust, such as authorization, is not."""
@@ -69,7 +69,7 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", _LARGEST_ANSWER),
 )
 _OWN_SECONDS: Final = 10.0
-"""How long one of the gate's own calls may take."""
+"""Timeout in seconds of the gate's own calls."""
 _AWAY: Final = "the fleet's server cannot be reached"
 _OTHERS: Final = "the server behind the fleet's gate holds another fleet"
 
@@ -81,9 +81,9 @@ class TemporalFrontend:
     address: str
     namespace: str
     tls: bool = False
-    """Whether it uses TLS. The following three fields are PEM, for TLS only."""
+    """True if the frontend uses TLS. The following three fields are PEM, for TLS only."""
     roots: bytes | None = None
-    """None = the machine's own roots."""
+    """The authorities that the gate trusts; None = the machine's own."""
     certificate: bytes | None = None
     """None = the gate shows no certificate."""
     key: bytes | None = field(default=None, repr=False)
@@ -132,7 +132,7 @@ class Gate:
             raise
         self._behind = behind
         self._reading: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        """By node, for as long as it has a call."""
+        """By node: limits the messages that are read at once. An entry exists while the node has a call."""
         self._server: grpc.aio.Server | None = None
         self._channel: grpc.aio.Channel | None = None
 

@@ -25,18 +25,18 @@ from syncpod.kernel.listening import BACKLOG
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
-"""A handshake that is older than this may be ended in favor of a new one. If there is none, the new one is closed."""
+"""A handshake that is older than this may be ended in favor of a new one. If no handshake is, the new one is closed."""
 HANDSHAKE_SECONDS: Final = 10.0
-"""The longest that a handshake may take."""
+"""Maximum seconds of a handshake."""
 FAILURES_PER_SECOND: Final = 16
-"""Handshakes from one address that may fail on average."""
+"""Maximum failed handshakes from one address per second, on average."""
 FAILURES_BURST: Final = 256
-"""Handshakes from one address that may fail in one burst. Any further connection is closed before its handshake."""
+"""Maximum failed handshakes from one address in one burst. Any further connection is closed before its handshake."""
 FAILURES_OF_ONE_PER_SECOND: Final = 1
-"""Handshakes with the hello of one certificate that may fail on average."""
+"""Maximum failed handshakes with the hello of one certificate per second, on average."""
 FAILURES_OF_ONE_BURST: Final = 64
 HANDSHAKES_OF_ONE: Final = 16
-"""Handshakes at once with the hello of one certificate."""
+"""Maximum concurrent handshakes with the hello of one certificate."""
 SILENT: Final = "it said nothing"
 _DESCRIPTORS_OF_ONE_ADDRESS: Final = 8
 """One address may have one connection for every eight descriptors of the process. A connection takes three descriptors:
@@ -45,7 +45,7 @@ one for the client, and two for the socket behind the door."""
 
 @dataclass(frozen=True)
 class ConnectionRoom:
-    """The most connections of a server, by their state."""
+    """The maximum numbers of a server's connections, by their state."""
 
     silent: int
     """Connections that have not sent their hello."""
@@ -53,7 +53,7 @@ class ConnectionRoom:
     handshakes: int
     """Handshakes of clients whose hello names no node."""
     handshakes_of_one_address: int
-    """A whole site may share an address, and come back at once."""
+    """Handshakes of one address. A whole site may share an address, and reconnect at once."""
     of_one_address: int
     """Connections of one address, whatever their state."""
 
@@ -96,7 +96,7 @@ class Handshakes:
         self.refused = refused
         self._room, self._known = room, known
         self._silent: defaultdict[str, dict[asyncio.Task[Any], None]] = defaultdict(dict)
-        """Connections that have sent nothing, by address, the oldest first."""
+        """By address: the connections that have sent nothing, the oldest first."""
         self._silences = 0
         self._waiting: dict[asyncio.Task[Any], tuple[Client, float]] = {}
         """Handshakes, the oldest first, with the time at which each began."""

@@ -17,12 +17,12 @@ from typing import Final
 from syncpod.streaming.readiness import readable
 
 HELLO_SECONDS: Final = 5.0
-"""How long the first message may take to arrive."""
+"""Seconds within which the first message must arrive."""
 _AGAIN_SECONDS: Final = 0.05
 """Seconds between two reads of a message that has not arrived whole."""
 _LABEL_LENGTH: Final = 40
 _LARGEST: Final = 16 * 2**10
-"""The most bytes of the first message that are read."""
+"""Maximum bytes of the first message."""
 _HANDSHAKE_RECORD, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 22, 1, 0, 0
 """Numbers of RFC 8446, sections 4.1.2 and 5.1, and RFC 6066, section 3."""
 
@@ -39,7 +39,7 @@ def hello_name(serial: int, gate: str) -> str:
 async def asked_name(taken: socket.socket) -> str:
     """Return the server name that a client requests; "" if there is none. The bytes stay unread for TLS.
 
-    Raises TimeoutError if the message does not arrive in time, OSError if the client is gone.
+    Raises TimeoutError if the message does not arrive in time, OSError if the connection has ended.
     """
     async with asyncio.timeout(HELLO_SECONDS):
         while True:

@@ -18,7 +18,7 @@ QUIET_SECONDS: Final = 10.0
 
 
 class GoneCalls(logging.Filter):
-    """Drops gRPC's tracebacks about answers that it cannot send: it has refused the call itself, or the call is gone.
+    """Drops gRPC's tracebacks about answers that it cannot send, since it has refused the call, or the call has ended.
 
     gRPC refuses a call whose message is too large when it is unpacked. The gate has logged such a call as unreadable.
     """

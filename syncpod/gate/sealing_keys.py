@@ -20,7 +20,8 @@ from syncpod.settings.values import SettingsInvalid
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""How long a process may go on with a key that is no longer in use. A new key that opens an object is read at once."""
+"""Seconds for which a process may still use a key that is no longer in use. A new key that opens an object is read at
+once."""
 SETTLED_NANOSECONDS: Final = 100_000_000
 """A directory whose last change is not older than this is read again the next time: a file system's clock has ticks of
 milliseconds, and one more certificate in the same tick would be missed."""

@@ -8,7 +8,7 @@ from typing import Literal
 from syncpod.redaction import OVERLAP, of_process
 
 BODY_LIMIT = 10 * 1024
-"""How many bytes of a response or of a command's output are read."""
+"""Maximum bytes of a response or of a command's output that are read."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def written(*streams: bytes) -> str:
 
 
 class NoAnswer(Exception):
-    """The handler could not be run at all: it is tried again, and counts as no result."""
+    """The handler could not be run at all: the caller retries it, and counts no result."""
 
 
 class NoAddress(NoAnswer):

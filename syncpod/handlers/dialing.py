@@ -13,8 +13,8 @@ from syncpod.handlers.pod_shares import PodShares
 from syncpod.kernel.daemon_thread import DaemonThreads
 
 _LOOKUPS: Final = PodShares(4, partial(DaemonThreads().run, name="name lookup"))
-"""A name server decides how long a lookup takes, and nothing can interrupt it. So lookups take threads of their own,
-and those of one pod wait for one another."""
+"""A name server decides how long a lookup takes, and nothing can interrupt a lookup. So lookups have threads of their
+own, and those of one pod wait for one another."""
 
 
 class NotConnected(Exception):

@@ -22,7 +22,7 @@ class HookFailed(Exception):
     def __init__(self, error: str, output: str = "") -> None:
         super().__init__(error)
         self.output = output
-        """What a command wrote: its standard output, then its standard error."""
+        """The output of a command: its standard output, then its standard error."""
 
 
 def failure_message(handler: LifecycleHandler, container: str, pod: str, failed: HookFailed) -> str:

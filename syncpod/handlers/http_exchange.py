@@ -27,7 +27,7 @@ at a time costs fifty reads a second, however fast it is."""
 _HEAD_LIMIT: Final = 1024 * 1024
 """The largest size of a status line with its headers, including all informational responses before it, in bytes."""
 _CHUNK_OVERHEAD: Final = 16 * 1024
-"""How many bytes chunk headers may have beyond what their chunks need (net/http/internal, chunkedReader)."""
+"""Maximum bytes of chunk headers beyond those that their chunks need (net/http/internal, chunkedReader)."""
 _INFORMATIONAL: Final = range(100, 200)
 _WITHOUT_BODY: Final = (204, 304)
 _END: Final = re.compile(rb"\n\r?\n")
@@ -35,7 +35,7 @@ _READ_FIELDS: Final = re.compile(rb"\n[ \t]*(content-length|location|transfer-en
 """The headers that matter here. A head may have half a million others, so they are not even looked at."""
 _LENGTH_DIGITS: Final = 19
 _LONGEST: Final = (1 << 63) - 1
-"""The largest body length, an int64 as in Go's client, and its number of digits."""
+"""The largest body length, an int64 as in Go's client; `_LENGTH_DIGITS` is its number of digits."""
 
 _Read = Callable[[], Awaitable[bytes]]
 """Returns the next bytes, b"" at the end."""

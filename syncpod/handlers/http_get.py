@@ -19,11 +19,12 @@ from syncpod.redaction import of_process
 PROBE_AGENT: Final = "kube-probe/1.36"
 HOOK_AGENT: Final = "kube-lifecycle/1.36"
 _REQUESTS: Final = 10
-"""How many requests one probe makes at most: the first one, and its redirects."""
+"""Maximum number of requests of one probe: the first one, and its redirects."""
 _LONGEST_REDIRECT: Final = 16 * 1024
-"""Characters of the longest redirect that is followed: to parse one costs more than to send it. Go has no limit."""
+"""Maximum characters of a redirect that is followed: to parse a redirect costs more than to send it. Go has no
+limit."""
 _SHOWN: Final = 256
-"""Characters of an invalid redirect that are reported: it may be as long as all headers together."""
+"""Maximum characters of an invalid redirect that are reported: it may be as long as all headers together."""
 _MOVED: Final = (301, 302, 303, 307, 308)
 _KEPT_IN_URLS: Final = "/%?:@!$&'()*+,;=~-._[]"
 _WRONG_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")

@@ -15,7 +15,7 @@ from syncpod.pod import ExecAction, TCPSocketAction
 from syncpod.pod.go_text import go_quote
 
 RUNTIMES_SECONDS: Final = 120.0
-"""How long after a command's timeout the runtime may take to report it (runtimeRequestTimeout)."""
+"""Seconds after a command's timeout within which the runtime must report the timeout (runtimeRequestTimeout)."""
 
 
 async def run_command(action: ExecAction, target: Target, timeout_seconds: int, cri: CriRuntime) -> ProbeAnswer:

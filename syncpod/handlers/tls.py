@@ -23,10 +23,10 @@ _T = TypeVar("_T")
 
 _BLOCK: Final = 16 * 1024
 _RECEIVED_LIMIT: Final = 2 * 1024 * 1024
-"""The most bytes that a connection may bring, in any form; the largest head of a response is half of it. Records
+"""Maximum bytes that a connection may receive, in any form; the largest head of a response has half as many. Records
 without content, tickets and new keys are not counted anywhere else."""
 _FIRST_LIMIT: Final = 64 * 1024
-"""The most bytes up to the end of the server's first message; OpenSSL takes 20,000 of the message itself."""
+"""Maximum bytes up to the end of the server's first message; OpenSSL accepts 20,000 of the message itself."""
 
 _CIPHERS: Final = ":".join(
     f"ECDHE-{key}-{cipher}"
@@ -101,7 +101,7 @@ class TlsConnection:
         self._object.write(request)
 
     def _read(self) -> bytes:
-        """Return what has arrived, up to a block: a record may have a single byte."""
+        """Return the bytes that have arrived, up to a block: a record may have a single byte."""
         read = bytearray()
         try:
             while len(read) < _BLOCK and (content := self._object.read(_BLOCK - len(read))):

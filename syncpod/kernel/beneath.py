@@ -16,11 +16,11 @@ _O_PATH = os.O_PATH | os.O_CLOEXEC
 _RESOLVE_BENEATH = 0x08 | 0x02
 """RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS: neither `..`, an absolute symlink nor one of /proc's leads out."""
 _RACES = 128
-"""How often to try again when the kernel reports a concurrent rename (EAGAIN)."""
+"""Maximum number of tries when the kernel reports a concurrent rename (EAGAIN)."""
 _LINKS = 40
 """The kernel's own limit of symlinks on one path."""
 _DEPTH = 128
-"""How many directories the walk keeps open. openat2 needs no such limit."""
+"""Maximum number of directories that the walk keeps open. openat2 needs no such limit."""
 
 
 class LeadsOut(OSError):

@@ -13,13 +13,14 @@ from typing import Final
 from syncpod.kernel.peers import Address, Peer
 
 AT_ONCE: Final = 32
-"""The most connections of the owner (and root) at a time; and the most of all others together."""
+"""Maximum number of concurrent connections of the owner (and root); the same for all other users together."""
 OF_A_STRANGER: Final = 4
-"""The most connections of one other user, or of one other machine. Any further one is closed at once."""
+"""Maximum number of concurrent connections of one other user, or of one other machine. Further ones are closed at
+once."""
 _UNKNOWN: Final = -1
 """Stands for all users of this machine whom the kernel does not name."""
 _REMEMBERED: Final = 1_000
-"""With more clients than this, a budget forgets the clients that have their whole burst again."""
+"""With more clients than this, a budget drops the entries of clients whose whole burst is available again."""
 
 PeerOf = Callable[[Address, Address], Peer | None]
 """Returns the user of a connection by the addresses of its client and its server; None = not known."""
@@ -74,7 +75,7 @@ class Budget:
         """Let each client spend `burst` at once after a pause, and `per_second` on average."""
         self._per_second, self._burst = per_second, burst
         self._spent: dict[str, tuple[float, float]] = {}
-        """By client: the amount that still counts, and when that was computed."""
+        """By client: the amount that still counts, and when that amount was computed."""
         self._forget_at = _REMEMBERED
 
     def spend(self, who: str, now: float, amount: float = 1) -> bool:

@@ -25,9 +25,9 @@ _WHOLE = re.compile(r"/|(/\.\.)+")
 _REMOVAL_TRIES = 7
 _FIRST_WAIT_SECONDS = 0.01
 KEPT_SECONDS: Final = 10.0
-"""How long the list of hierarchies is cached; a mount or unmount may go unnoticed meanwhile."""
+"""Seconds for which the list of hierarchies is cached; a mount or unmount may go unnoticed meanwhile."""
 _HELD = 256
-"""How many pidfds are open at once: a process may have 1024 descriptors, and fewer may be free."""
+"""Maximum number of pidfds that are open at once: a process may have 1024 descriptors, and fewer may be free."""
 
 
 class CgroupBusy(OSError):
@@ -41,7 +41,7 @@ class Hierarchy:
     path: Path
     version: int
     controllers: frozenset[str]
-    """Version 1 only. In version 2 each cgroup lists its own in a file."""
+    """The mount's controllers in version 1. Empty in version 2, where each cgroup lists its controllers in a file."""
     shown: str = "/"
     """The cgroup that the mount point shows."""
 

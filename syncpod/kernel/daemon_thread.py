@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 AGAIN_SECONDS: Final = 1.0
 """Seconds until the next try after a thread could not be started."""
 IDLE_SECONDS: Final = 10.0
-"""How long a thread that has done its work waits for more."""
+"""Seconds for which a thread that has done its work waits for more."""
 
 
 class DaemonThreads:

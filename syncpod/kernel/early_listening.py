@@ -1,7 +1,7 @@
 """Sockets that listen before their process can answer, so that early connections wait and are not refused.
 
-A node's ports are bound by the process that starts first, and are inherited by the program that replaces it. The
-kernel queues connections meanwhile; nothing is answered before the answer is true. The process has one set of such
+A node's ports are bound by the process that starts first, and are inherited by the program that replaces it. The kernel
+queues connections meanwhile; no request is answered before that program can answer it. The process has one set of such
 sockets, which is kept in this module.
 """
 

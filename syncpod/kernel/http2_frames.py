@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 HEADERS_BYTES: Final = 8 * 2**10
-"""The most bytes of one call's headers as they are sent. The Temporal SDK sends less than one KiB."""
+"""Maximum bytes of one call's headers as they are sent. The Temporal SDK sends less than one KiB."""
 UNSETTLED_BYTES: Final = 32 * 2**10
-"""The most bytes of headers before the client has acknowledged the server's settings. A worker that connects again
-sends all its polls before it has these."""
+"""Maximum bytes of headers before the client has acknowledged the server's settings. A worker that reconnects sends all
+its polls before it receives the settings."""
 SETTINGS_SECONDS: Final = 10
-"""How long a client may take to acknowledge the settings."""
+"""Seconds within which a client must acknowledge the settings."""
 GRPC_OPTIONS: Final = (("grpc.http2.settings_timeout", SETTINGS_SECONDS * 1_000),)
 """Options of a gRPC server. Its own limit for unpacked headers is 16 KiB, once the settings are acknowledged."""
 _PREFACE: Final = 24

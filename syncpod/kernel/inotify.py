@@ -1,7 +1,7 @@
 """Watches a directory for changes, by inotify(7).
 
-The kernel's notices are reduced to four facts: whether a change is complete, whether files have only gone, the names of
-these, and whether the watch is over. An overflow of the kernel's queue is only one more change.
+The kernel's notices are reduced to a :class:`DirectoryChange` and the names of removed files. An overflow of the
+kernel's queue is only one more change.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class DirectoryWatch:
 
 
 def said(notices: bytes) -> tuple[DirectoryChange, tuple[bytes, ...]]:
-    """Return the change that a buffer of `struct inotify_event` reports, and the names of the files that have gone.
+    """Return the change that a buffer of `struct inotify_event` reports, and the names of removed files.
 
     An overflow of the kernel's queue is a change that has begun.
     """

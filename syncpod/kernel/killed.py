@@ -18,7 +18,7 @@ _EXITING: Final = 0x4
 """The kernel's PF_EXITING: a thread that has taken its SIGKILL, and will not return to its program."""
 
 _ENDING_SECONDS: Final = 1.0
-"""How long the other threads of a killed process may take: for a moment, a thread shows neither the signal nor its
+"""Seconds for the other threads of a killed process to follow: for a moment, a thread shows neither the signal nor its
 end."""
 
 _PAUSE_SECONDS: Final = 0.005

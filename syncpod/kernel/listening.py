@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 4096
-"""The most connections that wait to be accepted. The kernel lowers it to net.core.somaxconn, 4096 by default."""
+"""Maximum number of connections that wait to be accepted. The kernel lowers it to net.core.somaxconn, 4096 by
+default."""
 
 SOCKET_PATH_BYTES: Final = 107
-"""The longest path of a unix socket that Linux takes, in bytes."""
+"""The longest path of a unix socket that Linux accepts, in bytes."""
 ACCEPT_WARNING_SECONDS: Final = 60.0
 """Seconds between two warnings while connections cannot be accepted."""
 _ASYNCIO_SAYS: Final = "socket.accept() out of system resource"

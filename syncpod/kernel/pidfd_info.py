@@ -29,7 +29,7 @@ then one each second, in case the parent hangs."""
 def tells_exits() -> bool:
     """Return whether this kernel has PIDFD_GET_INFO.
 
-    Linux 6.13 and 6.14 do, but without the exit: :func:`exit_code` raises.
+    Linux 6.13 and 6.14 have it without the exit code: there :func:`exit_code` raises.
     """
     try:
         pidfd = os.pidfd_open(os.getpid())
@@ -59,8 +59,8 @@ def exit_code(pidfd: int) -> int | None:
 async def exit_code_once_reaped(pidfd: int) -> int:
     """Wait until the kernel has a process's exit code, and return it as :func:`exit_code` does.
 
-    That is soon after the end of the process, unless its parent hangs. Raises OSError if the kernel does not report
-    exits.
+    The kernel has the code soon after the process has ended, unless the parent hangs. Raises OSError if the kernel does
+    not report exits.
     """
     for pause in chain(_REAPED_AFTER, repeat(1.0)):
         await asyncio.sleep(pause)

@@ -62,8 +62,8 @@ def _file(pid: int | str) -> Path:
 
 
 NICE: Final = -10
-"""The nice value of a preferred process. The scheduler offers it nine times the share of an ordinary one; others get
-the time that it does not use."""
+"""The nice value of a preferred process. The scheduler offers a preferred process nine times the share of an ordinary
+one; other processes get the time that it does not use."""
 
 
 def prefer_this_process() -> None:

@@ -17,7 +17,8 @@ _KIB: Final = 1024
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _NOT_BUSY: Final = ("idle", "iowait", "steal")
-"""A processor that the hypervisor has taken away is not used either (kernel 6.14, root_cgroup_cputime)."""
+"""Times that do not count as busy. A processor that the hypervisor has taken away (steal) is not used either (kernel
+6.14, root_cgroup_cputime)."""
 _KERNEL_LISTS_CHILDREN: Final = (PROC / "thread-self/children").exists()
 """The kernel was built with CONFIG_PROC_CHILDREN. Otherwise `children_of` reads the stat of every process."""
 _TIMES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
@@ -64,7 +65,7 @@ def read_memory(proc: Path = PROC) -> Memory:
 
 @dataclass(frozen=True)
 class Processors:
-    """How long the machine's processors were busy since its boot."""
+    """The time for which the machine's processors were busy since its boot."""
 
     busy_ns: int
     """The sum over all processors, without times of idling, of waiting for disks, and of the hypervisor."""

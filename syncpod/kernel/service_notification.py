@@ -1,4 +1,4 @@
-"""Notifies the service manager that has started this process that it serves now (systemd's ``Type=notify``)."""
+"""Notifies the service manager (systemd, ``Type=notify``) that this process is ready."""
 
 from __future__ import annotations
 

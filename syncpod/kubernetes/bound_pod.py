@@ -29,7 +29,7 @@ UNSUPPORTED: Final = "UnsupportedByNode"
 
 
 class PodRefusal(NamedTuple):
-    """Why a node does not take a pod: the pod's status.reason and status.message."""
+    """Why a node refuses a pod: the pod's status.reason and status.message."""
 
     reason: str
     message: str
@@ -43,7 +43,7 @@ class BoundPod:
     name: str
     uid: str
     phase: str
-    """The phase that the API server has; "" = none yet."""
+    """The pod's phase at the API server; "" = none yet."""
     document: Mapping[str, Any] | None
     """The pod for its workflow, a v1 Pod with all defaults; None if the node cannot take it.
 
@@ -62,12 +62,12 @@ class BoundPod:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the API server has it as ended: it never runs again."""
+        """True if the pod's phase at the API server is final: the pod never runs again."""
         return self.phase in FINISHED
 
     @property
     def runtime_class(self) -> str:
-        """The RuntimeClass that it names; "" = none."""
+        """The RuntimeClass that the pod names; "" = none."""
         return str(mapping((self.document or {}).get("spec")).get("runtimeClassName") or "")
 
     def document_with(self, handler: str | None) -> dict[str, Any] | None:
@@ -80,7 +80,7 @@ class BoundPod:
 
     @property
     def is_to_run(self) -> bool:
-        """Whether the node runs it: the node can, and the cluster has neither deleted it nor recorded its end."""
+        """True if the node runs the pod: it can, and the cluster has neither deleted the pod nor recorded its end."""
         return self.document is not None and self.grace is None and not self.is_finished
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-    kubernetes/kubelet.conf          a kubeconfig with the node's identity; kubectl takes it too
+    kubernetes/kubelet.conf          a kubeconfig with the node's identity, also for kubectl
     kubernetes/ca.crt                the authorities of the server's certificate
     kubernetes/client-current.pem    the node's certificate and key
     kubernetes/serving-current.pem   certificate and key of the kubelet's port, if the cluster has issued a certificate

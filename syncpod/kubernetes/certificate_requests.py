@@ -67,9 +67,9 @@ async def obtain(
 
 
 async def _answer(client: ApiClient, name: str) -> tuple[bytes, str]:
-    """Return the certificate, b"" if it was refused; and why, "" if not. Raises ClusterError.
+    """Return the certificate (b"" = refused) and the reason of the refusal ("" = issued). Raises ClusterError.
 
-    While the server is away, this waits.
+    Waits while the server is unreachable.
     """
     seconds, longest = LOOK_SECONDS
     while True:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 60.0
 """The longest pause between two checks whether another certificate is wanted: the node's addresses may change."""
 ANSWER_SECONDS: Final = 900.0
-"""How long a request may take to be approved; then there is another try (certificateWaitTimeout)."""
+"""Seconds to wait for the approval of a request before the next try (certificateWaitTimeout)."""
 _CHANCE: Final = SystemRandom().random
 
 

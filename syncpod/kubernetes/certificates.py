@@ -123,7 +123,7 @@ def _alternatives(wanted: WantedCertificate) -> list[x509.GeneralName]:
 
 
 def answered(request: Mapping[str, Any]) -> tuple[bytes, str]:
-    """Return the certificate that a request was answered with, b"" if none yet, and why it was refused, "" if not."""
+    """Return the certificate that a request has received (b"" = none yet), and why it was refused ("" = it was not)."""
     status = mapping(request.get("status"))
     for each in mappings(status.get("conditions")):
         if each.get("type") in ("Denied", "Failed"):
@@ -136,7 +136,7 @@ def answered(request: Mapping[str, Any]) -> tuple[bytes, str]:
 
 
 def require_ours(certificate: bytes, key: bytes, wanted: WantedCertificate) -> None:
-    """Raise CertificateInvalid unless a certificate in PEM is for this key, and for what was wanted."""
+    """Raise CertificateInvalid unless a certificate in PEM is for this key and matches `wanted`."""
     try:
         found = x509.load_pem_x509_certificate(certificate)
     except ValueError:

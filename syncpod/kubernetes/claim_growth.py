@@ -36,7 +36,7 @@ class Growth:
     has_states: bool = False
     """The cluster's resizer and the node both keep the state of the growth in the claim (allocatedResourceStatuses)."""
     is_too_late: bool = False
-    """The claim requests another size since: if growing fails once more, the node gives it up."""
+    """The claim now requests a size other than the allocated one: if growing fails once more, the node gives up."""
 
     @property
     def bytes(self) -> int:
@@ -60,7 +60,7 @@ def claim_size(claim: Mapping[str, Any]) -> int:
 def due_growth(claim: Mapping[str, Any], volume: Mapping[str, Any], size: int, *, has_failed: bool) -> Growth | None:
     """Return a node's work for a volume whose size on the node is `size` bytes; None if it has not grown.
 
-    A `size` of 0 is not known, and gives None. `has_failed`: the driver has refused for good to grow the volume.
+    A `size` of 0 means unknown, and gives None. `has_failed`: the driver has refused for good to grow the volume.
     """
     wanted = _storage(mapping(volume.get("spec")), "capacity")
     if not size or size_in_bytes(wanted) <= size:

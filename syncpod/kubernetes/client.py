@@ -26,11 +26,11 @@ from syncpod.kubernetes.kubeconfig import Kubeconfig, KubeconfigInvalid, read_cr
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 ANSWER_SECONDS: Final = 10.0
-"""How long an answer may take. A watch has its own limit, by `timeoutSeconds`."""
+"""Maximum seconds until an answer is complete. A watch has its own limit, `timeoutSeconds`."""
 LARGEST_ANSWER: Final = 64 << 20
-"""The most bytes of an answer. A list of a node's pods has some hundred thousand."""
+"""Maximum bytes of an answer. A list of a node's pods has some hundred thousand."""
 LARGEST_EVENT: Final = 8 << 20
-"""The most bytes of one line of a watch. An object in etcd has at most 1.5 MiB."""
+"""Maximum bytes of one line of a watch. An object in etcd has at most 1.5 MiB."""
 DEAD_SECONDS: Final = 30
 _KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),

@@ -80,21 +80,21 @@ class DriverTraits:
     """The content of a driver's CSIDriver; the defaults are for a driver without one."""
 
     is_known: bool = False
-    """The cluster has a CSIDriver of this driver."""
+    """The cluster has a CSIDriver object of this driver."""
     modes: tuple[str, ...] = ("Persistent",)
-    """The kinds of volumes that it has: `Persistent`, `Ephemeral`."""
+    """The kinds of volumes that the driver supports: `Persistent`, `Ephemeral`."""
 
     is_attached: bool = True
     """The cluster attaches its volumes to a machine first."""
     wants_pod: bool = False
-    """It wants the pod's identity with each call that publishes a volume (podInfoOnMount)."""
+    """The driver requires the pod's identity in each call that publishes a volume (podInfoOnMount)."""
     fs_group_policy: str = "ReadWriteOnceWithFSType"
     tokens: tuple[WantedToken, ...] = ()
-    """The tokens of the pods' service accounts that it wants."""
+    """The tokens of the pods' service accounts that the driver requires."""
     has_tokens_in_secrets: bool = False
-    """It receives the tokens among its Secrets, and not among the volume's attributes."""
+    """The driver receives the tokens among its Secrets, and not among the volume's attributes."""
     is_asked_again: bool = False
-    """It wants a volume to be published again periodically (requiresRepublish)."""
+    """The driver requires NodePublishVolume to be called again periodically (requiresRepublish)."""
 
 
 def unique_name(driver: str, handle: str) -> str:
@@ -144,7 +144,10 @@ def inline_volume(wanted: InlineVolume, need: ClaimNeed) -> CsiVolume:
 
 
 def check_lifecycle(volume: CsiVolume, traits: DriverTraits) -> None:
-    """Check that a driver has volumes of this kind (csi_mounter.go, supportsVolumeLifecycleMode). Raises NotUsable."""
+    """Check that a driver supports volumes of this kind (csi_mounter.go, supportsVolumeLifecycleMode).
+
+    Raises NotUsable.
+    """
     mode = "Ephemeral" if volume.is_inline else "Persistent"
     if mode in traits.modes:
         return
@@ -229,7 +232,7 @@ class RegisteredDriver:
     node_id: str
     topology: Mapping[str, str]
     most_volumes: int
-    """0 = no limit."""
+    """Maximum number of the driver's volumes on the node; 0 = no limit."""
 
 
 def node_path(node: str) -> str:
@@ -267,7 +270,7 @@ def has_drivers(csi_node: Mapping[str, Any], drivers: Mapping[str, RegisteredDri
 def node_patch(node: Mapping[str, Any], drivers: Mapping[str, RegisteredDriver]) -> dict[str, Any] | None:
     """Return the merge patch that writes the drivers' node ids and topology labels to the Node; None if it has them.
 
-    Labels of a driver that is gone stay, as with the kubelet.
+    Labels of a driver that is no longer registered stay, as with the kubelet.
     """
     metadata = mapping(node.get("metadata"))
     labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))

@@ -15,13 +15,13 @@ from typing import Final, Generic, TypeVar
 from syncpod.kubernetes.events import Event
 
 KEPT: Final = 4096
-"""The most objects, and the most kinds of events, that are remembered; the least recently used is forgotten first."""
+"""Maximum number of remembered objects, and of remembered kinds of events; the least recently used is dropped first."""
 SIMILAR: Final = 10
-"""Events of one kind are combined into one from this number of different messages on."""
+"""Number of different messages from which on events of one kind are combined into one."""
 SIMILAR_SECONDS: Final = 600.0
 """After this many seconds without an event of the kind, its messages are counted anew."""
 BURST: Final = 25
-"""The most events of one object that are written in a burst."""
+"""Maximum number of events of one object in a burst."""
 REFILL_SECONDS: Final = 300.0
 """Seconds after which one more event of the object may be written."""
 COMBINED: Final = "(combined from similar events): "
@@ -31,7 +31,7 @@ _Value = TypeVar("_Value")
 
 
 class Recent(Generic[_Key, _Value]):
-    """The entries that were used last, at most a fixed number."""
+    """A cache of a fixed number of entries; the least recently used is dropped first."""
 
     def __init__(self, kept: int, make: Callable[[], _Value]) -> None:
         """Keep at most `kept` entries; `make` makes one for a key that has none."""
@@ -53,7 +53,7 @@ class Recent(Generic[_Key, _Value]):
 
 
 class TokenBucket:
-    """A limit on how often something happens: a burst at once, and then as often as it is refilled."""
+    """A rate limit: a burst at once, and then one token for each refill interval."""
 
     def __init__(self, burst: int, refill_seconds: float) -> None:
         """Begin full."""

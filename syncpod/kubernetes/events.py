@@ -17,7 +17,7 @@ NODE_NAMESPACE: Final = "default"
 """The namespace of events about a node, which has no namespace itself."""
 _LONGEST_NAME: Final = 253
 _LONGEST_MESSAGE: Final = 1024
-"""Characters of a message that an API server takes (validation/events.go, NoteLengthLimit)."""
+"""Maximum characters of a message that an API server accepts (validation/events.go, NoteLengthLimit)."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Issued:
     """A certificate that a signer has issued."""
 
     chain: str
-    """As PEM, without anything between the blocks."""
+    """The certificate chain as PEM, without anything between the blocks."""
     refresh: datetime
     expires: datetime
 
@@ -44,7 +44,7 @@ class Issued:
 def trust_anchors(bundles: Iterable[Mapping[str, Any]], need: BundleNeed) -> str:
     """Return the anchors that a pod's volume shows, as PEM, each once; "" if there are none and none are needed.
 
-    Their order is that of their bytes; the kubelet's changes with each of its starts. Raises NotIssued.
+    The anchors are sorted by their bytes; a kubelet's order changes with each of its starts. Raises NotIssued.
     """
     if need.name:
         chosen = [each for each in bundles if mapping(each.get("metadata")).get("name") == need.name]
@@ -86,7 +86,7 @@ def certificate_request(
 
 
 def issued(request: Mapping[str, Any]) -> Issued | None:
-    """Return the certificate that a signer has issued for a request; None if it has not answered yet.
+    """Return the certificate that a signer has issued for a request; None if the signer has not answered yet.
 
     Raises NotIssued if it refuses for good.
     """

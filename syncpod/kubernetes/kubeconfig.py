@@ -26,7 +26,7 @@ _REFUSED_OF_CLUSTER = ("proxy-url",)
 _INSECURE = "insecure-skip-tls-verify"
 _NODE_USER = "system:node:"
 LARGEST = 1 << 20
-"""The most bytes of a kubeconfig. With its certificates it has some ten thousand."""
+"""Maximum bytes of a kubeconfig. With its certificates it has some ten thousand."""
 
 
 class KubeconfigInvalid(ValueError):
@@ -64,7 +64,7 @@ class Kubeconfig:
     key: KubeconfigPart = field(default=KubeconfigPart(), repr=False)
     token: KubeconfigPart = field(default=KubeconfigPart(), repr=False)
     insecure: bool = False
-    """Whether the server's certificate is not verified, so that anybody on the way can be the server."""
+    """True if the server's certificate is not verified: then anybody on the network path can pose as the server."""
 
 
 def read_kubeconfig(path: Path) -> Kubeconfig:

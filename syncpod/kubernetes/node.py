@@ -1,7 +1,7 @@
 """The Node and the Lease by which a node reports itself to a cluster. Values in, values out.
 
 Mirrors pkg/kubelet/kubelet_node_status.go and nodestatus/setters.go, v1.36, and component-helpers' lease controller.
-Fields and conditions of others on the Node are kept.
+Fields and conditions that other clients have set on the Node are kept.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from syncpod.kubernetes.pod_status import same
 from syncpod.messages.node import NodeCondition, NodeStatus
 
 REPORTED: Final = "v1.36.2"
-"""The kubelet's version that a Node shows: the oldest one whose API server takes all that a node writes.
+"""The kubelet's version that a Node shows: the oldest one whose API server accepts all fields that a node writes.
 
 It may be older than the kubelet whose decisions the node follows (`syncpod.lifecycle.kubelet_version`), never newer:
 Kubernetes supports no kubelet that is newer than its API server, and `kubeadm join` refuses one.
 """
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_SECONDS: Final = 40
-"""How long the control plane may wait for a renewal before it doubts the node (nodeLeaseDurationSeconds)."""
+"""Seconds without a renewal after which the Lease has expired (nodeLeaseDurationSeconds)."""
 LOOK_SECONDS: Final = 10.0
 """Seconds between two checks of the node's status (nodeStatusUpdateFrequency)."""
 REPORT_SECONDS: Final = 300.0

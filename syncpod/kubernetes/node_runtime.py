@@ -28,7 +28,7 @@ class Image:
     digests: tuple[str, ...]
     tags: tuple[str, ...]
     size: int
-    """Bytes."""
+    """The image's size in bytes."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
 }
 """By command: its flags, and whether each takes a value. None of them names a file of the node, or changes anything."""
 _LONGEST: Final = 253
-"""The most bytes of a flag's value: no flag needs more than a name."""
+"""Maximum bytes of a flag's value: no flag needs more than a name."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -57,7 +57,7 @@ def words(command: str, namespace: str, pod: str, asked: Mapping[str, Sequence[s
 
 
 def answer(code: int, out: bytes, err: bytes, uid: str) -> dict[str, Any]:
-    """Return the answer of a node for a command that has ended; `uid` is that of the pod there, "" = there is none."""
+    """Return the answer of a node for a command that has ended; `uid` is the UID of the node's pod; "" = none."""
     said = {"stdout": out.decode(errors="replace"), "stderr": err.decode(errors="replace")}
     return {"exitCode": code, **said, "uid": uid}
 

@@ -87,9 +87,9 @@ def pod_status(before: Mapping[str, Any], ours: Mapping[str, Any], *, went_on: b
     """Return a pod's status for the API server, made from its present one, `before`, and the node's, `ours`.
 
     A final phase (Succeeded, Failed) stays, and is not written before all containers have ended: controllers replace
-    the pod then. But if the pod `went_on` by this node's last write, and a container runs, another client has written
-    the final phase: it is corrected, as by a kubelet (status_manager.go, v1.36, needsReconcile). The observed
-    generation never falls.
+    the pod then. But if this node's last write had no final phase (`went_on`) and a container runs, another client has
+    written the final phase, which is then corrected, as by a kubelet (status_manager.go, v1.36, needsReconcile). The
+    observed generation never falls.
     """
     status = dict(ours)
     status["conditions"] = _conditions(mappings(before.get("conditions")), mappings(ours.get("conditions")))

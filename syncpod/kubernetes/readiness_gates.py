@@ -30,9 +30,9 @@ def has_gates(given: Mapping[str, Any]) -> bool:
 
 
 def news_of_gates(given: Mapping[str, Any], known: Iterable[PodCondition | Mapping[str, Any]]) -> list[GateCondition]:
-    """Return the conditions of a Pod's gates that differ from those that its workflow knows.
+    """Return the conditions of a Pod's gates that differ from those in its workflow.
 
-    A condition that was removed at the API server is Unknown: a workflow's conditions are set, and never removed.
+    A condition that was removed at the API server is returned as Unknown: a workflow's conditions are never removed.
     """
     there = {str(each.get("type")): each for each in mappings(mapping(given.get("status")).get("conditions"))}
     before = {each.type: each for each in map(_known, known)}
@@ -60,7 +60,7 @@ def _known(condition: PodCondition | Mapping[str, Any]) -> GateCondition:
 
 
 def _cut(text: Any) -> str:
-    """Return a text short enough for a workflow's state; the API server limits none."""
+    """Return a text short enough for a workflow's state; the API server has no limit."""
     return str(text or "").encode()[:_MOST_BYTES].decode(errors="ignore")
 
 

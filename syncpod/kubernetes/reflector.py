@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 LIST_SECONDS: Final = 60.0
 BEGIN_SECONDS: Final = 10.0
-"""How long a watch may take to begin."""
+"""Maximum seconds until a watch has begun."""
 SHORTEST_WATCH: Final = 300
 """The server ends a watch after a random time from this many seconds to twice as many, so that not all end at once."""
 BACKOFF_SECONDS: Final = (0.8, 30.0)
@@ -89,7 +89,7 @@ class Reflector:
         self.objects: Mapping[ObjectKey, Mapping[str, Any]] = {}
         """The newest version of each object; empty before `is_complete`. Replaced and never changed in place."""
         self.is_complete = False
-        """Whether a whole list has arrived: before that, an object that is missing in `objects` may exist."""
+        """True once a whole list has arrived: before that, an object that is missing in `objects` may exist."""
         self.lists = Lists()
         self.news = asyncio.Event()
         """Set when `objects` has changed, or `is_complete`, or `trouble`."""
@@ -148,7 +148,7 @@ class Reflector:
         return version
 
     def _note_age(self, version: str) -> None:
-        """Log it if the server's versions have gone back."""
+        """Log a warning if the server's versions have gone back."""
         number = int(version) if version.isdecimal() else 0
         if number < self._newest:
             level = logging.WARNING if self._level >= logging.INFO else self._level

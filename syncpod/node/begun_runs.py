@@ -1,9 +1,9 @@
-"""Refuses a second use of a signed start: it begins one run, and none once a newer start of its workflow was used.
+"""Refuses a second use of a signed start: a start may begin one run, and none after a newer start of its workflow.
 
 A signature proves who wrote a start, but not when it is used. Anybody who can read a history could start the workflow
-again with a copy of an earlier input, of a pod that was deleted or changed since. So the node records which start began
-each run. A copy is refused before its run has read anything, and again at each replay of that run. A start that was
-never seen is accepted if it was signed after the newest recorded start of its workflow.
+again with a copy of an earlier input, although the pod has been deleted or changed since. So the node records which
+start began each run. A copy is refused before its run has read anything, and again at each replay of that run. A start
+that was never seen is accepted if it was signed after the newest recorded start of its workflow.
 
 The file ``begun`` in the state directory has one line for each run, oldest first. When it has twice as many lines as
 are kept, it is rewritten with the newest runs of each workflow.
@@ -25,10 +25,10 @@ from syncpod.kernel.atomic_file import replace_file
 
 FILE_NAME: Final = "begun"
 RUNS_KEPT: Final = 20
-"""The most recorded runs of one workflow. Older runs cannot be replayed any more, for example for a query. Some pods
-continue as new each hour."""
+"""Maximum number of recorded runs of one workflow. Older runs cannot be replayed any more, for example for a query.
+Some pods continue as new each hour."""
 WORKFLOWS_KEPT: Final = 10_000
-"""The most recorded workflows. For a workflow that was dropped, the newest start of all dropped workflows counts."""
+"""Maximum number of recorded workflows. For a dropped workflow, the newest start of all dropped workflows counts."""
 
 _NUMBER: Final = re.compile(r"[0-9]{1,20}")
 
@@ -49,7 +49,7 @@ class BegunRuns:
         self._runs: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
         """By workflow id and run id: the number of the start."""
         self._floor = 0
-        """The newest number of all dropped workflows."""
+        """The highest start number of all dropped workflows."""
         self._lines = 0
         try:
             text = self._path.read_text(errors="replace")

@@ -1,6 +1,6 @@
 """Lists and kills the processes in a pod's cgroup, and removes the cgroup.
 
-Runtimes do not: RemovePodSandbox leaves the pod's cgroup behind in every controller's hierarchy, usually empty.
+Runtimes do not remove it: RemovePodSandbox leaves the pod's cgroup, usually empty, in every controller's hierarchy.
 """
 
 import os

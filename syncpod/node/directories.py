@@ -48,7 +48,7 @@ _HOSTS_FILE = 0o644
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory of ours, and its permissions."""
+    """A directory that the node makes, and its permissions."""
 
     path: Path
     mode: int
@@ -88,7 +88,7 @@ def own_directories(uid: str, node: NodeContext) -> tuple[Directory, ...]:
 
 
 def plan_pod(pod: Pod, node: NodeContext) -> PodPlan:
-    """Return what the pod needs before its sandbox.
+    """Return the directories and volumes that the pod needs before its sandbox.
 
     Raises :class:`~syncpod.node.pod_volumes.MountFailure` for a kind of volume that this node cannot provide, and
     :class:`~syncpod.translation.paths.UnsafeName` for names that would lead out of their directories.
@@ -129,7 +129,10 @@ def make_directories(directories: tuple[Directory, ...]) -> None:
 def plan_container(
     pod: Pod, container: Container, node: NodeContext, pod_ips: tuple[str, ...], *, restart_count: int = 0
 ) -> ContainerPlan:
-    """Return what a container needs before it is created. Raises :class:`~syncpod.translation.paths.UnsafeName`."""
+    """Return the directories and files that a container needs before it is created.
+
+    Raises :class:`~syncpod.translation.paths.UnsafeName`.
+    """
     logs = log_directory_of(pod, node)
     return ContainerPlan(
         directories=(
@@ -170,7 +173,7 @@ def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid:
     Blocks; safe to repeat.
 
     Only for a pod without containers. Its mounts are unmounted first; hostPaths are not touched. The pod's record is
-    removed last: after a crash halfway it shows which pod the rest belongs to. Raises
+    removed last: after a crash halfway, the record shows which pod the remaining files belong to. Raises
     :class:`~syncpod.kernel.tree_removal.StillMounted` while something else is mounted in a volume, and OSError.
     """
     own, logs = pod_directory(node, uid), pod_log_directory(node, namespace, name, uid)
@@ -238,7 +241,7 @@ def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterat
 
 
 def _nested(innermost: Path, modes: list[int], listed: set[Path]) -> Iterator[Directory]:
-    """Yield a directory and its parents, one for each mode, outermost first, without those yielded before."""
+    """Yield a directory and its parents, one for each mode, outermost first; skip those in `listed`."""
     paths = (innermost, *innermost.parents)[: len(modes)]
     for path, mode in zip(reversed(paths), modes, strict=True):
         if path not in listed:

@@ -1,4 +1,7 @@
-"""Measures the file systems that paths are on. A hanging disk delays nobody, and each path has one call at a time."""
+"""Measures the file systems that paths are on.
+
+A hanging disk blocks no other caller; each path has at most one call under way.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class Disk:
     """Bytes that are available to unprivileged users."""
     used_bytes: int
     inodes: int
-    """0 on a file system without a fixed number of inodes, as is `inodes_free`."""
+    """The number of inodes; 0, like `inodes_free`, on a file system without a fixed number."""
     inodes_free: int
 
 

@@ -1,4 +1,4 @@
-"""Whether a node has room for one more pod: its requests and host ports compared with those of the other pods.
+"""Decides whether a node has room for one more pod: compares its requests and host ports with those of the other pods.
 
 Mirrors pkg/scheduler/framework/plugins/noderesources/fit.go and nodeports/node_ports.go, v1.36, as the kubelet calls
 them (lifecycle/predicate.go). Differences: ``pods`` counts only if the node has a limit for it; taints are ignored,
@@ -34,7 +34,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True)
 class Demand:
-    """What one pod takes from its node, from its admission to its end."""
+    """The resources and host ports that one pod takes from its node, from its admission to its end."""
 
     amounts: Mapping[str, int]
     """Requests with overhead, as in :data:`Capacity`."""
@@ -49,7 +49,7 @@ class Demand:
 
 
 class Taken:
-    """What all pods together take from a node."""
+    """The resources and host ports that all pods together take from a node."""
 
     def __init__(self, demands: Iterable[Demand] = ()) -> None:
         self.pods = 0
@@ -122,7 +122,7 @@ def rank_of_resize(pod: Pod) -> tuple[int, bool]:
 
 
 def demand_of(pod: Pod) -> Demand:
-    """Return what a pod takes from its node (calculateResource, GetHostPorts).
+    """Return the resources and host ports that a pod takes from its node (calculateResource, GetHostPorts).
 
     Raises ValueError for an invalid quantity, which validation has refused before.
     """

@@ -21,7 +21,7 @@ from syncpod.node.pod_records import RecordedLife, cluster_of, has_records
 from syncpod.translation import names
 
 _ANSWER_SECONDS: Final = 5.0
-"""How long :func:`has_pods` waits for the runtime."""
+"""Seconds that :func:`has_pods` waits for the runtime."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,18 @@ class PodInRuntime:
 
     @property
     def running(self) -> int:
-        """How many of its containers run."""
+        """The number of its running containers."""
         return sum(container.state == "running" for container in self.containers)
 
     @property
     def is_alive(self) -> bool:
-        """Whether a sandbox of it is ready, or a container has not ended."""
+        """True if one of its sandboxes is ready, or one of its containers has not ended."""
         has_sandbox = any(sandbox.state == "SANDBOX_READY" for sandbox in self.sandboxes)
         return has_sandbox or any(container.state != "exited" for container in self.containers)
 
     @property
     def made_at(self) -> datetime | None:
-        """When its oldest part was made, by the node's clock; None if the runtime does not report it."""
+        """When its oldest sandbox or container was made, by the node's clock; None = the runtime does not report it."""
         return made_at([*(each.created_at for each in self.sandboxes), *(each.created_at for each in self.containers)])
 
 
@@ -69,7 +69,7 @@ class Nameless:
     uid: str
     """UID of the pod whose sandbox it is in; "" = none."""
     running: int
-    """How many containers with the node's label run in the sandbox; for a container, 1 if it runs."""
+    """The number of running containers with the node's label in the sandbox; for a container, 1 if it runs."""
     made_at: datetime | None
 
 
@@ -117,7 +117,8 @@ async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, 
 async def has_pods(state_dir: Path, node: str, endpoint: str) -> bool:
     """Return whether a node has pods, in the records on its disk or in the runtime at `endpoint`.
 
-    While it has, its name, runtime and cluster must not change. A runtime that does not answer counts as empty.
+    While the node has pods, its name, runtime and cluster must not change. A runtime that does not answer counts as
+    empty.
     """
     if await asyncio.to_thread(has_records, state_dir):
         return True

@@ -145,7 +145,7 @@ class _Copies:
         return self._root / ref.origin / ref.namespace / ref.name
 
     def _opened(self) -> AESGCM:
-        """Return the cipher, with a key that is made if there is none."""
+        """Return the cipher; make its key if there is none."""
         if self._cipher is None:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

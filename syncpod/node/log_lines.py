@@ -19,9 +19,9 @@ _SECOND: Final = re.compile(rb"^([0-9T:-]{19})(?:\.[0-9]+)?(Z|[+-][0-9:]{5}) ", 
 """The second and the time zone at the beginning of a record."""
 
 _LONGEST_PIECE: Final = 1024 * 1024
-"""The most bytes of a line that are joined; a longer line is yielded in pieces."""
+"""Maximum bytes of a line that are joined; a longer line is yielded in pieces."""
 _LONGEST_RECORD: Final = 1024 * 1024
-"""In bytes. A longer text without a line end is not a runtime's record, since those have at most 16 KiB."""
+"""Maximum bytes of a record. A longer text without a line end is not a runtime's record, which has at most 16 KiB."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class LogLine:
     """Without the line's end."""
     begins: bool = True
     ends: bool = True
-    """Whether the line's beginning, and its end, are in this piece."""
+    """True if the line's end is in this piece; `begins` is True if the line's beginning is."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class _Begun:
     parts: list[bytes] = field(default_factory=list)
     size: int = 0
     has_begun: bool = False
-    """Whether a piece of it has been yielded."""
+    """True once a piece of the line has been yielded."""
 
     def piece(self, stream: str, *, ends: bool) -> LogLine:
         """Take the text that has been joined so far."""

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 _SUFFIX: Final = ".log"
 _LONGEST: Final = 255 - len(_SUFFIX)
-"""The most bytes that a link's name has before its suffix; a longer name is cut, and so is the container's id."""
+"""Maximum bytes of a link's name before its suffix; a longer name is cut, and with it the container's id."""
 
 
 def links_directory(log_dir: Path) -> Path:

@@ -30,7 +30,8 @@ _BLOCK: Final = 256 * 1024
 _POLL_SECONDS: Final = 0.1
 _ALIVE_SECONDS: Final = 0.5
 _SETTLED_SECONDS: Final = 2.0
-"""How long a rotated file with a writer may get no line before it counts as finished."""
+"""Seconds without a new line after which a rotated file counts as finished, although a process may still write to
+it."""
 _DELETED: Final = " (deleted)"
 
 Runs = Callable[[], Awaitable[bool]]
@@ -129,7 +130,7 @@ _closing: Final[set[asyncio.Task[None]]] = set()
 
 
 def _close(file: _LogFile, do: Do) -> None:
-    """Close a file; with a `do` that uses threads, after the thread that may still read it."""
+    """Close a file. If `do` uses threads, a thread that still reads the file ends first."""
     if do is at_once:
         file.close()
         return
@@ -146,7 +147,7 @@ class _LogFile:
         self._path = path
         self._opened = file
         self.was_newest = file == path
-        """Whether it was the growing file when it was opened."""
+        """True if this was the growing file when it was opened."""
         self._compressed = file.name.endswith(COMPRESSED)
         self._file = FileIO(open_log_file(file))
         self._stream: FileIO | gzip.GzipFile = gzip.GzipFile(fileobj=self._file) if self._compressed else self._file
@@ -173,7 +174,7 @@ class _LogFile:
         return short
 
     def may_grow(self) -> bool:
-        """Return whether a process has it open for writing."""
+        """Return whether a process has the file open for writing."""
         return not self._compressed and is_being_written(self._stream.fileno())
 
     def following(self) -> Path | None:
@@ -189,7 +190,7 @@ class _LogFile:
         return self._path  # it was removed, and the runtime has created another
 
     def _name(self) -> str:
-        """Return its current name, or its last one if it was removed: a rotation renames files."""
+        """Return the file's current name, or its last name if the file was removed: a rotation renames files."""
         if self._compressed:
             return self._opened.name.removesuffix(COMPRESSED)
         return Path(os.readlink(f"/proc/self/fd/{self._stream.fileno()}").removesuffix(_DELETED)).name  # noqa: PTH115

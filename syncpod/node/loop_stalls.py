@@ -1,4 +1,4 @@
-"""The worker's report of a stalled event loop. It is on disk, because a stalled loop cannot answer anybody."""
+"""The worker's report of a stalled event loop. It is on disk, because a stalled loop answers no request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class LoopStall(BaseModel):
     doing: Literal["computes", "waits"] = "waits"
     """Whether the loop's thread uses a CPU, or is blocked in a call."""
     stack: tuple[str, ...] = ()
-    """Where the loop's thread was, outermost first: ``file:line function``. It names code, and no values."""
+    """Where the loop's thread was, outermost first: ``file:line function``. The entries name code, and show no
+    values."""
     over: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Finds the life of a pod that its node has recorded; if the record was lost, by the pod's newest sandbox."""
+"""Finds the recorded life of a pod. A lost record is reconstructed from the pod's newest sandbox."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ async def pod_life(node: NodeContext, cri: CriRuntime, pod: Pod) -> PodRecord | 
     """Return the record of a pod's current life; None if it has none, or if a tombstone says that it is over.
 
     If there is no record on disk, one is made from `pod` and the incarnation of its newest sandbox. A pod with the UID
-    of a running pod is the same pod: the UID of a static pod is a hash of its manifest. Remains of a life that is over
-    do not continue in the next one. Raises CriError, OSError.
+    of a running pod is the same pod: the UID of a static pod is a hash of its manifest. A sandbox of a life that is
+    over does not count as the pod's current life. Raises CriError, OSError.
     """
     record = await _last_life(node, cri, pod)
     if record is None:

@@ -1,7 +1,7 @@
 """The node's own records of its pods: the last synced Pod of each, stored next to its volumes.
 
-The agent refreshes volumes and enforces limits by them, and admission counts the resources that are taken. They have
-references to ConfigMaps and Secrets, never their content.
+The agent refreshes volumes and enforces limits by them, and admission counts the resources that are taken. The records
+have references to ConfigMaps and Secrets, never their content.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class PodRecord(BaseModel):
     admitted: bool = False
     """The node has admitted it: its requests count as taken until it has finished or its directory is removed."""
     finished: bool = False
-    """It has been stopped for good: nothing of it will run again."""
+    """It has been stopped for good: none of its containers will run again."""
     evicted: bool = False
     """The node has evicted it: none of its dead containers is needed any more."""
     cluster: str = ""
@@ -47,7 +47,7 @@ class PodRecord(BaseModel):
 def write_pod_record(node: NodeContext, record: PodRecord) -> None:
     """Replace the pod's record atomically; mode 0600. The pod's directory must exist.
 
-    It is not synced to disk: if a power cut loses it, it is written again. Blocks. Raises OSError, UnsafeName.
+    The record is not synced to disk: if a power cut loses it, it is written again. Blocks. Raises OSError, UnsafeName.
     """
     path = pod_directory(node, record.pod.metadata.uid) / RECORD_NAME
     replace_file(path, record.model_dump_json(), durable=False)
@@ -84,8 +84,9 @@ def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
 def records_version(node: NodeContext) -> int | None:
     """Return a number that changes with each write, mark or removal of a record; None if a change could be missed.
 
-    It is the modification time of the directory of all pods, so it costs one stat. While that time is less than a
-    second old, a further change could leave it as it is. Read the version before the records. Blocks. Raises OSError.
+    The number is the modification time of the directory of all pods, so it costs one stat. While that time is less than
+    a second old, a further change might not change the time. Read the version before the records. Blocks. Raises
+    OSError.
     """
     asked = time.time_ns()
     try:

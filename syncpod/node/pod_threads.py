@@ -20,9 +20,9 @@ from syncpod.kernel.daemon_thread import DaemonThreads
 _T = TypeVar("_T")
 
 SILENT_SECONDS: Final = 5.0
-"""How long a thread may take before its disk is reported as not answering."""
+"""Seconds that a thread may take before its disk is reported as not answering."""
 MOST_THREADS: Final = 2_000
-"""How many threads all pods may have at the same time. Only hanging calls, of pods that were deleted by force again and
+"""Maximum number of threads of all pods together. Only hanging calls, of pods that were deleted by force again and
 again, reach this number."""
 
 
@@ -50,7 +50,7 @@ class PodThreads:
     """The threads of all pods of a node. All methods belong to one event loop."""
 
     def __init__(self, most: int = MOST_THREADS) -> None:
-        """Have at most `most` threads at the same time."""
+        """Allow at most `most` threads at the same time."""
         self._most = most
         self._threads = DaemonThreads()
         self._busy: dict[tuple[str, DiskWork], tuple[asyncio.Future[Any], float]] = {}
@@ -74,7 +74,7 @@ class PodThreads:
         return await asyncio.shield(thread)
 
     def silence(self, uid: str) -> str:
-        """Return a clause on a pod's thread that has waited for :data:`SILENT_SECONDS` or longer; "" if none has."""
+        """Return a clause about a pod's thread that has waited :data:`SILENT_SECONDS` or longer; "" = there is none."""
         now = time.monotonic()
         busy = ((kind, self._busy.get((uid, kind))) for kind in DiskWork)
         waits = ((kind, now - found[1]) for kind, found in busy if found is not None)

@@ -227,7 +227,7 @@ def _shows(volume: PodVolume, changed: Collection[ObjectRef] | None) -> bool:
 def _failure_of(
     volume: PodVolume, act: Callable[[PodVolume, ObjectStore], object], store: ObjectStore
 ) -> VolumeFailure | None:
-    """Do something with one volume, and return the failure, if any."""
+    """Call `act` for one volume; return its failure, or None."""
     try:
         act(volume, store)
     except PayloadError as error:

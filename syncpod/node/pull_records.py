@@ -28,8 +28,8 @@ from syncpod.node.verification import Verification, without_tag_and_digest
 log = logging.getLogger("syncpod.images")
 
 SECRETS_KEPT: Final = 100
-"""How many Secrets an image's record may hold before a check of access adds no more: over time, any number of Secrets
-may have access."""
+"""Maximum number of Secrets in an image's record: with this many, a check of access adds no more. Without a limit the
+record would grow with each Secret that ever had access."""
 
 _PREFIX: Final = "sha256-"
 _DRAFT: Final = ".tmp"
@@ -133,9 +133,9 @@ class PullRecords:
     def may_use(self, image: str, image_ref: str, credentials: Iterable[Credential]) -> bool:
         """Return whether a pod may use a present image; if not, the registry must check the pod's credentials.
 
-        `image` is the name that the pod uses, `image_ref` its id, `credentials` the pod's for the registry. The
-        same credentials from another Secret are accepted, and so is the same Secret with new credentials; both are
-        recorded (image_pull_manager.go, v1.36, MustAttemptImagePull, the other way round). Blocks if there are any.
+        `image` is the name that the pod uses, `image_ref` its id, `credentials` the pod's for the registry. The same
+        credentials from another Secret are accepted, and so is the same Secret with new credentials; both are recorded
+        (image_pull_manager.go, v1.36, MustAttemptImagePull, the other way round). Blocks if `credentials` is not empty.
         """
         with self._lock:
             found = self._accessible(image, image_ref)
@@ -149,7 +149,7 @@ class PullRecords:
             return False
 
     def _accessible(self, image: str, image_ref: str) -> bool | ImagePullCredentials:
-        """Return who may use an image: everybody, nobody, or those with one of these Secrets."""
+        """Return True if every pod may use an image, False if none, else the Secrets that give access."""
         record = self._records.get(image_ref)
         unreadable = _file_name(image_ref) in self._unreadable
         ours = record is not None or unreadable or image in self._under_way or image in self._intents
@@ -196,7 +196,10 @@ class PullRecords:
             self._forget_intent(image)
 
     def _remember(self, image: str, image_ref: str, seen: ImagePullCredentials | None) -> bool:
-        """Merge an access into the image's record; None adds only the pull itself. Return whether that is on disk."""
+        """Merge an access into the image's record; None adds only the pull itself.
+
+        Return whether the record is on disk.
+        """
         record = self._records.get(image_ref) or PulledRecord(last_updated_time=_now(), image_ref=image_ref)
         mapping = dict(record.credential_mapping)
         if seen is not None:

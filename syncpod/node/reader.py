@@ -38,10 +38,10 @@ from syncpod.translation import names
 log = logging.getLogger(__name__)
 
 PID_NOT_SAID = -1
-"""In place of a pid: the process runs, but the runtime does not report its pid."""
+"""Returned in place of a pid if the process runs but the runtime does not report its pid."""
 
 _ATTEMPTS_AT_ONCE = 64
-"""The most pods whose statuses `read_all` requests at the same time; thousands would delay one another."""
+"""Maximum number of pods whose statuses `read_all` requests at once: thousands would delay one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class PodReader:
         return self.answers.exits
 
     async def read(self, uid: str, *, made: Made | None = None) -> ObservedPod:
-        """Read one pod; it is empty if the runtime has nothing of it. Raises CriError.
+        """Read one pod; the result is empty if the runtime has no sandbox or container of the pod. Raises CriError.
 
         Has no timeout beyond those of its calls. After a start this costs two lists and one status; with `made`, all
         are requested at once.
@@ -132,8 +132,8 @@ class PodReader:
         """Read every pod of the owner: the kubelet's relist (pleg/generic.go, v1.36, Relist).
 
         Raises CriError if the lists themselves fail. A pod whose status fails or is late is in `failures`. Unlike in
-        the kubelet, it delays no other pod, and no more calls are made for it while earlier ones hang. If nothing has
-        changed since the last time, this costs two calls.
+        the kubelet, such a pod delays no other pod, and no more calls are made for it while earlier ones hang. If
+        nothing has changed since the last time, this costs two calls.
         """
         seq, observed_at = self._begin()
         ended = self.exits.ids() if self.exits is not None else frozenset()

@@ -35,7 +35,10 @@ def recorded_node_events(state_dir: Path) -> list[NodeEvent]:
 
 
 def recorded_cordon(state_dir: Path) -> str | None:
-    """Return who had cordoned the node when its record was written, "" if that is not known; None = nobody. Blocks."""
+    """Return who had cordoned the node when its record was written; "" = somebody unknown, None = it was not cordoned.
+
+    Blocks.
+    """
     snapshot = _snapshot(state_dir)
     return str(snapshot.get("cordoned_by", "")) if snapshot.get("unschedulable") is True else None
 

@@ -41,15 +41,15 @@ class Orphan(_Said):
     uid: str = ""
     why: str = ""
     left: str = ""
-    """Why it is not killed; "" = it is being killed."""
+    """Why the node does not kill the orphan; "" = it is being killed."""
     running: int = 0
-    """How many of its containers run."""
+    """The number of its running containers."""
     since: datetime | None = None
     """When it was first seen, since the agent started."""
 
 
 class Remains(_Said):
-    """The remains of a pod that is gone, and why the node has not removed them yet."""
+    """The remains of a deleted pod, and why the node has not removed them yet."""
 
     namespace: str = ""
     name: str = ""
@@ -63,19 +63,19 @@ class Chore(_Said):
     name: str = ""
     every_seconds: float = 0.0
     done: int = 0
-    """How many it has removed since the agent started."""
+    """The number of removed items since the agent started."""
     what: str = ""
     """What it removes: containers, images, and so on."""
 
 
 class NodeReport(_Said):
-    """The whole report."""
+    """The agent's report on its node, as the file has it."""
 
     at: datetime | None = None
     conditions: tuple[NodeCondition, ...] = ()
     """The conditions of memory, disk and processes."""
     ready: NodeCondition | None = None
-    """Whether the node runs pods; None if an older version wrote the report, which did not record it."""
+    """The Ready condition; None if an older version, which did not record the condition, wrote the report."""
     orphans: tuple[Orphan, ...] = ()
     remains: tuple[Remains, ...] = ()
     chores: tuple[Chore, ...] = ()

@@ -40,14 +40,14 @@ Answers = tuple[tuple[ObservedSandbox, ...], tuple[ObservedContainer, ...]]
 """All sandboxes and containers of a pod."""
 
 _CALLS_PER_POD = 8
-"""The most status calls for one pod at the same time."""
+"""Maximum number of concurrent status calls for one pod."""
 
 _MESSAGE_SECONDS: Final = 10.0
-"""How long to wait for the disk that has a container's termination message."""
+"""Seconds to wait for the disk that has a container's termination message."""
 
 _MOST_OF_A_POD: Final = 1_000
-"""The most sandboxes and containers of one pod. Usually there are a few dozen; each costs a call, and room in the pod's
-signal."""
+"""Maximum number of sandboxes and containers of one pod. A pod usually has a few dozen; each costs a call, and room in
+the pod's signal."""
 
 _Item = TypeVar("_Item")
 _Record = TypeVar("_Record")
@@ -91,7 +91,7 @@ class RuntimeAnswers:
         return self._sandboxes.get(sandbox_id)
 
     def known(self, listed: ListedEntries) -> Answers | None:
-        """Return a pod's objects from the cache; None if a status call is needed, or if the list is doubtful."""
+        """Return a pod's cached sandboxes and containers; None if a status call is needed, or the list is doubtful."""
         if listed.doubt is not None or listed.vanished:
             return None
         sandboxes = _all_of(map(self._known_sandbox, listed.sandboxes))
@@ -139,7 +139,7 @@ class RuntimeAnswers:
     async def _require_gone(self, entry: Entry) -> None:
         """Check by a status call that an entry which is missing in the list is gone. Raises Unreadable, CriError.
 
-        It ran when it was last listed. If it still ran, its replacement would run beside it.
+        The sandbox or container ran when it was last listed. If it still runs, a replacement would run beside it.
         """
         try:
             if isinstance(entry, SandboxSummary):

@@ -25,7 +25,7 @@ WITHHELD: Final = (
 
 
 def known_secret_values(store: ObjectStore) -> frozenset[str]:
-    """Return the values of all Secrets of the node, and those that containers were given before.
+    """Return the values of all Secrets of the node, and the values that containers were given earlier.
 
     For a new worker: texts of containers and of the runtime may have values that an earlier worker gave to containers.
     Blocks. Raises OSError.
@@ -37,7 +37,7 @@ def known_secret_values(store: ObjectStore) -> frozenset[str]:
 def secret_values(store: ObjectStore, refs: Iterable[ObjectRef]) -> frozenset[str]:
     """Return the values of those objects that are Secrets, as environments have them. Blocks.
 
-    A missing Secret has none. One that cannot be read is given to no container, so it is only logged.
+    A missing Secret has none. An unreadable Secret is given to no container, so the error is only logged.
     """
     return frozenset().union(*_each(store, refs))
 

@@ -34,7 +34,7 @@ DIRECTORY: Final = "exits"
 """Where in a node's state directory the records are."""
 
 EXPECTED_SECONDS = 1.0
-"""How long to wait for the kernel to report an exit that the runtime lists as 255. The kernel reports it as soon as the
+"""Seconds to wait for the kernel to report an exit that the runtime lists as 255. The kernel reports it as soon as the
 process has ended and is reaped."""
 
 
@@ -53,7 +53,8 @@ class SeenExits:
         self._directory = directory
         self._seen: dict[str, Exit] = {}
         self._expected: dict[str, asyncio.Event] = {}
-        """Containers whose exit the kernel will report. The event is set when it has, or when it will not."""
+        """Containers whose exit the kernel will report. The event is set once the kernel has reported the exit, or when
+        it is certain that no report comes."""
         self._changed: set[str] = set()
         """Containers whose files are not up to date."""
         self.kernel_tells = tells_exits()
@@ -76,7 +77,7 @@ class SeenExits:
         self._write_soon(container_id)
 
     def of(self, container_id: str) -> Exit | None:
-        """Return how a container was seen to end; None if it was not, or the runtime no longer lists it."""
+        """Return a container's observed exit; None if there is none, or the runtime no longer lists the container."""
         return self._seen.get(container_id)
 
     def expect(self, container_id: str) -> None:
@@ -92,9 +93,9 @@ class SeenExits:
     async def complete(self, exit_: Exit) -> Exit:
         """Return the exit that the node observed if the runtime may not know it; else the runtime's `exit_`.
 
-        A runtime lists 255 for an end that it missed, and for a container whose shim was killed. It lists no end of a
-        process whose start it gave up. The kernel's report overrides both. If the kernel is expected to report, this
-        waits for at most :data:`EXPECTED_SECONDS`: the process may be about to be killed, or not yet reaped.
+        A runtime lists 255 for an end that it missed, and for a container whose shim was killed. A runtime lists no end
+        of a process whose start it gave up. The kernel's report overrides both. If the kernel is expected to report,
+        this waits for at most :data:`EXPECTED_SECONDS`: the process may be about to be killed, or not yet reaped.
         """
         if exit_.exit_code != DOUBTFUL_EXIT_CODE and exit_.reason != STATUS_UNKNOWN:
             return exit_

@@ -49,13 +49,13 @@ class StartMark(BaseModel):
     at: Time
     """When the mark was written, by the node's clock."""
     hook_pending: bool = False
-    """Whether the postStart hook has still to end. If so, a worker that takes over runs the hook again before it probes
-    the container."""
+    """True if the postStart hook has not ended. Then a worker that takes over runs the hook again before it probes the
+    container."""
 
 
 @dataclass(frozen=True)
 class WithdrawnMark:
-    """A mark set aside that can be restored; both are renames, which work on a full disk."""
+    """A mark that was set aside and can be restored. Both steps are renames, which work on a full disk."""
 
     path: Path
     """The path at which the mark counts."""
@@ -89,7 +89,7 @@ def write_start_mark(node: NodeContext, uid: str, container: str, mark: StartMar
 def read_start_mark(node: NodeContext, uid: str, container: str) -> StartMark | None:
     """Return a container's mark; None if there is none. Blocks. Raises OSError, UnsafeName.
 
-    An unreadable one, which only a power cut leaves, is logged and counts as none.
+    An unreadable mark, which only a power cut leaves, is logged and counts as none.
     """
     return _read(_path(node, uid, container))
 
@@ -116,7 +116,7 @@ def has_start_mark(node: NodeContext, uid: str, container_id: str) -> bool:
 def as_ended(mark: StartMark, container: Container | EphemeralContainer, seen: Exit | None) -> ObservedContainer:
     """Return an instance that ran and is gone as a runtime would list it, so that its end is recorded like any other.
 
-    Its end is the one that was seen, else the kubelet's for a container that it cannot find: 137,
+    Its exit is `seen`, or if that is None the exit that a kubelet assumes for a container that it cannot find: 137,
     `ContainerStatusUnknown` (kubelet_pods.go, v1.36, convertToAPIContainerStatuses).
     """
     gone = ObservedContainer(

@@ -19,15 +19,16 @@ from syncpod.translation import names
 from syncpod.translation.mounts import container_place
 
 MESSAGE_LIMIT: Final = 4096
-"""How many bytes of the file are read."""
+"""Maximum bytes of a message from the file."""
 LOG_LIMIT: Final = 2048
 LOG_LINES: Final = 80
-"""The message has at most this many bytes and lines of the log."""
+"""Maximum lines of a message from the log; `LOG_LIMIT` is its maximum in bytes."""
 _TAIL: Final = 1 << 20
-"""How many bytes from the end of the log are searched for its last lines."""
+"""Bytes at the end of the log that are searched for its last lines."""
 _MODE: Final = 0o666
 _KEPT: Final = 3
-"""How many files of a container are kept: the runtime lists two of its instances, and a third may be starting."""
+"""Number of message files of a container that are kept: the runtime lists two instances, and a third may be
+starting."""
 
 
 def make_message_file(path: Path) -> None:
@@ -73,7 +74,7 @@ def termination_message(answer: ContainerAnswer, exit_: Exit, withholds: Callabl
 
 
 def _said(answer: ContainerAnswer) -> tuple[str, bool]:
-    """Return the file's content, or the error of reading it; and True if the log need not be read."""
+    """Return the file's content, or the error of reading the file; and True if the log need not be read."""
     place = container_place(answer.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION, ""))
     mounted = next((mount for mount in answer.mounts if mount.container_path == place), None)
     if mounted is None:

@@ -21,9 +21,9 @@ from syncpod.translation.paths import UnsafeName, safe_name
 
 _DIRECTORY: Final = "deleted"
 KEPT_SECONDS: Final = 30 * 86_400
-"""How long a deletion is remembered: longer than backups of a database are usually kept."""
+"""Seconds that a tombstone is kept: longer than backups of a database are usually kept."""
 KEPT_PODS: Final = 20_000
-"""The most deletions that are remembered; each takes an inode, and no space."""
+"""Maximum number of tombstones; each takes an inode, and no space."""
 
 
 def write_tombstone(node: NodeContext, uid: str, incarnation: str) -> None:
@@ -34,7 +34,10 @@ def write_tombstone(node: NodeContext, uid: str, incarnation: str) -> None:
 
 
 def tombstone_at(node: NodeContext, uid: str, incarnation: str) -> datetime | None:
-    """Return when this life of a pod was deleted; None if it was not, or if that is forgotten. Blocks."""
+    """Return when this life of a pod was deleted; None if it was not deleted, or if its tombstone was removed.
+
+    Blocks.
+    """
     return tombstone_in(node.state_dir, uid, incarnation)
 
 
@@ -56,7 +59,10 @@ def record_of_ended_life(node: NodeContext, uid: str) -> PodRecord | None:
 
 
 def prune_tombstones(node: NodeContext) -> int:
-    """Forget deletions that are too old, and the oldest of too many; return how many. Blocks. Raises OSError."""
+    """Remove tombstones that are too old, and the oldest of too many; return the number of removed ones. Blocks.
+
+    Raises OSError.
+    """
     try:
         found = sorted((each.stat().st_mtime, each.name) for each in os.scandir(node.state_dir / _DIRECTORY))
     except FileNotFoundError:

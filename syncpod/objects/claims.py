@@ -51,7 +51,7 @@ class ClaimNeed:
     is_pods_own: bool
     """The claim is made and deleted with the pod, and must belong to it."""
     is_read_only: bool = False
-    """The pod only reads there."""
+    """The pod only reads the volume."""
     service_account: str = "default"
     """The pod's service account."""
     group: int | None = None
@@ -61,9 +61,9 @@ class ClaimNeed:
     volume: str = ""
     """The volume's name in the pod."""
     is_mounted: bool = False
-    """A container mounts it."""
+    """A container mounts the volume."""
     is_device: bool = False
-    """A container gets it as a block device."""
+    """A container gets the volume as a block device."""
     inline: InlineVolume | None = None
     """The volume that a driver makes for the pod; None for a claim."""
 

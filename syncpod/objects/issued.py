@@ -56,7 +56,7 @@ class CertificateNeed:
     key_type: str
     """As Kubernetes spells it: `ECDSAP256`, `RSA3072`, …"""
     seconds: int | None
-    """The longest time for which it may be valid; None = the pod sets none."""
+    """Maximum lifetime of the certificate in seconds; None = the pod sets none."""
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
     """The pod's userAnnotations for the signer."""
 

@@ -42,7 +42,7 @@ class ObjectRef:
 
     @property
     def is_clusters(self) -> bool:
-        """Whether it comes from the node's Kubernetes cluster."""
+        """True if the object comes from the node's Kubernetes cluster."""
         return self.origin != ""
 
     def __str__(self) -> str:

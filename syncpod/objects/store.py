@@ -1,7 +1,7 @@
 """ConfigMaps and Secrets on the node's disk and in its memory: one file for each, replaced atomically.
 
-The command line writes them and the worker reads them, concurrently and without talking to each other. ConfigMaps are
-below the state directory, Secrets below a directory on a memory file system; both as `kubectl get -o json` shows them.
+The command line writes them and the worker reads them, concurrently and without communicating. ConfigMaps are below the
+state directory, Secrets below a directory on a memory file system; both as `kubectl get -o json` shows them.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _LONG: Final = "~"
 """Suffix for a name too long for the usual one: a file name has at most 255 bytes, an object's name up to 253."""
 _LONGEST_WITH_SUFFIX: Final = 255 - len(_SUFFIX)
 MOST_VALUES: Final = 10_000
-"""How many values of Secrets a node may have, former values that containers received included. The worker searches all
+"""Maximum number of Secrets' values on a node, former values that containers received included. The worker searches all
 its output for each value, which takes about 4 KiB of its memory."""
 _LEAST_BYTES: Final = 12
-"""The fewest bytes that a value takes in a Secret's file, with its key."""
+"""Minimum bytes of a value in a Secret's file, with its key."""
 _DRAFT: Final = ".draft"
 _LOCK: Final = ".lock"
 
@@ -57,7 +57,7 @@ class ObjectUnreadable(ValueError):
 
 
 class ObjectUnknown(ObjectUnreadable):
-    """The node has not yet received whether its cluster has an object, or has no token or place yet.
+    """The node has no answer yet whether its cluster has an object, or no token or place yet.
 
     The text is in the kubelet's words.
     Mirrors util/manager/watch_based_manager.go, v1.36, Get, after it has waited in vain, token/token_manager.go, and
@@ -166,7 +166,7 @@ class ObjectStore:
             _whys.pop(place, None)
 
     def version(self, ref: ObjectRef) -> str | None:
-        """Return one object's version, as `versions` has it; None if that has none."""
+        """Return one object's version, as `versions` has it; None if there is no such object."""
         try:
             return _version(ref, self._file(ref).lstat()) if _is_name(ref) else None
         except (FileNotFoundError, NotADirectoryError):
@@ -315,7 +315,7 @@ class ObjectStore:
 
 
 def _is_name(ref: ObjectRef) -> bool:
-    """Say whether this is a valid name. An invalid one names no object and never becomes part of a path."""
+    """Return whether this is a valid name. An invalid one names no object and never becomes part of a path."""
     return not syntax.dns_label(ref.namespace) and not syntax.dns_subdomain(ref.name)
 
 

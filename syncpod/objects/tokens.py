@@ -38,7 +38,7 @@ class TokenNeed:
     audience: str
     """The token's audience; "" = the API server itself."""
     seconds: int
-    """How long the token is to be valid."""
+    """The requested lifetime in seconds."""
 
 
 def token_ref(pod: Pod, wanted: ServiceAccountTokenProjection) -> ObjectRef:

@@ -484,8 +484,8 @@ def _log_path(sandbox_config: api_pb2.PodSandboxConfig, config: api_pb2.Containe
 def _hostname(sandbox_config: api_pb2.PodSandboxConfig) -> str:
     """Return the host name of a pod's containers; "" if they share the machine's, and can change it for the machine.
 
-    A pod with its own network has its own host name, even if it is a copy, as in containerd: changes stay in the
-    container.
+    A pod with its own network has a host name of its own, at first a copy of the machine's, as in containerd: changes
+    stay in the container.
     """
     if sandbox_config.hostname or sandbox_config.linux.security_context.namespace_options.network == api_pb2.NODE:
         return sandbox_config.hostname

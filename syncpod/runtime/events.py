@@ -12,7 +12,7 @@ from protos.cri.v1 import api_pb2
 from syncpod.runtime.refusals import Refusal
 
 _WAITING: Final = 1000
-"""How many events may wait for one reader."""
+"""Maximum number of events that wait for one reader."""
 
 
 class Events:
@@ -22,7 +22,7 @@ class Events:
         self._readers: set[asyncio.Queue[api_pb2.ContainerEventResponse | None]] = set()
 
     def publish(self, event: Callable[[], api_pb2.ContainerEventResponse]) -> None:
-        """Pass on the result of `event`, which is not called if there are no readers.
+        """Send the result of `event` to all readers; `event` is not called if there are none.
 
         A reader that is a thousand events behind is cut off, rather than left with a gap that it does not notice. If
         `event` fails, for example because a record cannot be read, every reader is cut off. Raises nothing: the change

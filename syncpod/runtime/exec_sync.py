@@ -13,16 +13,15 @@ from syncpod.runtime.port import Process, StartFailed, Stream, Streams
 from syncpod.runtime.refusals import Refusal, failed
 
 MAX_OUTPUT: Final = 16 * 1024 * 1024 - 4096
-"""The most bytes of both outputs together, so that the answer always fits the kubelet's 16 MiB.
+"""Maximum bytes of both outputs together, so that the answer always fits the kubelet's 16 MiB.
 
 containerd truncates each output at 16 MiB, so both together may not fit, and the answer is lost.
 """
 _DRAIN_LOOKS: Final = 10
 _DRAIN_PAUSE_SECONDS: Final = 0.05
-"""The number of reads of a command's output after its end, and the interval between them. The command's own output is
-available at once; only processes that it left running can add more. There are several reads, so that a slow server
-misses nothing.
-"""
+"""`_DRAIN_LOOKS` is the number of reads of a command's output after its end, and this the interval between them. The
+command's own output is available at once; only processes that it left running can add more. There are several reads, so
+that a slow server misses nothing."""
 
 
 async def exec_sync(process: Process, id: str, command: tuple[str, ...], timeout: int) -> api_pb2.ExecSyncResponse:

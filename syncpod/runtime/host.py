@@ -34,7 +34,7 @@ class Host:
 
     @property
     def root(self) -> bool:
-        """Whether processes can run as any user, and with any of root's capabilities."""
+        """True if processes can run as any user, and with any of root's capabilities."""
         return self.uid == 0
 
     @property

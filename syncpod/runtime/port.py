@@ -43,22 +43,22 @@ class ProcessSpec:
     """Program and arguments; empty only for a sandbox's pause, which lives until it is killed."""
     environment: tuple[tuple[str, str], ...] = ()
     working_directory: str = ""
-    """Empty = `/`."""
+    """The working directory; empty = `/`."""
     user: User | None = None
-    """None = the server's user."""
+    """The user of the process; None = the server's user."""
     terminal: bool = False
     stdin: bool = False
     stdin_once: bool = False
-    """Input ends when the first attached client has gone."""
+    """Input ends when the first attached client has disconnected."""
     log_path: str = ""
-    """Absolute; empty = output is discarded."""
+    """The absolute path of the log; empty = output is discarded."""
     hostname: str = ""
     mounts: tuple[Mount, ...] = ()
     read_only_root: bool = False
     no_new_privileges: bool = False
     added_capabilities: tuple[str, ...] = ()
     dropped_capabilities: tuple[str, ...] = ()
-    """Names as CAP_CHOWN, or ALL."""
+    """Names such as CAP_CHOWN, or ALL."""
     oom_score_adj: int | None = None
     cgroup_procs: tuple[str, ...] = ()
     """The cgroup.procs files that the process writes itself to before it runs; empty without access to cgroups."""

@@ -19,7 +19,8 @@ _ANSWER_SECONDS: Final = 5.0
 _PAUSES_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 0.0)
 """Seconds to wait after each try; the machine may recover."""
 _END_SECONDS: Final = 10.0
-"""How long the report of an end may take after a kill: twice the time after which the supervisor itself is killed."""
+"""Seconds to wait after a kill for the report of the end: twice the time after which the supervisor itself is
+killed."""
 
 
 class FateUnknown(Exception):

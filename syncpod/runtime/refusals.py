@@ -7,7 +7,7 @@ from typing import Final
 import grpc
 
 MAX_SENTENCE: Final = 1024
-"""In characters; gRPC sends the sentence in a trailer, and HTTP/2 peers accept at most 8 KiB of trailers."""
+"""Maximum characters of a sentence: gRPC sends it in a trailer, and HTTP/2 peers accept at most 8 KiB of trailers."""
 
 
 class Refusal(Exception):

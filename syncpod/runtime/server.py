@@ -50,7 +50,7 @@ _MAX_OPEN_FILES: Final = 1024 * 1024
 """More than any machine's containers need, and not more: some programs iterate over all numbers below their limit."""
 _MAX_PENDING: Final = 1_000_000
 _GRACE_SECONDS: Final = 1.0
-"""How long running calls may take when the server stops."""
+"""Seconds for running calls to end when the server stops."""
 
 
 class CannotServe(Exception):

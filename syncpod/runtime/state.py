@@ -62,7 +62,7 @@ class Sandbox:
     """Its address in 127.0.0.0/8; empty on the node's network."""
     privileged: bool
     pause: Process | None
-    """None once it has ended."""
+    """The sandbox's pause process; None once it has ended."""
     containers: dict[str, Container] = field(default_factory=dict)
     stopping: bool = False
     """It was stopped or is being stopped: nothing is started in it any more."""
@@ -78,7 +78,7 @@ class Sandbox:
 
     @property
     def ready(self) -> bool:
-        """Whether its pause runs."""
+        """True if the sandbox's pause runs."""
         return self.pause is not None
 
     @property

@@ -16,7 +16,7 @@ from syncpod.runtime.root.rootfs import written_to
 from syncpod.runtime.state import Container, Runtime, Sandbox
 
 _LAYER_AGE_NANOSECONDS = 10 * 10**9
-"""How old the measured size of a writable layer may be; containerd measures all of them this often."""
+"""Maximum age of the measured size of a writable layer, which is containerd's interval of measuring all layers."""
 
 
 class Statistics:
@@ -26,7 +26,7 @@ class Statistics:
         self._runtime = runtime
         self._readings: dict[str, CpuReading] = {}
         self._layers: dict[str, tuple[int, DirectoryUsage | None]] = {}
-        """By container id, the last measurement of its writable layer and the time of that; measuring is slow."""
+        """By container id: the time and the result of the last measurement of its writable layer; measuring is slow."""
 
     async def container(self, container: Container) -> api_pb2.ContainerStats:
         """Measure one container."""

@@ -28,8 +28,8 @@ from syncpod.runtime.port import Exited
 _RECORD = "record"
 _ENDED = "ended"
 _RECENT: Final = 64
-"""How many records are cached, of a few KiB each: the start of a container reads its record and its sandbox's a dozen
-times."""
+"""Maximum number of cached records, of a few KiB each: the start of a container reads its record and its sandbox's a
+dozen times."""
 _recent: Final[OrderedDict[str, tuple[dict[str, Any], bytes]]] = OrderedDict()
 """The cached records, by directory. No other process writes the files: a directory belongs to one server."""
 
@@ -37,7 +37,7 @@ _recent: Final[OrderedDict[str, tuple[dict[str, Any], bytes]]] = OrderedDict()
 def replace(path: Path, data: bytes) -> None:
     """Replace a file atomically; mode 0600. Raises OSError.
 
-    It is not synced to disk: after a crash of the machine nothing that the record describes still runs.
+    The file is not synced to disk: after a crash of the machine nothing that the record describes still runs.
     """
     replace_file(path, data, durable=False)
 

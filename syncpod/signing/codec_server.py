@@ -130,7 +130,7 @@ def _nameless(_payload: Payload) -> Payload:
 
 
 def begins_run(command: Sequence[str]) -> bool:
-    """Say whether a command of ``temporal`` starts a workflow, or makes or changes a schedule that starts one."""
+    """Return whether a command of ``temporal`` starts a workflow, or makes or changes a schedule that starts one."""
     words = [word for word in command[1:] if not word.startswith("-")][:2]
     return words in (["workflow", "start"], ["workflow", "execute"], ["schedule", "create"], ["schedule", "update"])
 

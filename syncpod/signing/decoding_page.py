@@ -37,7 +37,7 @@ class DecodingPage:
         self.name = secrets.token_urlsafe(32)
 
     def is_for(self, request: RequestHead) -> bool:
-        """Say whether a request has the path."""
+        """Return whether a request has the path."""
         return hmac.compare_digest(request.before.encode("latin-1"), f"/{self.name}".encode())
 
     async def answer(self, request: RequestHead, is_owners: bool) -> Answer:

@@ -23,7 +23,7 @@ FRAMES_PER_SECOND: Final = 200
 """The average rate of small HTTP/2 frames of all strangers together. A call has about five."""
 FRAMES_BURST: Final = 2_500
 PAUSE_SECONDS: Final = 5.0
-"""How long every stranger's connection is refused after one exceeded the limits."""
+"""Seconds for which all strangers' connections are refused after one exceeded the limits."""
 _BLOCK: Final = 64 * 1024
 _STRANGERS: Final = "strangers"
 
@@ -32,13 +32,13 @@ class Bounds:
     """The limit of traffic of all strangers together: neither another account nor a new connection gives them more."""
 
     def __init__(self) -> None:
-        """Begin with both full bursts."""
+        """Begin with both bursts full."""
         self._calls = Budget(CALLS_PER_SECOND, CALLS_BURST)
         self._frames = Budget(FRAMES_PER_SECOND, FRAMES_BURST)
         self._closed_until = 0.0
 
     def is_open(self) -> bool:
-        """Say whether a stranger may connect."""
+        """Return whether a stranger may connect."""
         return asyncio.get_running_loop().time() >= self._closed_until
 
     def allow(self, counted: Counted) -> bool:
@@ -65,7 +65,7 @@ class Front:
         return int(self._server.sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Take no more connections; those that are open end with the server behind."""
+        """Accept no more connections; open ones end when the gRPC server ends."""
         if self._server is not None:
             self._server.close()
 

@@ -35,7 +35,7 @@ _NUMBER: Final = "number"
 _BYTES: Final = 32
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 LOOK_SECONDS = 1.0
-"""How long a removed key may still be accepted; an added key is found at once."""
+"""Seconds for which a removed key may still be accepted; an added key is found at once."""
 
 
 class SigningKeys:

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 HOST: Final = "127.0.0.1"
 BODY_LIMIT: Final = 4 * 2**20
-"""The most bytes of a request's body. In base64 that is 3 MiB of payloads; a server refuses a payload above 2 MiB."""
+"""Maximum bytes of a request's body. In base64 that is 3 MiB of payloads; a server refuses a payload above 2 MiB."""
 HEAD_LIMIT: Final = 16 * 2**10
 PATIENCE_SECONDS: Final = 10.0
 
@@ -31,7 +31,7 @@ TOO_LARGE: Final[Answer] = 413, b"the request is too large", ""
 
 @dataclass(frozen=True)
 class RequestHead:
-    """The head of a request. Its body is read only when it is asked for."""
+    """The head of a request. Its body is read only by `body`."""
 
     method: str
     before: str

@@ -76,7 +76,7 @@ class SigningProxy:
         return f"{HOST}:{await self._front.start(HOST)}"
 
     async def close(self) -> None:
-        """End, with all calls under way."""
+        """Stop, and end all calls under way."""
         self._front.close()
         await self._server.stop(grace=None)
         await self._channel.close()
@@ -85,7 +85,7 @@ class SigningProxy:
             (self._state_dir / SOCKET_NAME).unlink()
 
     def _is_owner(self, details: grpc.HandlerCallDetails) -> bool:
-        """Say whether a call has the token."""
+        """Return whether a call has the token."""
         given = [value for name, value in details.invocation_metadata or () if name == _AUTHORIZATION]
         return len(given) == 1 and hmac.compare_digest(_bytes(given[0]), self._bearer)
 

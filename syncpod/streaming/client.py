@@ -12,7 +12,7 @@ from syncpod.streaming.spdy import SpdySession, SpdyStream, StreamReset, Wire
 from syncpod.streaming.spdy_frames import Frame, Ping, ResetStatus, RstStream, SynReply, SynStream
 
 PING_SECONDS: Final = 60.0
-"""Time between pings: a runtime closes connections that are idle for hours, and a user may just be reading."""
+"""Seconds between pings: a runtime closes connections that are idle for hours, and a user may just be reading."""
 
 
 class ClientSession(SpdySession):
@@ -21,7 +21,7 @@ class ClientSession(SpdySession):
     def __init__(self, wire: Wire) -> None:
         super().__init__(wire)
         self._opening: dict[int, asyncio.Future[None]] = {}
-        """By id: streams that wait for the server to accept or refuse them."""
+        """By id: the streams that wait until the server accepts or refuses them."""
         self._ended = False
         self._next_id = 1
         self._next_ping = 1
@@ -29,7 +29,7 @@ class ClientSession(SpdySession):
     async def open(self, headers: Mapping[str, str]) -> SpdyStream:
         """Open a stream, and wait until the server has accepted it: data sent earlier would be dropped.
 
-        Raises StreamReset if the server refuses, and ConnectionError once it is gone.
+        Raises StreamReset if the server refuses, and ConnectionError once the connection has ended.
         """
         if self._ended:
             raise _gone()
@@ -47,7 +47,7 @@ class ClientSession(SpdySession):
         return stream
 
     async def run(self) -> None:
-        """Read until the server is gone; then all streams have ended.
+        """Read until the connection has ended; then all streams have ended.
 
         A GOAWAY of the server is not the end: data that it sent before may still arrive.
         """

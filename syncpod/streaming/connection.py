@@ -16,7 +16,7 @@ from syncpod.streaming.spdy import CHUNK
 
 VERSION_HEADER: Final = "X-Stream-Protocol-Version"
 MAX_ANSWER: Final = 16 * 1024
-"""Most bytes of the server's response: its head, and the text of a refusal."""
+"""Maximum bytes of the server's response: its head, and the text of a refusal."""
 ANSWER_SECONDS: Final = 30.0
 
 
@@ -30,9 +30,9 @@ class UpgradeAnswer:
 
     code: int
     lines: tuple[str, ...]
-    """Its head: the line with the status, and the headers."""
+    """The head of the answer: the status line and the headers."""
     text: str
-    """Why it refuses; "" = it does not."""
+    """Why the server refuses; "" = it accepts."""
 
 
 def requested(url: SplitResult) -> str:
@@ -43,8 +43,8 @@ def requested(url: SplitResult) -> str:
 class Connection:
     """A TCP connection (a `Wire`).
 
-    Unlike `asyncio`'s streams it still reads after the peer has stopped reading: a command that ends before its input
-    does stops reading, and its output must not be lost.
+    Unlike `asyncio`'s streams it still reads after the peer has stopped reading: a command may end before it has read
+    its input, and its output must not be lost.
     """
 
     def __init__(self, connected: socket.socket) -> None:
@@ -135,7 +135,7 @@ class Connection:
         return said or lines[0].partition(" ")[2] or HTTPStatus.BAD_GATEWAY.phrase
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty once the server is gone, for whatever reason."""
+        """Return the next bytes; empty once the connection has ended, for whatever reason."""
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             return ahead

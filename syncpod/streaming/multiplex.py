@@ -2,7 +2,7 @@
 
 A frame has one byte for its kind, four bytes for the length of its content, and the content. Kinds below
 :data:`MESSAGE` are streams; an empty frame ends a stream. Each end reads all frames as they arrive, even if nobody
-reads the streams, and so notices at once that the other end is gone. A window limits the bytes that are held: an end
+reads the streams, and so notices at once that the connection has ended. A window limits the bytes that are held: an end
 sends at most :data:`WINDOW_BYTES` that the other end has not passed on yet.
 """
 
@@ -22,18 +22,18 @@ _PASSED: Final = 9
 _PING: Final = 10
 _HEAD_BYTES: Final = 5
 _BLOCK: Final = 32 * 1024
-"""Most bytes of a stream that are sent in one frame."""
+"""Maximum bytes of a stream in one frame."""
 FRAME_BYTES: Final = 256 * 1024
 WINDOW_BYTES: Final = 512 * 1024
 _MESSAGES: Final = 256
-"""The most messages that wait to be read; a peer that sends more is not one of ours."""
+"""Maximum number of messages that wait to be read; a peer that sends more is not one of ours."""
 PING_SECONDS: Final = 15.0
 SILENCE_SECONDS: Final = 60.0
-"""A peer that has sent nothing for this long, not even a ping, is gone."""
+"""Seconds without a frame, not even a ping, after which the connection counts as ended."""
 
 
 class PeerGone(ConnectionError):
-    """The other end of the connection is gone, or has sent an invalid frame."""
+    """The connection has ended, or the other end has sent an invalid frame."""
 
 
 class Multiplex:
@@ -50,10 +50,10 @@ class Multiplex:
         """By stream: the number of bytes that the last read returned. The next read reports them as passed on."""
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.is_over = False
-        """Whether the other end is gone."""
+        """True once the connection has ended."""
 
     async def run(self) -> None:
-        """Handle frames until the other end is gone, or sends an invalid one; then all streams have ended."""
+        """Handle frames until the connection has ended, or an invalid one comes; then all streams have ended."""
         pinging = asyncio.create_task(self._ping())
         try:
             while True:
@@ -77,7 +77,7 @@ class Multiplex:
             self._messages.put_nowait(None)
 
     async def read(self, stream: int) -> bytes:
-        """Return the next bytes of a stream, empty at its end, or once the other end is gone.
+        """Return the next bytes of a stream, empty at its end, or once the connection has ended.
 
         Data that was returned before counts as passed on.
         """
@@ -91,7 +91,7 @@ class Multiplex:
         return data
 
     async def write(self, stream: int, data: bytes) -> None:
-        """Send bytes of a stream, waiting for room in the window. Raises PeerGone once the other end is gone."""
+        """Send bytes of a stream, waiting for room in the window. Raises PeerGone once the connection has ended."""
         rest = memoryview(data)
         while rest:
             taken = await self._room.take(min(len(rest), _BLOCK))
@@ -101,11 +101,11 @@ class Multiplex:
             rest = rest[taken:]
 
     async def end(self, stream: int) -> None:
-        """End a stream that we send. Raises PeerGone once the other end is gone."""
+        """End a stream that we send. Raises PeerGone once the connection has ended."""
         await self._send(stream, b"")
 
     async def message(self) -> bytes:
-        """Return the next message. Raises PeerGone once the other end is gone."""
+        """Return the next message. Raises PeerGone once the connection has ended."""
         found = await self._messages.get()
         if found is None:
             self._messages.put_nowait(None)
@@ -113,7 +113,7 @@ class Multiplex:
         return found
 
     async def tell(self, text: str) -> None:
-        """Send a message. Raises PeerGone once the other end is gone."""
+        """Send a message. Raises PeerGone once the connection has ended."""
         await self._send(MESSAGE, text.encode())
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class Multiplex:
 
 
 class Window:
-    """A number of bytes that is used up and given back. All methods belong to one event loop."""
+    """A flow-control window: a number of bytes that is used up and given back. All methods belong to one event loop."""
 
     def __init__(self, size: int) -> None:
         self._left = size
@@ -161,7 +161,10 @@ class Window:
         self._is_closed = False
 
     async def take(self, wanted: int) -> int:
-        """Use up to `wanted` bytes, at least one, and return how many; wait while there are none. 0 = it is closed."""
+        """Use up to `wanted` bytes, at least one, and return how many; wait while there are none.
+
+        Return 0 once the window is closed.
+        """
         while self._left <= 0 and not self._is_closed:
             self._is_open.clear()
             await self._is_open.wait()

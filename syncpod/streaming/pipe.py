@@ -27,7 +27,7 @@ class Pipe:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more arrives."""
+        """True once no more data can arrive."""
         return self._ended
 
     def put(self, data: bytes) -> None:

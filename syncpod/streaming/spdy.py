@@ -22,17 +22,17 @@ from syncpod.streaming.spdy_frames import (
 logger = logging.getLogger(__name__)
 
 CHUNK: Final = 64 * 1024
-"""Most bytes of a stream that are sent in one frame."""
+"""Maximum bytes of a stream in one frame."""
 
 
 class Wire(Protocol):
     """The connection that a session runs on."""
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty once the peer is gone, for whatever reason."""
+        """Return the next bytes; empty once the connection has ended, for whatever reason."""
 
     async def write(self, data: bytes) -> None:
-        """Send, waiting while the peer does not read. Raises ConnectionError once it is gone.
+        """Send, waiting while the peer does not read. Raises ConnectionError once the connection has ended.
 
         Concurrent calls are sent in their order, each one whole.
         """
@@ -55,26 +55,26 @@ class SpdyStream:
         """Names in lower case."""
         self.input = Pipe()
         self.reset = asyncio.Event()
-        """The peer has reset the stream, or is gone."""
+        """Set once the peer has reset the stream, or the connection has ended."""
         self.cut_off = False
-        """Whether that happened before the peer had finished sending."""
+        """True if the reset came before the peer had finished sending."""
         self._session = session
         self._finished = False
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can arrive or be sent any more."""
+        """True if no data can arrive or be sent any more."""
         return self.reset.is_set() or (self._finished and self.input.ended)
 
     async def write(self, data: bytes) -> None:
-        """Send, waiting while the peer does not read. Raises StreamReset, and ConnectionError once it is gone."""
+        """Send, waiting while the peer does not read. Raises StreamReset, ConnectionError."""
         for start in range(0, len(data), CHUNK):
             if self.reset.is_set() or self._finished:
                 raise StreamReset(f"stream {self.id} is closed")
             await self._session.send_data(self.id, data[start : start + CHUNK])
 
     async def finish(self) -> None:
-        """Finish sending. Raises ConnectionError once the peer is gone."""
+        """Finish sending. Raises ConnectionError once the connection has ended."""
         if self._finished or self.reset.is_set():
             return
         self._finished = True
@@ -82,7 +82,7 @@ class SpdyStream:
         self._session.forget_closed(self)
 
     async def abort(self) -> None:
-        """Reset the stream as broken. Raises ConnectionError once the peer is gone."""
+        """Reset the stream as broken. Raises ConnectionError once the connection has ended."""
         if self.reset.is_set():
             return
         self.end()
@@ -104,10 +104,10 @@ class SpdySession:
         self._encoder = Encoder()
         self._streams: dict[int, SpdyStream] = {}
         self._last_stream_id = 0
-        """The newest stream that the peer opened."""
+        """The id of the newest stream that the peer opened."""
 
     async def run(self) -> None:
-        """Read until the peer is gone; then all streams have ended."""
+        """Read until the connection has ended; then all streams have ended."""
         decoder = Decoder()
         try:
             while data := await self._wire.read():
@@ -147,11 +147,11 @@ class SpdySession:
         await pipe.space()
 
     async def send_data(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
-        """Send a part of a stream. Raises ConnectionError once the peer is gone."""
+        """Send a part of a stream. Raises ConnectionError once the connection has ended."""
         await self._wire.write(self._encoder.data(stream_id, data, fin=fin))
 
     async def send_reset(self, stream_id: int, status: ResetStatus) -> None:
-        """Reset a stream. Raises ConnectionError once the peer is gone."""
+        """Reset a stream. Raises ConnectionError once the connection has ended."""
         await self._wire.write(self._encoder.rst_stream(stream_id, status))
 
     def forget_closed(self, stream: SpdyStream) -> None:
@@ -160,7 +160,7 @@ class SpdySession:
             self._streams.pop(stream.id, None)
 
     async def go_away(self, status: GoAwayStatus = GoAwayStatus.OK) -> None:
-        """Announce the end of the connection to the peer, which may be gone already."""
+        """Announce the end of the connection to the peer, which may have closed it already."""
         try:
             await self._wire.write(self._encoder.go_away(self._last_stream_id, status))
         except ConnectionError:

@@ -129,7 +129,7 @@ class Data:
     stream_id: int
     data: bytes
     fin: bool
-    """Whether it is the last of its stream."""
+    """True if this is the last data of its stream."""
 
 
 Frame = SynStream | SynReply | RstStream | Ping | GoAway | Data

@@ -23,13 +23,13 @@ class CgroupLimits:
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None
-    """Microseconds in each 100 ms."""
+    """CPU time in microseconds of each 100 ms."""
     memory: int | None = None
-    """Bytes."""
+    """Maximum bytes of memory."""
     hugepages: Mapping[str, int] | None = None
-    """Bytes by page size, as cgroups name them."""
+    """Maximum bytes of huge pages, by page size as cgroups name it."""
     pids: int | None = None
-    """Processes and threads."""
+    """Maximum number of processes and threads."""
 
 
 def limits_of_all_pods(capacity: Mapping[str, int], host: Host, reserved_pids: int = 0) -> CgroupLimits:
@@ -124,7 +124,7 @@ def shares_of_weight(weight: int) -> int:
 
 
 def _is_limited(pod: Pod, name: str) -> bool:
-    """Say whether a resource is limited for everything that the pod runs."""
+    """Return whether a resource is limited for everything that the pod runs."""
     spec = pod.spec
     if asked_as_a_whole(pod).get(name):
         return True

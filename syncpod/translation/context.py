@@ -26,7 +26,7 @@ class Host:
     cpus: int = 1
     memory_bytes: int = 1 << 30
     max_pids: int = 0
-    """How many processes and threads there may be at once; 0 = not known."""
+    """Maximum number of processes and threads of the machine; 0 = not known."""
     hugepage_sizes: tuple[str, ...] = ()
     """Page sizes as cgroups name them: ``2MB``, ``1GB``."""
     hugetlb_controller: bool = True
@@ -47,7 +47,7 @@ class Host:
 
     @property
     def kills_containers_whole(self) -> bool:
-        """Whether a container that runs out of memory is killed with all its processes (memory.oom.group)."""
+        """True if a container that runs out of memory is killed with all its processes (memory.oom.group)."""
         return self.unified_cgroups and not self.single_process_oom_kill
 
 
@@ -82,14 +82,15 @@ class NodeContext:
     cgroup_driver: CgroupDriver = "cgroupfs"
     """The runtime's answer to RuntimeConfig: whether it makes cgroups itself or has systemd make them."""
     capacity: Mapping[str, int] = field(default_factory=dict)
-    """What pods may request: cpu in millicores, all others in their own units; see :mod:`syncpod.node.fit`."""
+    """The resources that pods may request: cpu in millicores, all others in their own units; see
+    :mod:`syncpod.node.fit`."""
     capacity_of_pods: Mapping[str, int] | None = None
-    """What all pods together may use, if that is more than they may request: evictions keep the difference free.
-    None = the same as `capacity`."""
+    """The resources that all pods together may use, if they are more than pods may request: evictions keep the
+    difference free. None = the same as `capacity`."""
     capacity_of_machine: Mapping[str, int] | None = None
-    """What the machine has in all, if that is more than pods may use; None = the same."""
+    """All resources of the machine, if they are more than pods may use; None = the same."""
     reserved_pids: int = 0
-    """How many process ids all pods together must leave to the machine; they leave a tenth of all in any case."""
+    """Number of process ids that all pods together must leave to the machine; they leave a tenth of all in any case."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """The node's own labels, for nodeSelector and node affinity."""
     labels_of_cluster: dict[str, str] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class NodeContext:
     pod_cgroups: bool = True
     """The node makes each pod's cgroup, with limits, if it can; False: the runtime makes it, without limits."""
     pod_max_pids: int = -1
-    """How many processes and threads a pod may have (podPidsLimit); -1 = no limit of its own."""
+    """Maximum number of processes and threads of a pod (podPidsLimit); -1 = no limit of its own."""
     recursive_read_only_handlers: tuple[str, ...] = ()
     """Runtime handlers that announce recursive read-only mounts; ``""`` is the runtime's default handler."""
     applies_seccomp: bool = True

@@ -21,7 +21,7 @@ _SERVERS_LIMIT = 3
 _SEARCHES_LIMIT = 32
 _SEARCH_CHARS_LIMIT = 2048
 _SEARCH_NAME_LIMIT = 253
-"""The most characters of one search domain; glibc 2.28 aborts above 255."""
+"""Maximum characters of one search domain; glibc 2.28 aborts above 255."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def pod_dns(pod: Pod, host: Resolver, cluster: ClusterDns = NO_CLUSTER_DNS) -> t
     """Return the sandbox's DNS config, and the events to emit (GetPodDNS).
 
     ``host`` is the host's current resolver: the kubelet reads resolv.conf for each sandbox. Difference: options keep
-    the order in which they were given, where the kubelet has a Go map's.
+    the order in which they were given, where the kubelet has the random order of a Go map.
     """
     spec = pod.spec
     events: list[DnsEvent] = []

@@ -31,7 +31,7 @@ class EnvFile:
     path: str
     """The path on the node, for the message."""
     content: bytes | None = field(repr=False)
-    """None if it could not be read."""
+    """The file's content; None if it could not be read."""
 
     @cached_property
     def variables(self) -> EnvFileReader | None:
@@ -47,7 +47,7 @@ class Sources:
     """
 
     objects: Mapping[ObjectRef, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
-    """``binaryData`` of ConfigMaps is left out: it gives no variables."""
+    """The values of each object by key, without ``binaryData`` of ConfigMaps, which gives no variables."""
     files: Mapping[tuple[str, str], EnvFile] = field(default_factory=dict, repr=False)
     """By volume and path, without files of volumes that have no directory on the node."""
 
@@ -143,7 +143,7 @@ def environment(
 
 @dataclass(frozen=True)
 class _Scope:
-    """The things to which the variables of one container can refer."""
+    """The objects, fields and files to which the variables of one container can refer."""
 
     pod: Pod
     container: Container

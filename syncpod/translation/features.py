@@ -33,17 +33,17 @@ EMBEDDED = "syncpod-embedded"
 
 
 def needs_details(pod: Pod) -> bool:
-    """Say whether :func:`refusals` needs the runtime's version and verbose status for this pod."""
+    """Return whether :func:`refusals` needs the runtime's version and verbose status for this pod."""
     return any(volume.image is not None for volume in pod.spec.volumes) or any(_what_embedded_refuses(pod))
 
 
 def depends_on_runtime(pod: Pod) -> bool:
-    """Say whether :func:`refusals` refuses this pod for some runtimes."""
+    """Return whether :func:`refusals` refuses this pod for some runtimes."""
     return bool(pod.spec.runtime_class_name or needs_details(pod) or refusals(pod, _ANNOUNCES_NOTHING))
 
 
 def mounts_images(version: RuntimeVersion | None) -> bool:
-    """Say whether a runtime of this name and version can mount an image, or a directory of one."""
+    """Return whether a runtime of this name and version can mount an image, or a directory of one."""
     numbers = re.match(r"v?(\d+)\.(\d+)", version.version) if version is not None else None
     if version is None or numbers is None or version.name not in _IMAGE_VOLUMES:
         return False
@@ -134,7 +134,7 @@ def _image_volume_refusals(pod: Pod, version: RuntimeVersion | None) -> Iterator
 
 
 def runs_processes(status: RuntimeStatus, version: RuntimeVersion | None) -> bool:
-    """Say whether this is the embedded runtime with real processes, not with simulated ones."""
+    """Return whether this is the embedded runtime with real processes, not with simulated ones."""
     if version is None or version.name != EMBEDDED:
         return False
     try:

@@ -97,7 +97,7 @@ def volume_places(pod: Pod, node: NodeContext) -> dict[str, Path]:
 
 
 def manages_etc_hosts(pod: Pod, container: Container, pod_ips: tuple[str, ...]) -> bool:
-    """Say whether the container gets the pod's /etc/hosts: the pod has an address, and no volume is mounted there."""
+    """Return whether the container gets the pod's /etc/hosts: the pod has an address, and mounts no volume there."""
     return (bool(pod_ips) or pod.spec.host_network) and all(
         mount.mount_path != ETC_HOSTS for mount in container.volume_mounts
     )
@@ -149,7 +149,7 @@ def _volume_mount(pod: Pod, volume: Volume, mount: VolumeMount, node: NodeContex
 
 
 def _recursive_read_only(pod: Pod, mount: VolumeMount, node: NodeContext, path: str) -> bool:
-    """Say whether the mounts below this one are read-only too (resolveRecursiveReadOnly)."""
+    """Return whether the mounts below this one are read-only too (resolveRecursiveReadOnly)."""
     wanted = mount.recursive_read_only or "Disabled"
     if wanted == "Disabled":
         return False

@@ -23,12 +23,13 @@ CONTAINER_PRE_STOP_HANDLER_ANNOTATION: Final = "io.kubernetes.container.preStopH
 CONTAINER_PORTS_ANNOTATION: Final = "io.kubernetes.container.ports"
 """The declared ports as JSON."""
 POD_DELETION_GRACE_PERIOD_ANNOTATION: Final = "io.kubernetes.pod.deletionGracePeriod"
-"""Seconds."""
+"""The grace period of the pod's deletion, in seconds."""
 POD_TERMINATION_GRACE_PERIOD_ANNOTATION: Final = "io.kubernetes.pod.terminationGracePeriod"
-"""Seconds."""
+"""The pod's terminationGracePeriodSeconds."""
 
 NODE_LABEL: Final = "syncpod.dev/node"
-"""Name of the node whose agent owns the sandbox or container. Those without this label are never touched."""
+"""Name of the node whose agent owns the sandbox or container. Sandboxes and containers without this label are never
+touched."""
 INCARNATION_ANNOTATION: Final = "syncpod.dev/incarnation"
 """Id of this life of the pod. An earlier pod with the same static UID has another."""
 CLUSTER_ANNOTATION: Final = "syncpod.dev/cluster"

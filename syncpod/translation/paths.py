@@ -15,7 +15,7 @@ PLUGINS: Final = "plugins"
 PLUGINS_REGISTRY: Final = "plugins_registry"
 """The directory, in a node's state directory, in which storage drivers register."""
 _NAME_LIMIT = 255
-"""The most bytes of a file name."""
+"""Maximum bytes of a file name."""
 EMPTY_DIR = "kubernetes.io~empty-dir"
 PROJECTED = "kubernetes.io~projected"
 DOWNWARD_API = "kubernetes.io~downward-api"
@@ -31,7 +31,7 @@ class UnsafeName(ValueError):
 
 
 def is_uid(uid: str) -> bool:
-    """Say whether a pod's UID is safe as a directory's name."""
+    """Return whether a pod's UID is safe as a directory's name."""
     return len(uid) <= _NAME_LIMIT and _is_plain(uid)
 
 

@@ -79,7 +79,7 @@ def said_of_container(message: str, container: Container, path: str) -> str:
 
 
 def _sets(container: Container, field: str) -> bool:
-    """Say whether a container itself sets a field of its security context, rather than inherit the pod's."""
+    """Return whether a container itself sets a field of its security context, rather than inherit the pod's."""
     security = container.security_context
     wire = security.model_dump(by_alias=True) if security is not None else {}
     return wire.get(field.rpartition(".")[2]) is not None

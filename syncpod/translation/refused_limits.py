@@ -38,10 +38,13 @@ def refusals_of_limits(limits: Limits, unenforced: Mapping[str, str]) -> tuple[s
 
 
 def names_a_limit(reason: str) -> bool:
-    """Say whether a sentence is one of `refusals_of_limits`."""
+    """Return whether a sentence is one of `refusals_of_limits`."""
     return _PATH.match(reason) is not None
 
 
 def _with_the_way_on(why: str) -> str:
-    """Return the runtime's reason, which may end in a remedy after a colon, with the remedy to remove the limit."""
+    """Return the runtime's reason, followed by the advice to remove the limit.
+
+    The reason may end in a remedy after a colon.
+    """
     return f"{why}, or remove the limit" if ": " in why else f"{why}: remove the limit"

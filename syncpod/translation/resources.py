@@ -46,7 +46,7 @@ def container_resources(pod: Pod, container: Container, host: Host) -> LinuxCont
     """Return the container's limits and its oom_score_adj (generateLinuxContainerResources).
 
     Without a limit of its own it has the pod-level limit. Huge pages of each size that the machine has are limited, to
-    0 unless requested. Containers get no swap, if its accounting allows denying it (configureContainerSwapResources,
+    0 unless requested. Containers get no swap, if the kernel accounts for swap (configureContainerSwapResources,
     NoSwap).
     """
     requests, limits = read_amounts(container.resources.requests), _bounded(pod, container)

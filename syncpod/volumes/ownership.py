@@ -12,9 +12,9 @@ _ENTER = stat.S_ISGID | 0o110
 def give_to_group(volume: Path, group: int, *, read_only: bool) -> None:
     """Give everything in a volume to a group, with permission to read and, unless `read_only`, to write.
 
-    Directories pass the group on to new files in them. Symlinks are changed themselves and never followed. Nothing
-    else may change the tree meanwhile. Mirrors volume_linux.go, v1.36, SetVolumeOwnership. Difference: the kubelet logs
-    what it cannot change and goes on; this raises OSError, because the pod would not get what it asked for.
+    Directories pass the group on to new files in them. Symlinks are changed themselves and never followed. Nothing else
+    may change the tree meanwhile. Mirrors volume_linux.go, v1.36, SetVolumeOwnership. Difference: the kubelet only logs
+    a file that it cannot change; this raises OSError, because the pod would not get the access that it requests.
     """
     _give(os.fspath(volume), group, read_only, None)
     for _, directories, files, here in os.fwalk(volume, follow_symlinks=False):

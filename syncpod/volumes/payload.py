@@ -34,8 +34,8 @@ _MISSING_KEY: Final[Mapping[Kind, str]] = {
     "Secret": "references non-existent secret key: {}",
 }
 MOST_BYTES: Final = 32 * 2**20
-"""Bytes of all files of one volume. A manifest of 500 KiB can name one object of 1 MiB, or the pod's annotations, ten
-thousand times; the files lie in memory. Difference: the kubelet writes them all."""
+"""Maximum bytes of all files of one volume. A manifest of 500 KiB can name one object of 1 MiB, or the pod's
+annotations, ten thousand times; the files lie in memory. Difference: the kubelet writes them all."""
 _LONGEST_PATH = 4096
 _LONGEST_NAME = 255
 _PRIVATE: Final = 0o600

@@ -42,10 +42,10 @@ def mounts_reach(other: int, place: Path) -> bool:
 
 
 def propagates(own: Iterable[Mount], theirs: Collection[Mount], place: Path) -> bool:
-    """Return whether mounts below an absolute path propagate from the process that mounts to another, by their mounts.
+    """Return whether later mounts below an absolute path propagate from this process to another.
 
-    They do if the mount that holds the path is shared and the other process has a peer or a slave of it. If nothing is
-    known of the other's mounts, it is enough that ours is shared.
+    `own` and `theirs` are the mounts of the two processes. Mounts propagate if the mount that holds the path is shared
+    and the other process has a peer or a slave of it. If `theirs` is empty, a shared mount of ours is enough.
     """
     holding = mount_of(own, place)
     tags = holding.propagation if holding is not None else ()

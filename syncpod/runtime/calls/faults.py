@@ -43,7 +43,7 @@ class Faults(Protocol):
     """May delay or fail each call that concerns a pod."""
 
     async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
-        """Wait until the call may go on. It has had no effect yet, and the client may still cancel it.
+        """Wait until the call may proceed. It has had no effect yet, and the client may still cancel it.
 
         `call` is its CRI name, `annotations` are the sandbox's, and `subject` is the sandbox's uid, followed by a slash
         and the container's name if the call concerns one. Raises CallFailed.
@@ -51,7 +51,7 @@ class Faults(Protocol):
 
 
 class NoFaults:
-    """Real pods: every call goes on."""
+    """The faults of real pods: none."""
 
     async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
         """Return at once."""
@@ -66,7 +66,7 @@ class ScriptedFaults:
     """
 
     def __init__(self, directory: Path, restart: Callable[[], None]) -> None:
-        """Keep counts in `directory`, which is made if missing; `restart` makes the runtime crash and start again."""
+        """Keep counts in `directory`, which is made if missing; `restart` makes the runtime crash and restart."""
         self._directory = directory
         self._restart = restart
         directory.mkdir(mode=0o700, exist_ok=True)

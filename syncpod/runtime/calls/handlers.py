@@ -100,7 +100,7 @@ def _serialised(answer: Answer) -> bytes:
 
 
 def _code_and_sentence(error: Exception) -> tuple[grpc.StatusCode, str]:
-    """Return status and text for an error; an unexpected one is logged, and the server goes on."""
+    """Return status and text for an error; an unexpected error is logged, and the server keeps serving."""
     match error:
         case Refusal():
             return error.code, error.sentence

@@ -39,7 +39,7 @@ class Lookup:
                     yield each
 
     async def before(self, call: str, sandbox: Sandbox, container: str = "") -> None:
-        """Wait until a call about the sandbox, or its container of that name, may go on. Raises CallFailed."""
+        """Wait until a call about the sandbox, or its container of that name, may proceed. Raises CallFailed."""
         if self._runtime.host.isolation == "simulated":
             listed = listing.read_sandbox(sandbox.entry)
             subject = f"{listed.metadata.uid}/{container}" if container else listed.metadata.uid

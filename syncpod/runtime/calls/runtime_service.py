@@ -48,7 +48,7 @@ class RuntimeService:
     # --- the runtime itself -------------------------------------------------------------------------------------------
 
     async def Version(self, request: api_pb2.VersionRequest) -> api_pb2.VersionResponse:  # noqa: N802
-        """Name the runtime."""
+        """Return the runtime's name and version."""
         return api_pb2.VersionResponse(
             version=_KUBELET_API_VERSION,
             runtime_name=RUNTIME_NAME,
@@ -57,7 +57,7 @@ class RuntimeService:
         )
 
     async def Status(self, request: api_pb2.StatusRequest) -> api_pb2.StatusResponse:  # noqa: N802
-        """Return that the runtime is ready, and its features."""
+        """Return the runtime's conditions, which are always true, and its features."""
         host = self._runtime.host
         conditions = [api_pb2.RuntimeCondition(type=type, status=True) for type in ("RuntimeReady", "NetworkReady")]
         return api_pb2.StatusResponse(

@@ -25,7 +25,8 @@ _MAX_FILE_NAME: Final = 255
 _MAX_ARGUMENT: Final = 128 * 1024
 """The kernel's limit in bytes for one argument or environment variable (MAX_ARG_STRLEN)."""
 _MAX_ARGUMENTS: Final = 1536 * 1024
-"""The limit in bytes for all of them together: three quarters of what execve allows with the usual stack limit."""
+"""The limit in bytes for all arguments and variables together: three quarters of execve's, with the usual stack
+limit."""
 _MAX_MOUNTS: Final = 1000
 _MAX_TIMEOUT: Final = 2**31 - 1
 _HOSTNAME: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?")

@@ -48,13 +48,13 @@ class Memory:
     page_faults: int
     major_page_faults: int
     swap_usage: int | None
-    """None if swap is not accounted for."""
+    """Used swap; None if swap is not accounted for."""
     swap_limit: int | None
-    """None: no limit, or not accounted for."""
+    """Maximum swap; None = no limit, or swap is not accounted for."""
 
     @property
     def available(self) -> int | None:
-        """The rest of the limit; None without one."""
+        """The bytes that are left up to the limit; None without a limit."""
         return None if self.limit is None else max(0, self.limit - self.working_set)
 
 

@@ -55,9 +55,9 @@ class CgroupUsage:
     cpu_nanoseconds: int | None
     """Cumulative nanoseconds of one core; only grows."""
     memory: Memory | None
-    """None without the memory controller; then the processes' memory is read from /proc (`usage.py`)."""
+    """The use of memory; None without the memory controller: then it is read from /proc (`usage.py`)."""
     processes: int
-    """Tasks, as the pids controller counts them; without it, processes."""
+    """The number of tasks, as the pids controller counts them; without that controller, of processes."""
     cpu_pressure: Pressures | None
     memory_pressure: Pressures | None
     io_pressure: Pressures | None

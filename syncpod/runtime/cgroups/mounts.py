@@ -40,7 +40,7 @@ class Found:
 def find(mounts: Iterable[Mount], own_cgroups: str, *, root: bool) -> Found:
     """Find the hierarchies that we may use; in version 2, enable all useful controllers there.
 
-    `own_cgroups` is the text of /proc/self/cgroup, `root` whether we are root. Raises OSError.
+    `own_cgroups` is the text of /proc/self/cgroup, `root` is True if we are root. Raises OSError.
     """
     mounted = mounted_hierarchies(mounts, own_cgroups)
     if not mounted:

@@ -23,7 +23,7 @@ from syncpod.kernel.os_errors import where_and_why
 from syncpod.runtime.images.config import ConfigInvalid, ImageConfig, parse_config
 
 _LONGEST_DOCUMENT: Final = 4 * 1024 * 1024
-"""The most bytes of an index, manifest or configuration; registries have the same limit."""
+"""Maximum bytes of an index, manifest or configuration; registries have the same limit."""
 _DEEPEST_INDEX: Final = 4
 _MOST_LAYERS: Final = 500
 _DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})")
@@ -72,7 +72,7 @@ class Source(Protocol):
     """The files of a layout, in a directory or an archive."""
 
     def open(self, name: str) -> IO[bytes]:
-        """Open one of them. Raises FileNotFoundError."""
+        """Open one of the files. Raises FileNotFoundError."""
 
 
 class Tar(tarfile.TarFile):

@@ -15,7 +15,7 @@ _NEAR_THE_FIRST: Final = 15
 _NO_ID: Final = 2**32 - 1
 """The kernel's value for no user or group; ids are below it."""
 _MOST_DIGITS: Final = 64
-"""The most digits of an id; Python refuses to parse numbers with several thousand."""
+"""Maximum digits of an id; Python refuses to parse numbers with several thousand."""
 
 
 class ConfigInvalid(ValueError):

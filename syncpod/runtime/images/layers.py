@@ -13,7 +13,7 @@ from typing import IO, Final
 from syncpod.runtime.images.archive import DAMAGE, ArchiveInvalid, Descriptor, Source, Tar
 
 _LONGEST_HEADER: Final = 1024 * 1024
-"""The most bytes of one header in a layer's tar, with its extensions, and of a single read."""
+"""Maximum bytes of one header in a layer's tar, with its extensions, and of a single read."""
 _CHUNK: Final = 1024 * 1024
 
 
@@ -56,7 +56,7 @@ class _Hashed(io.RawIOBase):
         self.size = 0
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return that it can be read."""
         return True
 
     def peek(self, size: int) -> bytes:
@@ -91,7 +91,7 @@ class _Forwards(io.RawIOBase):
         self._stream = stream
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return that it can be read."""
         return True
 
     def tell(self) -> int:

@@ -47,8 +47,8 @@ class _Directory:
 class Unpacking:
     """The root directory of an image while it is unpacked: `lay` for each layer, and `finish` at the end.
 
-    As root, owners, devices and file capabilities are the image's. Otherwise everything is ours, setuid and setgid bits
-    are dropped, and devices are left out and counted in `left_out`.
+    As root, owners, devices and file capabilities are the image's. Otherwise all files belong to the server's user,
+    setuid and setgid bits are dropped, and devices are left out and counted in `left_out`.
     """
 
     def __init__(self, root: Path, *, privileged: bool) -> None:
@@ -80,8 +80,8 @@ class Unpacking:
     def finish(self) -> None:
         """Set the owners and modes of directories.
 
-        Raises EntryInvalid for an invalid owner, and OSError, also if a directory has gone: a link in its place is not
-        followed.
+        Raises EntryInvalid for an invalid owner, and OSError, also if a directory has been removed: a link in its place
+        is not followed.
         """
         from_the_top = [(Path(), self._directories)]
         for path, directory in from_the_top:  # This list grows meanwhile.

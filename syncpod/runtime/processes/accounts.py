@@ -14,7 +14,7 @@ from syncpod.runtime.images.config import as_id
 from syncpod.runtime.images.unpacking import opened_beneath, resolve
 
 _LONGEST: Final = 1024 * 1024
-"""How many bytes of a passwd or group file are read."""
+"""Maximum bytes of a passwd or group file that are read."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from syncpod.runtime.processes import launch
 from syncpod.runtime.processes.packets import Word
 
 Answer = Callable[[bytes], None]
-"""Sends a packet to the client of the command; does nothing if it has gone."""
+"""Sends a packet to the client of the command; does nothing if the client has disconnected."""
 Watch = Callable[[int, Callable[[int], None]], None]
 Unwatch = Callable[[int], None]
 

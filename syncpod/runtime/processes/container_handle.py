@@ -17,7 +17,7 @@ from syncpod.runtime.processes.packets import LONGEST, Word
 from syncpod.runtime.processes.records import Ended, Started
 
 _KILL_PATIENCE_SECONDS = 5.0
-"""How long a supervisor may take to kill its container before it is killed itself, in seconds."""
+"""Seconds within which a supervisor must kill its container; otherwise it is killed itself."""
 
 
 class ContainerHandle:
@@ -64,8 +64,8 @@ class ContainerHandle:
     def kill(self) -> None:
         """Kill the main process and everything that it started.
 
-        The supervisor does this, even if it was stopped. After five seconds it is killed itself, and the remaining
-        processes are found and killed here.
+        The supervisor does this, even if it was stopped. After five seconds the supervisor is killed itself, and the
+        remaining processes are found and killed here.
         """
         if self._supervisor < 0:
             return
@@ -113,9 +113,9 @@ class ContainerHandle:
         return usage_below(self._started.supervisor.pid) if self._spec.arguments else usage_of(self.pid)
 
     def watch(self, ended: Callable[[Ended | None], None]) -> None:
-        """Call `ended` with the end once the supervisor reports it, whether it is recorded or not.
+        """Call `ended` with the end once the supervisor reports it, whether or not the end is recorded.
 
-        Call it with None if the supervisor has gone without a report: then the record on disk must be read.
+        Call it with None if the supervisor has ended without a report: then the record on disk must be read.
         """
 
         def gone() -> None:

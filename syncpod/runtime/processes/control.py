@@ -20,7 +20,7 @@ from syncpod.runtime.processes.records import CONTROL
 
 _END_OF_TRANSMISSION = b"\x04"
 _ANSWER_SECONDS = 30.0
-"""How long a supervisor may take to answer; a stopped one never does."""
+"""Seconds to wait for a supervisor's answer; a stopped supervisor never answers."""
 _File = TypeVar("_File", int, socket.socket)
 _STREAMS = {Word.STDOUT: Stream.STDOUT, Word.STDERR: Stream.STDERR}
 
@@ -148,7 +148,8 @@ async def execute(
 ) -> Executed:
     """Run a command in the container in `directory`. Raises StartFailed, also after a timeout.
 
-    After a cancellation or timeout nothing is left running: the supervisor kills the command of a client that has gone.
+    After a cancellation or timeout nothing is left running: the supervisor kills the command of a client that has
+    disconnected.
     """
     theirs: list[int] = []
     ours: list[int] = []

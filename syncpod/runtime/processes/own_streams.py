@@ -44,12 +44,12 @@ class OwnStreams:
 
     @property
     def input_waits(self) -> bool:
-        """Whether the container has unread input."""
+        """True if the container has unread input."""
         return bool(self._input_queue)
 
     @property
     def hung_up(self) -> bool:
-        """Whether no process has the container's terminal open. Only `look_at_terminal` notices a change of this."""
+        """True if no process has the container's terminal open. Only `look_at_terminal` notices a change of this."""
         return self._hung_up >= 0
 
     def make(self) -> launch.Stdio:

@@ -26,7 +26,7 @@ _TRIES = 3
 
 
 def level(directory: Path) -> tuple[Level, str]:
-    """Return the best level that works, and why none with mount namespaces does ("" if one does).
+    """Return the best level that works, and why mount namespaces do not work ("" if they do).
 
     Each level is tried in a child process.
     """

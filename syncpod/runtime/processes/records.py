@@ -33,7 +33,7 @@ CONTROL = "control.sock"
 _ENDING_BYTES = 4096
 """More than the record of an end needs, with the longest sentence on why a start failed."""
 _LONGEST_ERROR = 600
-"""The most characters of such a sentence; JSON may need six bytes for each."""
+"""Maximum characters of the sentence on why a start failed; JSON may need six bytes for each."""
 
 
 class Level(Enum):
@@ -63,7 +63,7 @@ class Started:
     boot_id: str
     supervisor: Identity
     main: Identity
-    """Also its session's leader. A pause is its own supervisor."""
+    """The main process, which leads its session. A pause is its own supervisor."""
     started_at: int
     mount_namespace: int = 0
     """The inode of the main process's mount namespace; 0 if it has none of its own. Inodes are reused."""

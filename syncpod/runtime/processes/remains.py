@@ -24,9 +24,9 @@ def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]
     """Kill the main process and all processes in its session, mount namespace and cgroups, until none is left.
 
     Takes a few seconds at most. The main process should have died with the supervisor. Its children are in its session,
-    unless they left that; a session's number is not reused while a member lives. A process that left the session is
-    still in the container's mount namespace, if it had one. A dying process leaves the namespace before its last files
-    are closed and its ports are free. So this waits until it is a zombie or gone. Blocks: call it in a thread.
+    unless they left it; a session's number is not reused while a member lives. A process that left the session is still
+    in the container's mount namespace, if it had one. A dying process leaves the namespace before its last files are
+    closed and its ports are free. So this waits until it is a zombie or gone. Blocks: call it in a thread.
     """
     main = started.main
     killed: set[Identity] = set()
@@ -62,9 +62,9 @@ def _is_dying(killed: Identity) -> bool:
 def _kill_namespace(number: int, root: Path) -> set[Identity]:
     """Kill all processes in a container's mount namespace, and return them.
 
-    The inode may belong to another namespace by now. It is the container's if a process in it has the container's
-    directory as root, which nothing else ever has. Such a process, held by a pidfd, keeps the namespace alive, so it is
-    killed last.
+    The inode may now belong to another namespace. The namespace is the container's if a process in it has the
+    container's directory as root, which nothing else ever has. Such a process, held by a pidfd, keeps the namespace
+    alive, so it is killed last.
     """
     inside = [pid for pid in _all() if _namespace_of(pid) == number]
     witness = next((pid for pid in inside if _has_root(pid, root)), None)

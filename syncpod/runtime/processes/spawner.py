@@ -19,7 +19,7 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Fork a supervisor for every request, until the server has gone."""
+    """Fork a supervisor for every request, until the server has ended."""
     from syncpod.kernel.process_priority import SUPERVISOR, raise_oom_score_adj
     from syncpod.runtime.processes.packets import receive
     from syncpod.runtime.processes.supervise import supervise

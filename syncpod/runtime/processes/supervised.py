@@ -40,11 +40,11 @@ from syncpod.runtime.processes.remains import end_remains
 _STARTING_SECONDS = 0.01
 """Seconds between two checks of a start that an earlier server began."""
 _PATIENCE_SECONDS = 2.0
-"""How long to wait for a supervisor's report of a start or an end."""
+"""Seconds to wait for a supervisor's report of a start or an end."""
 _START_SECONDS = 60.0
-"""Timeout of a start. The kubelet's timeout is two minutes."""
+"""Timeout of a start in seconds. The kubelet's timeout is two minutes."""
 _SPAWNER_SECONDS = 1.0
-"""How long a spawner may take to exit by itself."""
+"""Seconds for a spawner to exit by itself."""
 _PIDFDS = 2
 _HOLDING_TAKES = _PIDFDS + 1
 """The number of descriptors for a start: those that come with STARTED, and one to read a record."""
@@ -167,7 +167,7 @@ class Supervised:
         return None
 
     async def _undo(self, directory: Path, descriptors: list[int]) -> Exited | None:
-        """Kill a started process that cannot be held, by its pidfds, and close these.
+        """Kill a started process that the server cannot take over, by its pidfds, and close them.
 
         Return how it ended; None if no start is recorded.
         """
@@ -256,7 +256,7 @@ class Supervised:
             self._release(known[0])
 
     def _withdraw_claimed(self, directory: Path) -> bool:
-        """Withdraw a specification that a supervisor has claimed but not started; False if it has started by now.
+        """Withdraw a specification that a supervisor has claimed but not started; False if it has started meanwhile.
 
         A supervisor first records the processes, then checks that the specification is still in place, and only then
         runs the program. This method moves the specification first, then checks for the record. So at least one of the
@@ -298,7 +298,7 @@ class Supervised:
                     replaced = True
 
     def _replace_spawner(self) -> None:
-        """Make the next request start a new spawner: this one has gone, or was stopped."""
+        """Make the next request start a new spawner: this one has ended, or was stopped."""
         if self._requests is not None and self._spawner is not None:
             self._requests.close()
             self._spawner.kill()

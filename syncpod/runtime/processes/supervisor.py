@@ -47,16 +47,16 @@ from syncpod.runtime.processes.records import (
 from syncpod.runtime.processes.watching import Watch
 
 _BACKLOG = 1024 * 1024
-"""How many bytes an attached client may leave unread before it is dropped."""
+"""Maximum bytes that wait for an attached client; a client with more is dropped."""
 _FAREWELL_SECONDS = 1.0
-"""How long attached clients may take to read the last output, after the end is recorded."""
+"""Seconds for attached clients to read the last output, after the end is recorded."""
 _FAREWELL_LOOK_SECONDS = 0.05
 _RECORD_AGAIN_SECONDS = 0.5
 """Seconds between two tries to write an end."""
 _HUNG_UP_LOOK_SECONDS = 0.25
-"""The time between two checks whether a process has opened the container's terminal again."""
+"""Seconds between two checks whether a process has opened the container's terminal again."""
 _REAPED_AT_ONCE = 256
-"""How many children are reaped before looking again for live ones."""
+"""Maximum number of children that are reaped before looking again for live ones."""
 
 
 class _Connection:
@@ -248,7 +248,7 @@ class Supervisor:
         self._set_interest(connection)
 
     def _drop(self, connection: _Connection) -> None:
-        """Remove a client that has gone: kill its command, and end the input if it ends with this client."""
+        """Remove a client that has disconnected: kill its command, and end the input if it ends with this client."""
         self._connections.remove(connection)
         self._watch.remove(connection.sock.fileno())
         connection.sock.close()

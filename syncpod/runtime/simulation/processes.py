@@ -62,7 +62,7 @@ class _Record:
     """The container's script, as written."""
     log_path: str
     end: _End | None
-    """None: it runs until it is stopped."""
+    """The end of the process by itself; None: it runs until it is stopped."""
     restarts_runtime_at: int | None = None
     input_ends: bool = False
     """True if the end of input reaches the process; otherwise it only ends the attachment."""
@@ -176,7 +176,7 @@ class SimulatedProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended."""
+        """True once the process has ended."""
         return self._exited is not None
 
     async def wait(self) -> Exited:

@@ -71,7 +71,7 @@ class Hang:
     duration: int | None
     """Nanoseconds, after which the call goes on; None: until the client gives up."""
     times: int | None
-    """How many of the first calls are delayed; None = all."""
+    """The number of first calls that are delayed; None = all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class FailureRate:
     """The number of first calls that may fail; None = all."""
     code: grpc.StatusCode
     message: str
-    """Empty = a default text."""
+    """The error's text; empty = a default text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class CallScript:
     hang: Mapping[str, Hang]
     failure_rates: Mapping[str, FailureRate]
     restart_runtime: Mapping[str, int]
-    """For calls that crash the runtime, which then starts again: how many of the first calls do so."""
+    """For calls that crash the runtime, which then restarts: the number of first calls that do so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,14 +66,14 @@ class Channels:
         self._dialect = dialect
 
     async def send(self, channel: int, data: bytes) -> None:
-        """Send on a channel, waiting while the client does not read. Raises ConnectionError once it is gone."""
+        """Send on a channel; wait while the client does not read. Raises ConnectionError once it has disconnected."""
         if self._dialect.base64:
             await self._websocket.send(str(channel).encode() + base64.b64encode(data), text=True)
         else:
             await self._websocket.send(bytes((channel,)) + data)
 
     async def read(self, received: Callable[[int, bytes], Awaitable[None]], ended: Callable[[int], None]) -> None:
-        """Pass each message to `received`, and each closed channel to `ended`, until the client has gone.
+        """Pass each message to `received`, and each closed channel to `ended`, until the client has disconnected.
 
         A message with invalid base64 is dropped, as in the kubelet.
         """
@@ -107,7 +107,7 @@ class ChannelClient:
         self._channels = Channels(websocket, dialect)
 
     async def read(self) -> None:
-        """Receive from the client until it has gone."""
+        """Receive from the client until it has disconnected."""
         try:
             await self._channels.read(self._received, self._ended)
         finally:
@@ -127,24 +127,24 @@ class ChannelClient:
     async def greet(self, command: RemoteCommand) -> None:
         """Send an empty message on the first channel that the client reads, as a sign that it is connected.
 
-        Raises ConnectionError if the client is gone.
+        Raises ConnectionError if the client has disconnected.
         """
         first = Channel.STDOUT if command.stdout else Channel.STDERR if command.stderr else Channel.STATUS
         await self._channels.send(first, b"")
 
     async def send(self, stream: Stream, data: bytes) -> None:
-        """Send output, waiting while the client does not read. Raises ConnectionError once it has gone."""
+        """Send output, waiting while the client does not read. Raises ConnectionError once it has disconnected."""
         await self._channels.send(Channel.STDOUT if stream is Stream.STDOUT else Channel.STDERR, data)
 
     async def finish(self, outcome: Outcome) -> None:
-        """Send the command's outcome. Raises ConnectionError once the client has gone."""
+        """Send the command's outcome. Raises ConnectionError once the client has disconnected."""
         said = outcome.status() if self._dialect.structured_status else outcome.text()
         if said:
             await self._channels.send(Channel.STATUS, said)
 
 
 async def serve_over_channels(command: RemoteCommand, websocket: WebSocket, dialect: Dialect) -> None:
-    """Run a command for a client on a WebSocket. Raises ConnectionError if the client has gone at once."""
+    """Run a command for a client on a WebSocket. Raises ConnectionError if the client has disconnected at once."""
     client = ChannelClient(websocket, dialect)
     reading = asyncio.create_task(client.read())
     try:

@@ -30,7 +30,7 @@ CHANNEL_DIALECTS: Final = {
     "v4.base64.channel.k8s.io": Dialect(base64=True),
 }
 PAIR_SECONDS: Final = 30.0
-"""How long a client may take to open both streams of one connection."""
+"""Seconds within which a client must open both streams of one connection."""
 
 
 class ForwardedStream(Protocol):
@@ -45,13 +45,13 @@ class ForwardedStream(Protocol):
         """Set once the client has abandoned the connection."""
 
     async def write(self, data: bytes) -> None:
-        """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
+        """Send, waiting while the client does not read. Raises ConnectionError once the client has disconnected."""
 
     async def finish(self) -> None:
-        """Signal the end of the port's data to the client. Raises ConnectionError once the client has gone."""
+        """Signal the end of the port's data to the client. Raises ConnectionError once the client has disconnected."""
 
     async def abort(self) -> None:
-        """Signal a broken connection to the client. Raises ConnectionError once the client has gone."""
+        """Signal a broken connection to the client. Raises ConnectionError once the client has disconnected."""
 
 
 async def forward(connect: Connect, port: int, stream: ForwardedStream) -> str:
@@ -180,7 +180,7 @@ def _port(text: str) -> int | None:
 
 
 async def forward_over_spdy(connect: Connect, wire: Wire) -> None:
-    """Forward connections for a SPDY client until it has gone. Raises ConnectionError."""
+    """Forward connections for a SPDY client until the client has disconnected. Raises ConnectionError."""
     pairs = _Pairs(connect)
     session = ServerSession(wire, pairs.accept)
     try:
@@ -203,7 +203,7 @@ class _ChannelStream:
         self._channel = channel
 
     async def write(self, data: bytes) -> None:
-        """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
+        """Send, waiting while the client does not read. Raises ConnectionError once the client has disconnected."""
         await self._channels.send(self._channel, data)
 
     async def finish(self) -> None:
@@ -223,7 +223,8 @@ class _ChannelStream:
 async def forward_over_channels(connect: Connect, ports: Sequence[int], websocket: WebSocket, dialect: Dialect) -> None:
     """Forward one connection for each port: data on channel 2 n, errors on 2 n + 1, each beginning with the port.
 
-    Ends once all connections have ended, or the client has gone. Raises ConnectionError if it was gone from the start.
+    Ends once all connections have ended, or the client has disconnected. Raises ConnectionError if it had disconnected
+    before.
     """
     channels = Channels(websocket, dialect)
     streams = [_ChannelStream(channels, 2 * number) for number in range(len(ports))]

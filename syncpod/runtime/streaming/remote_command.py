@@ -86,17 +86,17 @@ class Client(Protocol):
         """Set once the client will neither send nor receive anything more."""
 
     async def send(self, stream: Stream, data: bytes) -> None:
-        """Pass output on, waiting while the client does not read. Raises ConnectionError once it is gone."""
+        """Pass output on, waiting while the client does not read. Raises ConnectionError once it has disconnected."""
 
     async def finish(self, outcome: Outcome) -> None:
-        """Send the command's outcome. Raises ConnectionError once the client is gone."""
+        """Send the command's outcome. Raises ConnectionError once the client has disconnected."""
 
 
 async def serve(command: RemoteCommand, client: Client) -> None:
     """Run the command for the client, or attach, until either has ended.
 
-    If the client goes first, an executed command is killed and a container runs on (see `Streams.close`). A client that
-    stays always gets an outcome: a SPDY client treats an end without one as success.
+    If the client disconnects first, an executed command is killed and a container runs on (see `Streams.close`). A
+    connected client always gets an outcome: a SPDY client treats an end without one as success.
     """
     try:
         outcome = await _outcome(command, client)
@@ -113,7 +113,7 @@ async def serve(command: RemoteCommand, client: Client) -> None:
 
 
 async def _outcome(command: RemoteCommand, client: Client) -> Outcome | None:
-    """Run the command to its end; None if the client goes first."""
+    """Run the command to its end; None if the client disconnects first."""
     try:
         streams = await command.open()
         try:
@@ -157,7 +157,7 @@ async def _pass_sizes(streams: Streams, sizes: TerminalSizes) -> None:
 
 
 async def _while_there(client: Client, work: Coroutine[Any, Any, T]) -> T | None:
-    """Await `work`; if the client goes first, cancel it and return None."""
+    """Await `work`; if the client disconnects first, cancel it and return None."""
     doing = asyncio.create_task(work)
     going = asyncio.create_task(client.gone.wait())
     try:

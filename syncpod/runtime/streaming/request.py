@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Final
 
 MAX_HEAD: Final = 16 * 1024
-"""The most bytes of request line and headers."""
+"""Maximum bytes of request line and headers."""
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
@@ -50,7 +50,7 @@ class Request:
         return tuple(value for value in values if value)
 
     def upgrades_to(self, protocol: str) -> bool:
-        """Return whether it asks to upgrade the connection to this protocol (in lower case)."""
+        """Return whether the request is to upgrade the connection to this protocol (in lower case)."""
         connection = {value.lower() for value in self.values("connection")}
         return "upgrade" in connection and protocol in {value.lower() for value in self.values("upgrade")}
 
@@ -66,7 +66,7 @@ class Request:
 
 
 async def read_request(reader: asyncio.StreamReader, *, seconds: float) -> Request | None:
-    """Read one request's head; None if the client leaves before it sends anything. Raises Refused."""
+    """Read one request's head; None if the client disconnects before it sends anything. Raises Refused."""
     try:
         async with asyncio.timeout(seconds):
             head = await reader.readuntil(b"\r\n\r\n")

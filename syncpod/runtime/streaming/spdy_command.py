@@ -81,7 +81,7 @@ class SpdyClient:
         return f"the client did not open its streams within {STREAM_CREATION_SECONDS:g} seconds: {missing}"
 
     async def read(self) -> None:
-        """Receive from the client until it has gone."""
+        """Receive from the client until it has disconnected."""
         try:
             await self.session.run()
         finally:
@@ -99,7 +99,7 @@ class SpdyClient:
         return self._no_stdin if stream is None else stream.input
 
     async def send(self, stream: Stream, data: bytes) -> None:
-        """Send output, waiting while the client does not read. Raises ConnectionError once it has gone."""
+        """Send output, waiting while the client does not read. Raises ConnectionError once it has disconnected."""
         open_stream = self._streams.get(stream.value)
         if open_stream is None:
             return
@@ -109,7 +109,7 @@ class SpdyClient:
             return  # the client has abandoned this stream
 
     async def finish(self, outcome: Outcome) -> None:
-        """Send the command's outcome, and end all streams. Raises ConnectionError once the client has gone.
+        """Send the command's outcome, and end all streams. Raises ConnectionError once the client has disconnected.
 
         The status is sent before the ends of streams, and the client closes the connection: its library may drop
         undelivered data if we close it first.

@@ -11,7 +11,7 @@ from syncpod.streaming.spdy import SpdySession, SpdyStream
 from syncpod.streaming.spdy_frames import Frame, GoAway, Ping, ResetStatus, SynStream
 
 MAX_STREAMS: Final = 2000
-"""The most open streams on one connection. A forwarded connection needs two."""
+"""Maximum number of open streams on one connection. A forwarded connection needs two."""
 
 
 class ServerSession(SpdySession):
@@ -53,12 +53,12 @@ class ServerSession(SpdySession):
         await deliver(self, pipe, data)
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
-        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client is gone."""
+        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client has disconnected."""
         if await self._client.space(pipe, seconds):
             return True
         self._client.write_at_once(self._encoder.no_settings())
         return False
 
     async def flush(self) -> None:
-        """Wait until the kernel has all sent data. Raises ConnectionError once the client is gone."""
+        """Wait until the kernel has all sent data. Raises ConnectionError once the client has disconnected."""
         await self._client.flush()

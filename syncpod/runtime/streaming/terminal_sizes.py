@@ -7,9 +7,9 @@ import json
 from typing import Final
 
 _LONGEST: Final = 256
-"""The most bytes of one size; a normal one has 30."""
+"""Maximum bytes of one size; a normal size has 30."""
 _MOST: Final = 64 * 1024
-"""The most bytes that may come at once: a message of 32 MiB would have a million sizes."""
+"""Maximum bytes that may arrive at once: a message of 32 MiB would have a million sizes."""
 
 
 class TerminalSizes:

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 LIFETIME_SECONDS: Final = 60.0
 MAX_TICKETS: Final = 1000
-"""The value of the kubelet's streaming server."""
+"""Maximum number of unused tokens, as in the kubelet's streaming server."""
 
 
 class TooManyTickets(Exception):

@@ -18,7 +18,7 @@ from syncpod.runtime.streaming.wire import Socket
 from syncpod.streaming.pipe import Pipe
 
 MAX_MESSAGE: Final = 32 * 1024 * 1024
-"""The kubelet's limit; clients that send a file use one message."""
+"""Maximum bytes of a message, as in the kubelet: clients send a file in one message."""
 
 
 class WebSocket:
@@ -30,9 +30,9 @@ class WebSocket:
 
     @classmethod
     async def accept(cls, socket: Socket, head: bytes, subprotocol: str | None) -> WebSocket | None:
-        """Answer the handshake in `head`. Return None if it is invalid, once the client has been sent that answer.
+        """Answer the handshake in `head`. If it is invalid, send the client that answer and return None.
 
-        Raises Refused, and ConnectionError if the client is gone.
+        Raises Refused, and ConnectionError if the client has disconnected.
         """
         protocol = ServerProtocol(max_size=MAX_MESSAGE)
         protocol.receive_data(head)
@@ -53,7 +53,10 @@ class WebSocket:
         return websocket if protocol.state is State.OPEN else None
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """Yield whole messages until the client closes or has gone. Raises ConnectionError if the connection broke."""
+        """Yield whole messages until the client closes the connection.
+
+        Raises ConnectionError if the connection broke.
+        """
         message = bytearray()
         while data := await self._socket.read():
             self._protocol.receive_data(data)
@@ -70,12 +73,12 @@ class WebSocket:
                 return
 
     async def send(self, data: bytes, *, text: bool = False) -> None:
-        """Send one message, waiting while the client does not read. Raises ConnectionError once it is gone."""
+        """Send one message, waiting while the client does not read. Raises ConnectionError once it has disconnected."""
         self._queue(data, text=text)
         await self._send()
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
-        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client is gone.
+        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client has disconnected.
 
         If not, send a pong: the client considers us dead after a minute without one, and its pings are not read
         meanwhile.
@@ -88,7 +91,7 @@ class WebSocket:
         return False
 
     def send_at_once(self, data: bytes) -> None:
-        """Send one message without waiting. Raises ConnectionError once the client is gone."""
+        """Send one message without waiting. Raises ConnectionError once the client has disconnected."""
         self._queue(data, text=False)
         self._send_at_once()
 
@@ -109,7 +112,7 @@ class WebSocket:
             await self._socket.write(data)
 
     async def flush(self) -> None:
-        """Wait until the kernel has all sent data. Raises ConnectionError once the client is gone."""
+        """Wait until the kernel has all sent data. Raises ConnectionError once the client has disconnected."""
         await self._socket.flush()
 
     async def say_goodbye(self) -> None:
@@ -129,7 +132,7 @@ class Tunnel:
         self._messages = websocket.messages()
 
     async def read(self) -> bytes:
-        """Return received data; empty once the client has gone, for any reason."""
+        """Return received data; empty once the client has disconnected, for any reason."""
         try:
             async for message in self._messages:
                 if message:
@@ -139,17 +142,17 @@ class Tunnel:
         return b""
 
     async def write(self, data: bytes) -> None:
-        """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
+        """Send, waiting while the client does not read. Raises ConnectionError once the client has disconnected."""
         await self._websocket.send(data)
 
     def write_at_once(self, data: bytes) -> None:
-        """Send without waiting: for a few bytes now and then. Raises ConnectionError once the client is gone."""
+        """Send a few bytes without waiting. Raises ConnectionError once the client has disconnected."""
         self._websocket.send_at_once(data)
 
     async def flush(self) -> None:
-        """Wait until the kernel has all sent data. Raises ConnectionError once the client is gone."""
+        """Wait until the kernel has all sent data. Raises ConnectionError once the client has disconnected."""
         await self._websocket.flush()
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
-        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client is gone."""
+        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client has disconnected."""
         return await self._websocket.space(pipe, seconds)

@@ -11,14 +11,14 @@ from syncpod.streaming.pipe import Pipe
 from syncpod.streaming.spdy import CHUNK
 
 CLOSING_SECONDS: Final = 2.0
-"""How long a client may take to read what was written before the connection ends."""
+"""Seconds for a client to read the remaining data before the connection is closed."""
 
 
 class Waiting(Protocol):
     """A connection that can be watched while waiting for a pipe."""
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
-        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client is gone.
+        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client has disconnected.
 
         While a pipe is full, nothing is read from the connection, so the client's end would not be noticed: it is
         queued behind unread data. A write reveals it, so implementations send a few bytes without meaning in their
@@ -30,17 +30,17 @@ class Wire(Waiting, spdy.Wire, Protocol):
     """The transport of a framed session: a TCP connection, or a WebSocket that carries bytes."""
 
     def write_at_once(self, data: bytes) -> None:
-        """Send without waiting: for a few bytes now and then. Raises ConnectionError once the client is gone."""
+        """Send a few bytes without waiting. Raises ConnectionError once the client has disconnected."""
 
     async def flush(self) -> None:
         """Wait until the kernel has all sent data, however long the client does not read.
 
-        Then the connection can be closed without losing data. Raises ConnectionError once the client has gone.
+        Then the connection can be closed without losing data. Raises ConnectionError once the client has disconnected.
         """
 
 
 async def deliver(connection: Waiting, pipe: Pipe, data: bytes) -> None:
-    """Put bytes into a pipe and wait until it has space again. Raises ConnectionError if the client is gone."""
+    """Put bytes into a pipe and wait until it has space. Raises ConnectionError if the client has disconnected."""
     pipe.put(data)
     while not await connection.space(pipe, 1.0):
         pass
@@ -54,30 +54,30 @@ class Socket:
         self._writer = writer
 
     async def read(self) -> bytes:
-        """Return received data; empty once the client has gone, for any reason."""
+        """Return received data; empty once the client has disconnected, for any reason."""
         try:
             return await self._reader.read(CHUNK)
         except OSError:
             return b""
 
     async def write(self, data: bytes) -> None:
-        """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
+        """Send, waiting while the client does not read. Raises ConnectionError once the client has disconnected."""
         self.write_at_once(data)
         await self._writer.drain()
 
     def write_at_once(self, data: bytes) -> None:
-        """Send without waiting: for a few bytes now and then. Raises ConnectionError once the client is gone."""
+        """Send a few bytes without waiting. Raises ConnectionError once the client has disconnected."""
         if self._writer.is_closing():
             raise ConnectionResetError("the client is gone")
         self._writer.write(data)
 
     async def flush(self) -> None:
-        """Wait until the kernel has all sent data. Raises ConnectionError once the client is gone."""
+        """Wait until the kernel has all sent data. Raises ConnectionError once the client has disconnected."""
         self._writer.transport.set_write_buffer_limits(high=0)
         await self._writer.drain()
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
-        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client is gone."""
+        """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client has disconnected."""
         try:
             async with asyncio.timeout(seconds):
                 await pipe.space()
