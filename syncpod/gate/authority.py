@@ -123,7 +123,7 @@ class Fleet:
     def issue(self, node: str, life: timedelta, now: datetime) -> Pair:
         """Return a certificate for a node from the newest authority, and its key.
 
-        Its record is then already on disk.
+        Its record is on disk when this returns.
         """
         with locked(self.directory):
             # The node is a member again. If it comes back with its earlier certificate, it must not be dismissed.

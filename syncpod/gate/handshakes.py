@@ -25,7 +25,7 @@ from syncpod.kernel.listening import BACKLOG
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
-"""A handshake that is older than this may be ended in favor of a new one. If no handshake is, the new one is closed."""
+"""A handshake that is older than this may be ended in favor of a new one. If none is older, the new one is closed."""
 HANDSHAKE_SECONDS: Final = 10.0
 """Maximum seconds of a handshake."""
 FAILURES_PER_SECOND: Final = 16
