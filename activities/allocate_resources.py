@@ -1,4 +1,4 @@
-"""allocate_resources: give a pod on the node the resources that it now asks for, if there is room."""
+"""allocate_resources: give a pod on the node the resources that it now requests, if there is room."""
 
 from __future__ import annotations
 

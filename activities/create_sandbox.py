@@ -91,7 +91,7 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
             adoptable = [each for each in taken if each.ready and each.incarnation == request.ref.incarnation]
             if adoptable:
                 await _catch_up(attempt, request.pod)
-                # There may be two if the runtime died halfway: either will do.
+                # Two sandboxes may have this number if the runtime died halfway: either can be adopted.
                 return StepResult(outcome=Outcome.ADOPTED, id=adoptable[0].id, missing_images=await images)
             if taken:
                 return await _clear_away(attempt, request, taken)
@@ -162,7 +162,7 @@ async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
 
 
 def _noted_unless_deleted(node: NodeContext, request: CreateSandbox) -> datetime | None:
-    """Write the pod's record and return None; if this life of the pod was deleted here, write nothing and return when.
+    """Write the pod's record; if this life of the pod was deleted here, write nothing, and return the time of its end.
 
     Blocks. Raises UnsafeName, OSError.
     """

@@ -1,4 +1,4 @@
-"""Whether a node would admit a pod that does not exist yet: the checks of admission, without side effects."""
+"""Predicts whether a node would admit a pod: makes the checks of admission, without side effects."""
 
 from __future__ import annotations
 

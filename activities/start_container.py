@@ -87,11 +87,12 @@ class _Start:
         self.cri = attempt.node.cri
         self.container = container_of(request.pod, request.container)
         self.image: ImageStatus | None = None
-        """The container's own image, once it has been looked up."""
+        """The status of the container's own image; None until it has been read."""
         self._has_said_found = False
         self.begun = False
         self.sent = False
-        """A CreateContainer of this attempt got no answer, so an instance that appears may be its own."""
+        """Whether a CreateContainer of this attempt got no answer: an instance that appears may then be this
+        attempt's."""
 
     async def run(self) -> StepResult:
         made = await made_ahead(self.attempt)

@@ -95,9 +95,9 @@ class StepAttempt:
         """Containers that another call is starting: by id, the monotonic time at which the step noticed."""
         self.superseded = False
         self.asked = False
-        """The step was asked to let go. Stays False if it has only taken too long."""
+        """Whether the step was asked to let go; False if it has only taken too long."""
         self.expired = False
-        """The step has taken too long."""
+        """Whether the step has taken too long."""
         self.unended: list[str] = []
         """Names of the containers that have yet to end."""
         self._delay_seconds = delay_seconds

@@ -76,7 +76,7 @@ def taints(settings: NodeSettings) -> tuple[Taint, ...]:
 
 
 def shutdown_periods(settings: NodeSettings) -> Periods:
-    """Return how long pods have when the machine shuts down; none = its shutdown is not delayed."""
+    """Return the times that pods have when the machine shuts down; empty = its shutdown is not delayed."""
     try:
         return parse_shutdown_periods(settings.shutdown_grace)
     except ShutdownPeriodsInvalid as wrong:

@@ -20,7 +20,7 @@ LOGGER: Final = "syncpod.collector"
 log = logging.getLogger(LOGGER)
 
 REPEAT_SECONDS: Final = 600.0
-"""The interval of lines: in it, each cause has at most one, also when one outage follows another."""
+"""Seconds of an interval, in which each cause is logged at most once, even if several outages follow each other."""
 CAUSES: Final = 4
 """The most causes that have a line in one interval."""
 
@@ -30,7 +30,7 @@ _REASONS: Final = (
     re.compile(r"error code: (?:StatusCode\.)?(?P<code>\w+), error details: (?P<why>.*)", re.DOTALL),
     re.compile(r"Transient error (?:StatusCode\.)?(?P<code>\w+) encountered .*Error details: (?P<why>.*)", re.DOTALL),
 )
-"""How the exporters say why a batch was not taken."""
+"""The exporters' log messages that contain the reason why a batch was not accepted."""
 _TIMED_OUT: Final = "due to timeout, max retries or shutdown"
 """Part of the exporters' last message about a batch, whatever the reason. It is their only message if the first try
 took the whole time limit."""
@@ -83,15 +83,15 @@ class CollectorOutage:
         self._is_told = False
         """Whether the log has a line about the current outage."""
         self._next = clock()
-        """When the next line is due."""
+        """Time by the clock at which the current interval ends."""
         self._causes: set[str] = set()
         """The causes that have had a line in the current interval."""
 
     def export(self, export: Callable[[], _Result], success: _Result) -> _Result:
         """Export a batch, and log that an outage has begun, goes on or is over.
 
-        `success` is the SDK's result for a batch that was taken. Raises what `export` raises: a defect, which the SDK
-        logs.
+        `success` is the SDK's result for an accepted batch. Raises the errors of `export`: they are defects, which the
+        SDK logs.
         """
         said = list[logging.LogRecord]()
         token = _said.set(said)

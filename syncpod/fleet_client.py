@@ -37,7 +37,7 @@ class OtherFleet(Exception):
 
 
 class KeyMissing(Exception):
-    """All that a server holds of the fleet is encrypted with keys that are not here. The text is a clause."""
+    """The server's data of the fleet is encrypted with keys that this machine lacks. The text is a clause."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ async def check_commander(client: Client, access: FleetAccess) -> None:
 
 
 async def _said(client: Client) -> list[dict[str, bytes]]:
-    """Return the metadata of the memos that name the fleet of a server's workflows; none if it cannot list them now."""
+    """Return the metadata of the workflows' memos, which names their fleet; empty if they cannot be listed now."""
     listed = client.list_workflows(HELD_QUERY, limit=LOOKED_AT, page_size=LOOKED_AT, rpc_timeout=_RPC)
     try:
         return [dict(one.metadata) async for each in listed for one in each.raw_info.memo.fields.values()]

@@ -26,7 +26,7 @@ class GoDurationTooLong(ValueError):
 
 
 def parse_go_duration(text: str) -> int:
-    """Return the nanoseconds that a duration stands for; a fraction of one is dropped.
+    """Return a duration in nanoseconds; a fraction of a nanosecond is dropped.
 
     Raises ValueError for a text that is not a duration, and GoDurationTooLong for one of more than 292 years.
     """
@@ -44,7 +44,7 @@ def parse_go_duration(text: str) -> int:
 
 
 def _nanoseconds(part: re.Match[str]) -> int:
-    """Return what one number and its unit stand for; anything above `_LONGEST` for what is too long."""
+    """Return the nanoseconds of one number with its unit; if they exceed `_LONGEST`, any number above it."""
     whole, fraction, unit = part[1].lstrip("0"), part[2] or "", _UNITS[part[3]]
     if len(whole) > _DIGITS:  # Python refuses to read a number of very many digits
         return _LONGEST + 1

@@ -1,4 +1,4 @@
-"""When the node cleans up, and how much it keeps: settings of the table, with the kubelet's defaults."""
+"""The settings of the node's cleanups and evictions: periods, limits and thresholds, with the kubelet's defaults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"-1|\d{1,9}", re.ASCII)
 
 @dataclass(frozen=True)
 class HousekeepingSettings:
-    """When the node cleans up, and how much it keeps. Periods and ages are in seconds."""
+    """The settings of the node's cleanups and evictions. Periods and ages are in seconds."""
 
     containers: ContainerGcPolicy = field(default_factory=ContainerGcPolicy)
     containers_period: float = 60.0
@@ -45,7 +45,7 @@ class HousekeepingSettings:
 
 
 def housekeeping_settings(texts: Mapping[str, str]) -> HousekeepingSettings:
-    """Return the settings from texts by variable, and else their defaults. Raises SettingsInvalid."""
+    """Return the settings from `texts` by variable; a missing one has its default. Raises SettingsInvalid."""
     kept = _number(texts, v.CONTAINER_GC_PER_CONTAINER, 1)
     if kept < 1:
         raise SettingsInvalid(

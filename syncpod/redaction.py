@@ -49,11 +49,11 @@ class _Index:
     short: frozenset[str] = frozenset()
     """Words of less than HEAD characters, which are found as a whole."""
     heads: tuple[str, ...] = ()
-    """The beginnings of all others, sorted."""
+    """The first `_KEPT` characters of each longer word, sorted."""
     lengths: dict[str, int] = field(default_factory=dict, repr=False)
-    """How long the longest word with such a beginning is."""
+    """By head: the length of the longest word that begins with it."""
     starts: frozenset[str] = frozenset()
-    """The first three characters of each short word, and the first HEAD of each other."""
+    """The first SHORTEST characters of each short word, and the first HEAD characters of each longer word."""
     short_lengths: tuple[int, ...] = ()
 
     def with_words(self, words: Iterable[str]) -> _Index:
@@ -98,10 +98,7 @@ class _Index:
 
 
 class Redactor:
-    """The values of Secrets that a process knows. It forgets none by itself.
-
-    All methods may be called in any thread.
-    """
+    """The values of Secrets that a process redacts, until `forget` is called. All methods are for any thread."""
 
     def __init__(self) -> None:
         self._changing = threading.Lock()
@@ -212,6 +209,6 @@ def _common(one: str, other: str) -> int:
 
 
 def _is_word(text: str, start: int, end: int) -> bool:
-    """Say whether a part of a text stands by itself."""
+    """Say whether a part of a text is a whole word: no letter, digit or underscore is beside it."""
     before, after = text[start - 1 : start], text[end : end + 1]
     return not any(each.isalnum() or each == "_" for each in (before, after))

@@ -83,7 +83,7 @@ def _endpoint(environ: Mapping[str, str], signal: Signal) -> str:
 
 
 def _outage(environ: Mapping[str, str], signal: Signal) -> CollectorOutage:
-    """Return the log of outages of a signal's collector, which it names without the endpoint's user and password."""
+    """Return the log of outages of a signal's collector. It names the endpoint without user and password."""
     where = _address(_endpoint(environ, signal)).netloc.rpartition("@")[2]
     return CollectorOutage("spans" if signal == "traces" else "metrics", where or "localhost")
 
@@ -102,7 +102,7 @@ def _address(endpoint: str) -> SplitResult:
 
 
 def _protocol(environ: Mapping[str, str], signal: Signal) -> Protocol:
-    """Return the requested protocol. By default the port decides, or else it is HTTP, as the specification says."""
+    """Return the requested protocol; by default gRPC at the port of gRPC, else HTTP, as in the specification."""
     own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL"
     variable = own if environ.get(own) else "OTEL_EXPORTER_OTLP_PROTOCOL"
     match environ.get(variable, "").strip().lower():
@@ -192,7 +192,7 @@ def _meter(request: TelemetryRequest, resource: Resource, outage: CollectorOutag
 
 
 def _hiding(exporter: SpanExporter) -> SpanExporter:
-    """Return an exporter that hides the values of Secrets in the errors of spans, and then exports with this one."""
+    """Return an exporter that hides the values of Secrets in the errors of spans, then calls `exporter`."""
     from opentelemetry.sdk.trace.export import SpanExporter
 
     class Hiding(SpanExporter):
@@ -209,7 +209,7 @@ def _hiding(exporter: SpanExporter) -> SpanExporter:
 
 
 def _hidden(span: ReadableSpan) -> ReadableSpan:
-    """Return a span without the values of Secrets in its error: all else that spans have here is names and ids."""
+    """Return a span without the values of Secrets in its error. Its other fields have only names and ids."""
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import Status
 
@@ -282,9 +282,10 @@ def _metric_exporter(request: TelemetryRequest, outage: CollectorOutage) -> Metr
 
 
 def _log_each_reason() -> None:
-    """Have the gRPC exporters log every failure: their own filter drops records that resemble the one before.
+    """Make the gRPC exporters log every failure: their own filter drops a record that resembles the previous one.
 
-    The one before may be about the other signal, and the outage would have no cause. CollectorOutage limits the log.
+    The previous record may be about the other signal, and then this outage would have no cause. `CollectorOutage`
+    limits the lines.
     """
     logger = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
     for each in list(logger.filters):

@@ -39,12 +39,12 @@ from syncpod.node.tombstones import tombstone_at
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long a removal waits for a disk that hangs, until it fails and is tried again later."""
+"""Seconds that a removal waits for a hanging disk. Then it fails, and is tried again later."""
 _OVER: Final = "its life is over"
 
 
 class Collected(NamedTuple):
-    """How much was removed."""
+    """How many objects were removed."""
 
     containers: int = 0
     sandboxes: int = 0

@@ -31,10 +31,10 @@ _USUAL_GRACE_SECONDS = 30
 
 
 class OrphanEnd(NamedTuple):
-    """The result of ending something."""
+    """The result of trying to end an orphan."""
 
     done: bool
-    """The sandbox, containers and remains of the orphan are gone."""
+    """Whether the orphan's sandbox, containers and remains are gone."""
     obstacle: str = ""
     """Why the end has failed; it is tried again. Empty if the pod is no longer an orphan, or a step has the pod."""
 

@@ -103,7 +103,7 @@ def tell_hooks(attempt: StepAttempt, targets: Iterable[KillTarget]) -> tuple[str
 
 
 async def _within(seconds: float, waits: Sequence[Awaitable[object]]) -> None:
-    """Wait for all, but no longer than `seconds`."""
+    """Wait until all of `waits` have ended, but no longer than `seconds`."""
     if not waits:
         return
     try:

@@ -1,6 +1,6 @@
 """Start marks: a step writes one just before it starts an instance, and later steps read it if the state is unclear.
 
-That is so if the instance is no longer listed, or is listed as created.
+The state is unclear if the instance is no longer listed, or is listed as created.
 """
 
 from __future__ import annotations

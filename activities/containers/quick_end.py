@@ -28,8 +28,8 @@ _LOOK_SECONDS = 0.005
 """Seconds between two status requests to a runtime that does not announce exits, once the process has ended or if it
 cannot be watched."""
 _SELDOM_SECONDS = 0.05
-"""Seconds between two status requests to any runtime while the process runs, and to a runtime that announces exits. It
-may drop an announcement (containerd 2.x, if its reader is too slow)."""
+"""Seconds between two status requests to any runtime while the process runs, and to a runtime that announces exits.
+Such a runtime may drop an announcement (containerd 2.x, if its reader is too slow)."""
 
 
 async def read_once_started(
@@ -104,7 +104,7 @@ class _Process:
         return this
 
     def awaited_until(self, deadline: float) -> float:
-        """Return until when the exit is awaited, monotonic: the deadline, or later if the process has ended."""
+        """Return the monotonic time until which to await the exit: the deadline, or later if the process has ended."""
         return max(deadline, self._ended_at + _REPORT_SECONDS) if self.end.is_set() else deadline
 
     @property

@@ -25,7 +25,7 @@ from syncpod.node.pod_threads import DiskWork
 from syncpod.node.start_marks import withdraw_start_mark
 
 START_SECONDS = 30.0
-"""How long a start that is found under way may take: so long the container is not removed."""
+"""Seconds that a start under way may take: until then, its container is not removed."""
 
 
 async def remove_dead(attempt: StepAttempt, container: ObservedContainer, *, keep_logs: bool = False) -> None:
@@ -65,8 +65,8 @@ async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: b
 
     It is not gone if the runtime refuses the removal because a start of it is under way, sent by a client that has died
     or is about to give up. That start ends as running or as a StartError, so the caller must look again. For
-    START_SECONDS no removal is sent again, since just after a successful start it would kill the container. After that
-    time the runtime may have been replaced.
+    START_SECONDS the removal is not sent again, since just after a successful start it would kill the container. After
+    that time it is sent again, since the runtime may have been replaced.
 
     The container's start mark is withdrawn before the removal, which frees the container's number. The mark is put back
     if a start turns out to be under way. If the container may have run, the mark stays, and the number is used up.

@@ -32,10 +32,12 @@ from syncpod.volumes.subpath import SubPath, SubPathRefused, clear_sub_paths, pr
 from syncpod.volumes.visibility import is_the_machines
 
 _LARGEST_ENV_FILE = 1 << 20
-"""In bytes, the same as the limit of a ConfigMap. Difference: the kubelet reads a file of any size."""
+"""The most bytes of one file with variables: the limit of a ConfigMap. Difference: the kubelet reads a file of any
+size."""
 _LARGEST_ENV_FILES = 8 << 20
-"""In bytes, of all files together that one container's variables refer to. A manifest may name any number of files, and
-all are in the worker's memory at the same time. The largest environment that Linux allows is a quarter of this."""
+"""The most bytes of all files together that one container's variables refer to. A manifest may name any number of
+files, and all are in the worker's memory at the same time. The largest environment that Linux allows is a quarter of
+this."""
 
 
 async def variables_of(

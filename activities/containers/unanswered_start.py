@@ -32,11 +32,11 @@ _KILLED = 128 + signal.SIGKILL
 
 @contextlib.asynccontextmanager
 async def end_noted(attempt: StepAttempt, container_id: str) -> AsyncIterator[None]:
-    """Note an end of the container's first process during the block, in the node's record of exits.
+    """If the container's first process ends during the block, write its exit code to the node's record of exits.
 
     A process that was killed is not noted: the runtime kills a process whose start it gives up, perhaps before the
-    program has run. Nothing is noted either if the kernel does not report exit codes, or if the process has no pid
-    namespace of its own.
+    program has run. Nothing is noted either if the kernel does not report exit codes, if the runtime is in another pid
+    namespace, or if the container has no pid namespace of its own.
     """
     exits = attempt.node.reader.exits
     if exits is None or not exits.kernel_tells or not attempt.node.context.shares_pids:
@@ -53,7 +53,7 @@ async def end_noted(attempt: StepAttempt, container_id: str) -> AsyncIterator[No
 
 
 async def _note_end(attempt: StepAttempt, container_id: str, exits: SeenExits) -> None:
-    """Wait for the container's first process, and for its end. Raises OSError, UnsafeName."""
+    """Wait for the container's first process and for its end, and note its exit code. Raises OSError, UnsafeName."""
     with contextlib.ExitStack() as held:
         pidfd = await _first_process(attempt, container_id)
         held.callback(os.close, pidfd)

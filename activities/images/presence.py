@@ -30,7 +30,7 @@ class NeededImage:
 
     @property
     def of_container(self) -> str:
-        """The container that events about the image name; "" for a volume's image: they are about the pod."""
+        """The container's name for events about the image; "" for a volume's image, whose events are about the pod."""
         return "" if self.volume else self.container
 
 
@@ -182,7 +182,7 @@ def reference_of(needed: NeededImage) -> str:
 
 
 def say_present(attempt: StepAttempt, needed: NeededImage, image: ImageStatus | None) -> None:
-    """Emit the event that the image was present and nothing was pulled; `image` is None if that was not looked up."""
+    """Emit the event that the image was present and nothing was pulled; `image` is None if its status was not read."""
     if image is not None and image.stands_for_machine:
         message = said_of_machine(needed.image)
     else:

@@ -65,8 +65,8 @@ class Node:
     """The waiters for each missing object: the workflow id, and the name of the container or step. The agent notifies
     them when the object appears."""
     unprobed: set[tuple[str, str]] = field(default_factory=set)
-    """Pod UID and name of each container that is being started with a postStart hook: until that has ended, the agent
-    does not probe it."""
+    """Pod UID and name of each container that is being started with a postStart hook: the agent does not probe the
+    container until the hook has ended."""
     announcements: Announcements = field(default_factory=Announcements)
     """The runtime's announcements about single containers."""
     running: set[RunningStep] = field(default_factory=set)

@@ -16,8 +16,8 @@ from syncpod.messages.identity import PodRef
 T = TypeVar("T")
 
 REMEMBERED = 10_000
-"""Incarnations whose newest fences are kept; the least recently used is dropped first. A fence guards against a
-stalled try within one process (a new process has no older tries), so it need not outlive its pod by long.
+"""The most incarnations whose newest fences are kept; the least recently used one is dropped first. A fence guards
+against a stalled try within one process (a new process has no older tries), so it need not outlive its pod by long.
 """
 KEPT_SECONDS = 600.0
 """How long the fences of a life that is over are kept. A try that stalls for longer has long missed its heartbeats."""

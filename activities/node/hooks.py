@@ -43,7 +43,7 @@ async def carry_out_hook(handler: LifecycleHandler, where: Target, cri: CriRunti
 
 @dataclass(frozen=True)
 class _Hook:
-    """A hook that was begun, and when, by the monotonic clock."""
+    """A hook that has begun, and the monotonic time at which it began."""
 
     task: asyncio.Task[str]
     begun: float

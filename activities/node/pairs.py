@@ -10,7 +10,8 @@ from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import StartContainer, StepResult
 
 REMEMBERED = 1_000
-"""Pairs that are kept; the least recently used is dropped first. Its second step then does not begin."""
+"""The most pairs that are kept; the least recently used one is dropped first, and its second step then does not
+begin."""
 KEPT_SECONDS = 10.0
 """How long a first step's result is kept for a second step that has not come yet: the pod may change meanwhile."""
 
@@ -47,7 +48,7 @@ class StepPair:
         self.first_is_free.set()
 
     def begin_first(self) -> asyncio.Future[StepResult | Failed]:
-        """Note that an attempt of the first step begins; return the future that takes its end."""
+        """Note that an attempt of the first step begins; return the future for the attempt's result."""
         loop = asyncio.get_running_loop()
         self.first = loop.create_future()
         self.first_is_waiting, self.first_is_finishing = loop.create_future(), loop.create_future()

@@ -61,7 +61,7 @@ class PodQueue:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.leave()  # it was called just now
+                self.leave()  # the place was given to this step just now
             else:
                 self._waiting = [entry for entry in self._waiting if entry[2] is not turn]
                 heapq.heapify(self._waiting)

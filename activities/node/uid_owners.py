@@ -16,7 +16,7 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
 
 UID_IN_USE: Final = "UIDInUse"
-"""The reason of a pod that names the UID of another."""
+"""The reason for rejecting a pod whose manifest names another pod's UID."""
 
 
 class UidOwners:

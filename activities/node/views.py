@@ -8,7 +8,8 @@ from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
 
 REMEMBERED = 1_000
-"""Pods whose last listing is kept; the least recently used is dropped first, and that pod is read again when needed."""
+"""The most pods whose last listing is kept; the least recently used one is dropped first, and that pod is read
+again."""
 
 
 class LastViews:

@@ -45,10 +45,10 @@ async def end_earlier_lives(attempt: StepAttempt, listed: Sequence[SandboxSummar
     about to remove anyway is left alone too. Each container has `grace_seconds`, counted from the step's scheduling.
 
     Returns the UID of a pod that was left alone and still has a ready sandbox: while it runs, no first sandbox may be
-    made. Returns "" if there is none, and for an incarnation that already has a sandbox on the node.
-    Mirrors pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and
-    HandlePodCleanups (running pods that no source has are killed). Raises CriError, Interrupted, and what
-    `remove_remains` raises.
+    made. Returns "" if there is none, and for an incarnation that already has a sandbox on the node. Mirrors
+    pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and
+    HandlePodCleanups (running pods that no source has are killed). Raises CriError, Interrupted, and the errors of
+    `remove_remains`.
     """
     node, ref = attempt.node, attempt.ref
     elsewhere = await anothers(node, listed)

@@ -33,7 +33,7 @@ async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
     the runtime has stopped every container that the pod's last step has listed. A container that appears later (its
     start was under way) is stopped in turn, and processes that the runtime has lost track of are killed. Anything that
     is not ours is not touched. Dead containers and sandboxes stay for `remove_remains`. An instance that was started
-    and is no longer listed is in the result, as ended (see `start_marks`).
+    and is no longer listed is in the result, as ended (see `with_noted_starts`).
 
     A cancelled step ends at once with outcome STOPPING, while the stops that it sent go on. The next kill, with a
     shorter grace, sends new ones in addition.

@@ -225,7 +225,7 @@ async def _tidy(node: Node) -> None:
 
 
 def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent: Agent, life: NodeLife) -> None:
-    """Have the agent also collect images and dead containers, rotate logs, evict pods, and end them in a shutdown."""
+    """Add the node's upkeep to the agent: image and container collection, log rotation, eviction, and shutdown."""
     context, cri = node.context, node.cri
     housekeeping = housekeeping_settings(settings.given)
     agent.add_background_task("former Secrets", FormerSecrets(context, node.objects, of_process).run)
@@ -250,7 +250,7 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
 
 
 def _add_shutdown(settings: NodeSettings, agent: Agent) -> None:
-    """Have the machine's shutdown wait for pods, where the settings ask for it."""
+    """Make the agent delay the machine's shutdown until pods have ended, if the settings require it."""
     if periods := shutdown_periods(settings):
         agent.step_port.shutdown = NodeShutdown(
             periods, settings.state_dir, agent.published_pods, ShutdownOrders(agent.signals, agent.pod_orders), logind
@@ -260,9 +260,9 @@ def _add_shutdown(settings: NodeSettings, agent: Agent) -> None:
 def _add_servers(
     settings: NodeSettings, agent: Agent, context: NodeContext, cri: CriClient, keys: Keys | None, address: str
 ) -> NodeReadings | None:
-    """Have the agent also serve metrics and a codec, if the settings ask for them.
+    """Add the servers of metrics and of the codec to the agent, if the settings require them.
 
-    Returns the measurements for metrics; None = the node serves no metrics.
+    Returns the node's readings for metrics; None = the node serves no metrics.
     """
     early_listening.keep(early_ports(settings, context.host.addresses))
     readings = None
@@ -305,7 +305,7 @@ def _add_kubernetes(
     node: Node,
     readings: NodeReadings | None,
 ) -> None:
-    """Have the node be part of a cluster, and serve its pods to programs, where the settings ask for it.
+    """Make the node part of a cluster, and serve the Pods API and the kubelet's port, as the settings require.
 
     Raises CannotServe.
     """
@@ -347,7 +347,7 @@ def _add_kubernetes(
 
 
 def _add_pods_api(settings: NodeSettings, agent: Agent, status: Callable[[], Awaitable[NodeStatus]]) -> None:
-    """Have the agent serve the node's pods to programs on the machine, where the settings ask for it."""
+    """Serve the kubelet's Pods API to programs on the machine, if the settings require it."""
     if settings.pods_api:
         from syncpod.agent.pods_api import add_pods_api
 
@@ -363,7 +363,7 @@ def _add_port(
     readings: NodeReadings | None,
     client: Client,
 ) -> int:
-    """Have the agent serve the kubelet's port, and return its number; 0 = there is none. Raises CannotServe."""
+    """Add the kubelet's port to the agent, and return its number; 0 = it is not served. Raises CannotServe."""
     if readings is None or not (settings.serves_kubelet_port or settings.port_access.read_only):
         return 0
     from syncpod.agent.kubelet_port.setup import add_kubelet_port  # aiohttp takes 11 MiB

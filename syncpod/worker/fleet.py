@@ -104,7 +104,7 @@ def _tell(served: ServedByFleet, connection: ClientConnectConfig, client: Client
 
 
 async def _either(stopped: asyncio.Task[bool], other: Coroutine[Any, Any, None]) -> None:
-    """Wait until the worker is asked to end, or until `other` returns; raise what that raises."""
+    """Wait until the worker is asked to end, or until `other` returns. Raises the errors of `other`."""
     awaited = asyncio.create_task(other)
     try:
         await asyncio.wait((stopped, awaited), return_when=asyncio.FIRST_COMPLETED)

@@ -25,7 +25,7 @@ class ServedByNode:
     """Returns the task queue of a node, by the node's name."""
     workflows: Sequence[type]
     activities: Callable[[Node, PodOrders], Sequence[Activity]]
-    """Returns the activities of that queue. The orders are those that the node's workflow gives to pods' workflows."""
+    """Returns the activities of that queue. The `PodOrders` send the node workflow's orders to pods' workflows."""
     fleet_activities: Callable[[FleetMembership], Sequence[Activity]]
     """Returns the activities with which a member answers its fleet, on the node's queue of the fleet's server."""
 

@@ -48,7 +48,7 @@ CriOf = Callable[[str], CriClient]
 async def serve(
     served: ServedByNode, settings: NodeSettings, connection: ClientConnectConfig, stop: asyncio.Event, cri_of: CriOf
 ) -> None:
-    """Serve the node until `stop`. Raises CannotServe, SettingsInvalid; anything else is a defect."""
+    """Serve the node until `stop` is set. Raises CannotServe, SettingsInvalid; anything else is a defect."""
     await require_directory(settings.manifest_dir)
     kept, awaited = read_kept_settings(settings.state_dir), AwaitedRuntime()
     with contextlib.suppress(_AskedToStop), contextlib.ExitStack() as last:
@@ -60,7 +60,7 @@ async def serve(
                     service="syncpod-worker", instance=lock.life.identity, scraped=has_readers(settings)
                 )
                 begin_at_zero()
-                last.callback(recording.flush)  # takes up to seconds, so the node's lock is released first
+                last.callback(recording.flush)  # may take seconds, so the node's lock is released first
                 preparing = prepared(served, settings, connection, endpoint, cri, lock, kept, awaited)
                 worker, agent, record = await _unless(stop, preparing)
                 with LoopWatchdog(settings.state_dir):
