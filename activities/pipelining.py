@@ -53,7 +53,8 @@ Request = TypeVar("Request", bound=StepInput)
 _tracer = trace.get_tracer("syncpod.activities")
 
 HELD_SECONDS = 1.0
-"""Longest time that a first step's result is kept back, to arrive together with that of the pod's last start."""
+"""The most seconds that a first step's result is kept back, to arrive together with the result of the pod's last
+start."""
 COMES_SECONDS = 1.0
 """How long a second step waits for the first to begin in this worker. The server sends the first step first."""
 

@@ -182,7 +182,7 @@ class _Gone:
 
     @property
     def so_far(self) -> Collected:
-        """How much has been removed so far."""
+        """How many objects have been removed so far."""
         return Collected(len(self._containers), len(self._sandboxes))
 
     async def remove(self, attempt: StepAttempt, view: ObservedPod, chosen: Collection[str]) -> None:

@@ -47,10 +47,10 @@ async def _read_at_its_end(
 ) -> ObservedPod:
     """Read the pod once the container has ended, or after a moment.
 
-    A runtime that announces exits does so when it also lists them. The pidfd shows the end of the process earlier, but
-    not the exit code. In the first try of a container's first instance, success is assumed until the runtime lists the
-    exit, and the next container may be created. A restarted container has most likely failed again, so nothing is
-    created ahead.
+    A runtime that announces exits announces an exit when it also lists it. The pidfd shows the end of the process
+    earlier, but not the exit code. In the first try of a container's first instance, success is assumed until the
+    runtime lists the exit, and the next container may be created. A restarted container has most likely failed again,
+    so nothing is created ahead.
     """
     deadline, reader, home = monotonic() + LINGER_SECONDS, attempt.node.reader, request.sandbox_id
     is_first = not request.restart and attempt.number == 1

@@ -45,7 +45,7 @@ class Kind(Protocol):
     repeated: frozenset[str]
     """Signals that are not passed to the new run: the agent sends them again, or they concern one run only."""
     as_signal: Mapping[str, str]
-    """For each update, by name, the signal that has the same effect."""
+    """By the name of an update: the name of the signal that has the same effect."""
 
     def going_on(self, snapshot: WorkflowSnapshot) -> RunStart:
         """Return the start that continues from `snapshot`. Raises ValueError if the snapshot is invalid."""
@@ -62,7 +62,7 @@ class PodStarts(Kind):
     as_signal: Mapping[str, str] = {name: POD_COMMANDS.same_as(name) or name for name in POD_COMMANDS.updates}
 
     def __init__(self, node: NodeContext, has_attributes: Callable[[], bool]) -> None:
-        """`has_attributes`: whether the namespace has our search attributes."""
+        """`has_attributes` returns whether the namespace has our search attributes."""
         self._node = node
         self._has_attributes = has_attributes
 
@@ -95,7 +95,7 @@ class NodeStarts(Kind):
     as_signal: Mapping[str, str] = {name: name for name in NODE_COMMANDS.updates}
 
     def __init__(self, client: Client, node: NodeContext, has_attributes: Callable[[], bool]) -> None:
-        """`has_attributes`: whether the namespace has our search attributes."""
+        """`has_attributes` returns whether the namespace has our search attributes."""
         self._client = client
         self._node = node
         self._has_attributes = has_attributes

@@ -51,7 +51,8 @@ from syncpod.temporal.workflow_watch import Published
 log = logging.getLogger(__name__)
 
 STATE_FILE: Final = "graceful_node_shutdown_state"
-"""The file in the state directory with two times of the last shutdown: when pods began to end, and when all had."""
+"""The file in the state directory with two times of the last shutdown: when pods began to end, and when all had
+ended."""
 _RETRY_SECONDS: Final = 1.0
 """Seconds between two tries to reach the bus (dbusReconnectPeriod), or the Temporal server."""
 

@@ -83,7 +83,7 @@ class PodWithoutWorkflow(PodReads):
 
 @dataclass(frozen=True)
 class RecordedPod(PodReads):
-    """A pod of which only its workflow's search attributes are available. All methods except `pod` raise CannotSay."""
+    """A pod about which only its workflow's search attributes are known. All methods except `pod` raise CannotSay."""
 
     execution: WorkflowExecution
 

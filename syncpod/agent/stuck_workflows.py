@@ -103,9 +103,9 @@ class StuckWorkflows:
     ) -> None:
         """Replace stuck workflows on `task_queue`, from the states in `published`.
 
-        `has_attributes`: whether the namespace has our search attributes. `resume` sends a pod's new run the listing
-        and the probe results. With `keys`, commands are signed: only signals with a valid signature are passed on,
-        because the new start is signed by this node.
+        `has_attributes` returns whether the namespace has our search attributes. `resume` sends a pod's new run the
+        listing and the probe results. With `keys`, commands are signed: only signals with a valid signature are passed
+        on, because the new start is signed by this node.
         """
         self._client = client
         self._converter = client.data_converter if keys is None else verifying_converter(keys)

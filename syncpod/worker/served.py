@@ -1,4 +1,4 @@
-"""What ``worker.py`` and ``fleet_worker.py`` declare to the server: workflows, activities and task queue."""
+"""The workflows, activities and task queue that ``worker.py`` and ``fleet_worker.py`` serve."""
 
 from __future__ import annotations
 

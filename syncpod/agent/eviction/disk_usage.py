@@ -55,7 +55,7 @@ def disk_usage(directory: Path, *, seconds: float, own_mount: bool = True) -> Di
 
 
 class _Level(NamedTuple):
-    """A directory on the path to the one that is being counted."""
+    """A directory on the path to the directory that is being counted."""
 
     opened: int
     """Its descriptor, or -1 if it is too deep to be kept open: then the way back up is ``..``."""
@@ -129,7 +129,10 @@ class _Count:
         return S_ISDIR(stat.st_mode)
 
     def _leave(self, here: int) -> int:
-        """Close a directory and return its parent, open; if a directory was moved, an ancestor that is still open."""
+        """Close a directory; return the descriptor of its parent, -1 if it has none.
+
+        If a directory was moved, the descriptor is that of the nearest ancestor that is still open.
+        """
         self._way.pop()
         if not self._way or self._way[-1].opened >= 0:
             os.close(here)

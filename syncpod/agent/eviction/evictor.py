@@ -72,7 +72,7 @@ class WaitForCleanup(Protocol):
     """See :meth:`syncpod.agent.housekeeping.dead_containers.ContainerGc.wait_for_cleanup`."""
 
     async def __call__(self, uid: str, *, seconds: float) -> bool:
-        """Wait until the pod has ended and its files are removed, at most `seconds`; say whether they are."""
+        """Wait until the pod has ended and its files are removed, at most `seconds`; say whether both is done."""
 
 
 class Observations(Protocol):
@@ -126,9 +126,9 @@ class Evictor:
         return admission_refusal(pod, self.conditions)
 
     async def run(self) -> None:
-        """Measure and act until cancelled; return at once if there are no thresholds.
+        """Measure and act until cancelled; then cancel the reclaim functions under way.
 
-        Then cancels the reclaim functions that are still running.
+        Returns at once if there are no thresholds.
         """
         try:
             while self._policy.thresholds:

@@ -75,12 +75,12 @@ class _Watch:
 
     ref: PodRef
     due: float = 0.0
-    """Monotonic time from which it may be measured again."""
+    """Monotonic time from which the pod may be measured again."""
     looking: asyncio.Task[None] | None = None
     evicted: bool = False
     """Whether `evict` was signalled, or the pod has no workflow: then it is not measured again."""
     complaint: str = ""
-    """The last logged reason why it cannot be measured."""
+    """The last logged reason why the pod cannot be measured."""
 
 
 @dataclass(frozen=True)

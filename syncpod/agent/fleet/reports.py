@@ -49,7 +49,7 @@ class FleetReports:
         fleet_key: str = "",
         runtime: RuntimeFacts | None = None,
     ) -> None:
-        """Report from `published`: the states of the pods of `node`, and that of the node's own workflow.
+        """Report from `published`: the states of the pods of `node`, and the state of the node's own workflow.
 
         `endpoint` returns the address at which the node listens, ``host:port``; "" = none. `key` is the id of the
         node's own key, and `fleet_key` the id of the fleet's key that it trusts. `runtime` has facts about the runtime.
@@ -86,8 +86,8 @@ class FleetReports:
     ) -> Attended | None:
         """Return the changes since the report of a version; None if there are none.
 
-        `generation` is that of the list that the node has accepted, and `listed` has the keys of its pods. `stopped`
-        has, by key, why pods must not run now.
+        `generation` is the generation of the list that the node has accepted, and `listed` has the keys of the pods in
+        that list. `stopped` has, by key, why pods must not run now.
         """
         self._look()
         pods = self._pods()

@@ -144,8 +144,8 @@ class ProgramPages:
 def free_worker_and_server(state_dir: Path) -> None:
     """Free the pages of this process and, for root, those of the directory's Temporal server. Blocks. Raises OSError.
 
-    Also trims libc's memory in this process. If another process has the server's recorded pid by now, that process only
-    has to read its pages again.
+    Also trims libc's memory in this process. If another process has meanwhile got the server's recorded pid, that
+    process only has to read its pages again.
     """
     malloc_trim()
     free_own_pages()

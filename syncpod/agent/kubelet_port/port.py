@@ -42,7 +42,8 @@ _ANSWER_SECONDS: Final = 30.0
 _READ_SECONDS: Final = 30.0
 """Seconds that a client may take to read a part of an answer."""
 _FOLLOWER_SECONDS: Final = 4 * 3600.0
-"""The same for the reader of a log, whose terminal may be stopped: the kubelet's write timeout."""
+"""Seconds that the follower of a log may take to read a part, since its terminal may be stopped: the kubelet's write
+timeout."""
 _PLAIN: Final = "text/plain; charset=utf-8"
 _LOGS_DISABLED: Final = "logs endpoint is disabled."
 _NO_CHECKPOINTS: Final = "containers are not checkpointed on this node"

@@ -31,7 +31,7 @@ from syncpod.messages.node import DeletePodWorkflow
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS: Final = 5.0
-"""Seconds that new pods wait at most until the workflows of deleted pods have received their orders."""
+"""The most seconds that new pods wait until the workflows of deleted pods have received their orders."""
 LOOK_SECONDS: Final = 20.0
 """Seconds between two checks whether an ending pod's workflow still runs: another client may have terminated it."""
 
@@ -164,5 +164,5 @@ class Deletions:
                 "DELETE", path_of(key), body={"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
             )
         except ClusterError as error:
-            if error.code not in (404, 409):  # 409: the name is another pod's by now
+            if error.code not in (404, 409):  # 409: the name is now another pod's
                 raise

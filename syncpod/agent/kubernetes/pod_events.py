@@ -70,7 +70,7 @@ class _Written:
 
     first: datetime
     times: int = 0
-    """How often the event was passed on in this way."""
+    """How often the event was passed to the writer before the workflow recorded it."""
     waiting: int = 0
     """How many of these the workflow has not recorded yet."""
 
@@ -87,8 +87,8 @@ class PodEvents:
         self._seen: dict[str, datetime] = {}
         """By UID: the time of the newest event that was passed to the writer."""
         self._first: dict[str, dict[_Key, tuple[datetime, datetime]]] = {}
-        """By UID and key: the event's first time in the workflow's record, and its first time as written. The latter
-        determines the Event's name."""
+        """By UID and key: the event's first time in the workflow's record, and its first time as written. The time as
+        written determines the Event's name."""
         self._states: dict[str, PublishedEvents] = {}
         """By UID: the newest state of each pod."""
         self._written: dict[str, dict[_Key, _Written]] = {}

@@ -117,7 +117,7 @@ class StatusWriter:
             self.forget(key, state.uid)
         elif given["metadata"].get("uid") == state.uid:
             self.published(key, state)
-        else:  # another pod has its name by now
+        else:  # another pod now has its name
             self._published.pop(state.uid, None)
 
     def refuse(self, key: ObjectKey, uid: str, why: PodRefusal) -> None:

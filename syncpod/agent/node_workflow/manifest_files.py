@@ -207,7 +207,7 @@ class ManifestFiles:
         self._check(path, found)  # before it is opened: opening a device may do something
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            # The path may name another file by now, and the file may grow while it is read.
+            # The path may now name another file, and the file may grow while it is read.
             self._check(path, os.fstat(descriptor))
             text = file.read(LARGEST_MANIFEST + 1)
         documents = load_documents(text, source=_shown(path))

@@ -34,9 +34,10 @@ REREAD_SECONDS: Final = 20.0
 SETTLED_SECONDS: Final = 0.1
 """Seconds without a further change before an incomplete change is read, such as a file that is being written."""
 GONE_SECONDS: Final = 0.02
-"""The same after a removal: a program that replaces a file creates the new one at once. The kubelet does not wait."""
+"""Seconds without a further change before a removal is read: a program that replaces a file creates the new file at
+once. The kubelet does not wait."""
 UNSETTLED_SECONDS: Final = 1.0
-"""The most seconds between such a change and the read, while further changes follow."""
+"""The most seconds between an incomplete change and its read, while further changes follow."""
 _RETRY_SECONDS: Final = 1.0
 
 

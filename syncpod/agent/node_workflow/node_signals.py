@@ -40,8 +40,8 @@ class NodeSignals:
     ) -> None:
         """Signal the workflow of `node`. `require` raises RPCError if the server is not the node's.
 
-        `has_attributes`: whether the namespace has our search attributes. `recorded` returns input from the node's
-        records for a workflow that replaces an ended one; it may block.
+        `has_attributes` returns whether the namespace has our search attributes. `recorded` returns input from the
+        node's records for a workflow that replaces an ended one; it may block.
         """
         self._recorded = recorded
         self._has_attributes = has_attributes

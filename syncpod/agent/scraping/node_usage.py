@@ -28,7 +28,7 @@ class NodeUsage:
     cpu: CpuUsage | None = None
     memory: MemoryUsage | None = None
     interfaces: tuple[InterfaceUsage, ...] = ()
-    """The interfaces, the one with the default route first."""
+    """The interfaces; the interface with the default route comes first."""
     max_pids: int | None = None
     tasks: int | None = None
 

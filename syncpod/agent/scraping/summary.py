@@ -57,7 +57,7 @@ class Measured:
     volumes: Mapping[str, Sequence[VolumeUsage]] = field(default_factory=dict)
     """Volumes by the UID of their pod. A pod is missing until its volumes have been measured."""
     claims: Mapping[str, Sequence[VolumeUsage]] = field(default_factory=dict)
-    """Volumes of PersistentVolumeClaims, likewise by the UID of their pod."""
+    """Volumes of PersistentVolumeClaims by the UID of their pod."""
 
 
 def summary(measured: Measured) -> Wire:

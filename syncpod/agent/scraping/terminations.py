@@ -24,7 +24,7 @@ class Terminations:
         """By pod UID: the ids of containers whose ends were in recent statuses, with those of the newest status last.
 
         The newest status is not enough, since an end may leave the status and come back: during a back-off a status has
-        only the last end of a container; before and after, it also has the end before.
+        only a container's last end; before and after the back-off it also has the previous end.
         """
 
     def take(self, pod: Mapping[str, Any]) -> None:
