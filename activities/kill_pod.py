@@ -9,7 +9,7 @@ from syncpod.messages.steps import KillPod, Outcome, StepResult
 
 
 async def kill_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
-    """Stop the pod as `stop_pod` does. If it was deleted, its life is then over, and its workflow may end.
+    """Stop the pod as `stop_pod` does. If the pod was deleted, its life is then over, and its workflow may end.
 
     The node removes the remains later, as the tombstone allows. If no tombstone can be written, they are removed here.
 

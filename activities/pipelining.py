@@ -64,8 +64,8 @@ async def in_company(attempt: StepAttempt, request: StepInput, trying: Coroutine
 
     A first step passes its result to the second. If the second is the pod's last start, the first step's result is also
     kept back from the workflow until the second is over (see `is_kept_back`). It is returned at once if the step is
-    asked to let go, and after HELD_SECONDS at the latest, because the pod's status shows its address, or the end of the
-    init container, only then. If the worker dies meanwhile, the next attempt adopts what was made.
+    asked to let go, and after HELD_SECONDS at the latest: until then, the pod's status lacks its address, or the end of
+    its init container. If the worker dies meanwhile, the next attempt adopts what was made.
     """
     if isinstance(request, StartContainer) and request.follows:
         trying = _second(attempt, request, trying)

@@ -121,8 +121,8 @@ class Fences:
     def join(self, ref: PodRef, claim: FenceClaim, holder: Holder) -> bool:
         """Let a holder act beside the step that it follows, until it calls `leave`; return whether it may.
 
-        It may while that step holds the pod and no newer claim has been seen. A newer step asks the holder to let go,
-        and waits until it has left.
+        The holder may act while that step holds the pod and no newer claim has been seen. A newer step asks the holder
+        to let go, and waits until it has left.
         """
         turn = self._turns.get((ref.uid, ""))
         if turn is None or turn.claim is None or not turn.claim.precedes(claim):

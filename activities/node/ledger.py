@@ -96,7 +96,7 @@ class LockedLedger:
     def refusal(self, ref: PodRef, pod: Pod, capacity: Capacity, *, matches: bool = True) -> Refusal | None:
         """Return why the pod does not fit on the node beside all others; None if it fits.
 
-        An earlier life of the pod does not count. `matches`: the node has the labels that the pod requires.
+        An earlier life of the pod stops counting. `matches`: the node has the labels that the pod requires.
         """
         self._strike(ref.uid)
         return self._taken.refusal(demand_of(pod), capacity, matches=matches)

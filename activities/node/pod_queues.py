@@ -88,7 +88,7 @@ class QueuePlace:
     """
 
     def __init__(self, queue: PodQueue, uid: str, *, can_wait: bool = False) -> None:
-        """Wait for the pod `uid`; behind the pods that already wait, and some later ones, if it `can_wait`."""
+        """Wait for the pod `uid`. If the step `can_wait`, pods that already wait come first, and some later ones."""
         self._queue = queue
         self._number = queue.lets_pass() if can_wait else queue.came(uid)
         self._since = 0.0

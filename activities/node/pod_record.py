@@ -17,7 +17,7 @@ from syncpod.translation.paths import is_uid
 
 
 def note_pod(node: NodeContext, ref: PodRef, pod: Pod) -> None:
-    """Write the pod's record into its directory, made if missing; marks of this life of the pod stay.
+    """Write the pod's record into its directory, which is made if missing; marks of this life of the pod stay.
 
     Blocks; safe to repeat. Raises UnsafeName, OSError.
     """

@@ -12,8 +12,8 @@ from syncpod.cri.errors import CriError, NotFound
 logger = logging.getLogger(__name__)
 
 HUNG_SECONDS = 10.0
-"""How long after its SIGKILL a call may take to return; after that, another call is sent, and the first is no longer
-awaited."""
+"""Seconds that a StopContainer call may take to return after its SIGKILL. After that, another call is sent without
+waiting for the first."""
 
 
 class Stops:

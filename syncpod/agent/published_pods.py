@@ -73,9 +73,10 @@ class PublishedPods:
         self._news.set()
 
     def forget(self, ref: PodRef) -> bool:
-        """Drop the state of a pod that is gone, although its workflow has not published that; say whether it was kept.
+        """Drop the state of a pod that is gone, although its workflow has not published that.
 
-        The state of another pod of that name, or of another life of the pod, stays.
+        Returns whether there was such a state. The state of another pod of that name, or of another life of the pod,
+        stays.
         """
         workflow_id = pod_workflow_id(ref.namespace, ref.name)
         newest = self._runs.get(workflow_id)

@@ -279,7 +279,7 @@ def _add_servers(
 
 
 def early_ports(settings: NodeSettings, addresses: Sequence[str]) -> list[Place]:
-    """Return where a node with these addresses listens for metrics and the kubelet's clients: addresses with ports."""
+    """Return the addresses and ports at which a node listens for metrics and the kubelet's clients."""
     access, places = settings.port_access, []
     if settings.metrics_address:
         host, _, port = settings.metrics_address.rpartition(":")

@@ -9,7 +9,7 @@ from syncpod.cri.port import ContainerStats, CriRuntime
 from syncpod.lifecycle.observed import ObservedPod
 
 STATS_SECONDS: Final = 2.0
-"""Seconds that the runtime may take to report one pod's container stats; with a hung shim it never does."""
+"""Seconds that the runtime may take to report one pod's container stats; with a hung shim, it never reports them."""
 
 Newest = Callable[[str], ObservedPod | None]
 """Returns the newest listing of the pod with this UID; None if there is none."""

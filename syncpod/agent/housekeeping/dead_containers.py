@@ -174,7 +174,7 @@ class ContainerGc:
         return False
 
     def _begin_after_exits(self) -> None:
-        """Start processing the pods that are due; one whose task still runs stays due until the task has ended."""
+        """Start processing the pods that are due; a pod whose task still runs stays due until the task has ended."""
         now = time.monotonic()
         for uid in [uid for uid, at in self._due.items() if at <= now and uid not in self._under_way]:
             del self._due[uid]

@@ -190,7 +190,7 @@ class Removals:
     # --- one removal --------------------------------------------------------------------------------------------------
 
     def _begin(self, life: EndedLife, pauses: Sequence[float] = ()) -> None:
-        """Remove the remains of a life in a task of its own, if it has none yet: a hanging one delays no other."""
+        """Remove the remains of a life in a task of its own, if it has none yet: a hanging removal delays no other."""
         uid = life.ref.uid
         if uid in self._under_way:
             return

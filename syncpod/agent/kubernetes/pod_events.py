@@ -119,10 +119,11 @@ class PodEvents:
         self._writer.take(Event(Subject("Pod", key.namespace, key.name, uid), "Warning", reason, why, at, at))
 
     def happens(self, ref: PodRef, event: StepEvent) -> None:
-        """Pass on an event that happens now. The pod's workflow records it after the step; it is written only once.
+        """Pass on an event that happens now. Its pod's workflow records the event later, after the step.
 
-        If the pod has no published state here yet, the event is passed on with its first one. If the workflow has
-        recorded the event with its decision, the event may already be passed on: then nothing is done.
+        The event is written only once. If the pod has no published state here yet, the event is passed on with the
+        first one. If the workflow has recorded the event with its decision, the event may already be passed on: then
+        nothing is done.
         """
         state = self._states.get(ref.uid)
         if state is None:

@@ -62,7 +62,7 @@ class NodeSignals:
         await self._send("node_status", status)
 
     async def recall_pods(self, pods: RecallPods) -> None:
-        """Send the pods that were started for lists, for a workflow that has no record of them."""
+        """Send the pods that earlier workflows have started for lists: a new workflow has no record of them."""
         await self._send("recall_pods", pods)
 
     async def view(self) -> NodeView | None:

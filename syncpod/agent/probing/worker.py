@@ -30,7 +30,7 @@ from syncpod.pod import Probe
 log = logging.getLogger(__name__)
 
 _ENDING_SECONDS: Final = 1.0
-"""Seconds between a probe that cannot be run and its report: if the container has exited, that is noticed first."""
+"""Seconds until a probe that cannot be run is reported: an exit of the container is noticed within this time."""
 _REMARK_AGAIN_SECONDS: Final = 300.0
 """The least seconds between two remarks, which change no result, so that they do not flood the pod's events."""
 

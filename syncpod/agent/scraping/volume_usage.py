@@ -46,9 +46,9 @@ class VolumeUsage:
     used_bytes: int
     inodes: int
     disk: Disk
-    """The file system that it is on."""
+    """The file system that the volume is on."""
     is_local: bool
-    """Whether it counts as the pod's ephemeral storage: it is not in memory, and is not a Secret."""
+    """Whether the volume counts as the pod's ephemeral storage: it is not in memory, and is not a Secret."""
     claim: str = ""
     """The name of its PersistentVolumeClaim; "" = it has none."""
 
