@@ -168,7 +168,7 @@ class Entity:
         return self._opened(update, args)[1]
 
     def obey(self, update: UpdateSpec[Any], args: Sequence[Any]) -> tuple[Any, ...]:
-        """Return an update's arguments, for its handler. Record it, so that copies are refused. Raises as `allow`."""
+        """Record an update, so that copies are refused; return its arguments for its handler. Raises as `allow`."""
         self._state.accepted, opened = self._opened(update, args)
         return opened
 

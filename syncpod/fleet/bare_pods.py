@@ -1,8 +1,8 @@
 """A Pod without a workload, which its fleet places: the next steps for it, and its fields that cannot change.
 
-Such a pod has the same name on every node. A second copy is made only if its author asked for that, after its node was
-lost, or while its node is drained; and never while the first copy may still be ending. A pod that has ended stays, as
-in a cluster.
+Such a pod has the same name on every node. A second copy is made only while the pod's node is drained, or after the
+node was lost if the pod's annotation allows that; and never while the first copy may still be ending. A pod that has
+ended stays, as in a cluster.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def decide(spec: RolloutSpec, members: Iterable[Member], state: RolloutState, no
 
 
 def health_gate(new: Iterable[Member]) -> Member | None:
-    """Return the first failing pod of a new template, whose rollout ends with it; None if none fails."""
+    """Return the first failing pod of a new template, whose rollout this failure ends; None if none fails."""
     return next((member for member in new if health(member) == "failing"), None)
 
 

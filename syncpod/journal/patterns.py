@@ -12,7 +12,7 @@ from typing import Final
 from syncpod.journal.causes import OOM_WITHIN, End
 
 _FEW: Final = 3
-"""The fewest ends that show a pattern in their times, or one that most of them have."""
+"""The fewest ends that show a pattern in their times, or something that most ends have in common."""
 _TWO: Final = 2
 """The fewest ends that can be alike."""
 _MOSTLY: Final = 0.8

@@ -119,7 +119,7 @@ class CommandSpec(Generic[Payload]):
         return f"must be an object: {self.shape}" if problem["type"] in OBJECTS and not problem["loc"] else ""
 
     def wrong_number(self, given: int) -> str:
-        """Return the clause about a wrong number of payloads, with an example if there was none."""
+        """Return the clause about a wrong number of payloads, with an example if no payload was sent."""
         one = f": {self.form if self.form and self.form[0] != '{' else '`{}`'} is one"
         return f"takes one payload, got {given}" + ("" if given else one)
 

@@ -21,7 +21,7 @@ _DIRECT: Final = frozenset({*REPEATABLE, "attach"})
 
 
 class Hello(Message):
-    """The node's first message to a client that it accepts. The client sends its request after it."""
+    """The node's first message to a client that it accepts. The client then sends its request."""
 
     node: str = ""
 

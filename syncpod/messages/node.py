@@ -205,7 +205,7 @@ class SourceView(Message):
     boot: int = 0
     """The boot number of the agent that has reported it; 0 for a list from another sender."""
     pods: int = 0
-    """How many pods it has, without those that were rejected."""
+    """The number of the source's pods, without rejected ones."""
 
 
 class DesiredPod(Message):

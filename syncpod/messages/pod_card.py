@@ -29,7 +29,7 @@ def pod_memo(pod: Pod, node: str, sender: str) -> Mapping[str, Any]:
 
 
 def sender_in(memo: object) -> str:
-    """Return the sender in a pod's memo; "" if it has none. Any client may have written it: it becomes one line."""
+    """Return the sender in a pod's memo, on one line, since any client may have written the memo; "" if it has none."""
     sender = memo.get("sender") if isinstance(memo, Mapping) else None
     return on_one_line(sender, _CLIP) if isinstance(sender, str) else ""
 

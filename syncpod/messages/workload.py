@@ -86,7 +86,7 @@ class PodsPlaced(Message):
     """A node's answer: it will run all of the pods, or none."""
 
     refused: str = ""
-    """Why it will run none, in one sentence; "" if it will run them."""
+    """Why the node will run none of the pods, in one sentence; "" if it will run all of them."""
 
 
 class WithdrawPods(Message):
@@ -201,7 +201,7 @@ class WorkloadView(WorkloadSummary):
     document: dict[str, Any] | None = None
     """The document as admitted, with its defaults."""
     missed: tuple[str, ...] = ()
-    """Nodes that have not reported yet which pods of the workload they have; it does not end before they do."""
+    """Nodes that have not reported yet which pods of the workload they have. The workload does not end before that."""
     pods: tuple[WorkloadPod, ...] = ()
     history: tuple[Revision, ...] = ()
     """The revisions of the workload, oldest first."""

@@ -13,8 +13,8 @@ _LONGEST_REASON = _SHOWN * _LONGEST_MESSAGE
 class Problem:
     """One error or warning about a pod, and the field it is about.
 
-    `path` is spelled as Kubernetes spells it (`spec.containers[0].image`, `metadata.labels[app]`) and is empty where
-    the whole document is meant.
+    `path` is spelled as Kubernetes spells it (`spec.containers[0].image`, `metadata.labels[app]`) and is empty if
+    the problem is about the whole document.
     """
 
     path: str

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from protos.pods.v1 import pod_pb2
 
 _INLINE: Final = ("volumeSource", "handler", "localObjectReference", "ephemeralContainerCommon")
-"""Messages that JSON inlines: it has their fields in the object around them."""
+"""Messages that JSON inlines: their fields are in the object around them."""
 _TEXT: Final = 1
 """The `type` of an IntOrString that holds a string."""
 

@@ -34,7 +34,7 @@ class OwnServer:
     """Checks, ahead of a send if possible, that the server is the node's. Call all methods in one event loop."""
 
     def __init__(self, require: Callable[[], Awaitable[None]]) -> None:
-        """Check by `require`, which raises RPCError if the server is not the node's."""
+        """`require` makes one check: it raises RPCError if the server is not the node's."""
         self._require = require
         self._asked: tuple[float, asyncio.Future[None]] | None = None
         """When the last check began, and its result or pending result; None before the first check."""

@@ -15,7 +15,7 @@ from temporalio.client import Client
 
 _PAGE: Final = 50
 _PAGES: Final = 4
-"""How many events of a page, and how many pages, are read of a run's history: the event in question is a recent one."""
+"""The most events in a page, and the most pages, that are read of a run's history, the newest event first."""
 _ANSWER: Final = timedelta(seconds=10)
 
 

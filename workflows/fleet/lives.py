@@ -45,7 +45,7 @@ class Lives(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     known: tuple[WorkerLife, ...] = ()
-    """The present one last; no more than :data:`LIVES`."""
+    """The recorded lives, the present one last; no more than :data:`LIVES`."""
     returns: int = 0
     returned_at: datetime | None = None
     """When a life last came back; None = not lately."""

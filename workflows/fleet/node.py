@@ -160,7 +160,7 @@ class FleetNodeWorkflow:
             self.busy.begin(f"tell {owner}", self.signal_owner(owner, news))
 
     def announce_room(self) -> None:
-        """Notify workloads whose pods wait for a node that this one takes pods again.
+        """Notify workloads with pods that wait for a node: this node takes pods again.
 
         Call it after the memo is written, since the workloads' surveys read the memo. A change that a run has not
         announced before its end is lost.

@@ -290,7 +290,7 @@ def recalled(state: FleetNodeState, told: Intent, claims: ClaimedPods, now: date
 def _with_room(
     staying: Mapping[str, Placed], ending: Collection[str], claims: ClaimedPods
 ) -> tuple[list[str], list[str]]:
-    """Return the claimed pods that fit into the node's list beside those that stay in it, and the others.
+    """Return the claimed pods that fit into the node's list beside `staying`, and the claimed pods that do not.
 
     The pods that are ending count too: a stolen node that never ends one could otherwise claim others without end.
     """
@@ -417,13 +417,13 @@ def unchanged(answer: Attended) -> set[str]:
 
 
 def reports_refused(state: FleetNodeState, now: datetime) -> None:
-    """Record that the node's reports are refused. Until one is accepted, it is Unknown, and must report everything."""
+    """Set the presence to Unknown, since the node's reports are refused. The next report must then have everything."""
     if state.joined is not None:
         state.set_presence("Unknown", now)
 
 
 def fell_silent(state: FleetNodeState, now: datetime) -> None:
-    """Record that the node has sent nothing for its grace."""
+    """Record that the node has sent nothing for its grace period."""
     before = state.presence
     if state.set_presence("Unknown", now):
         text = f"the node has not been heard from for {state.grace:g} s; it was {before}"

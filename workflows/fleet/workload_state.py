@@ -93,7 +93,7 @@ class WorkloadState(EventLog, BaseModel):
     """The revisions, oldest first. A single Pod has none."""
     rollout: RolloutState = RolloutState()
     pods: dict[str, KnownPod] = {}
-    """By name. If two nodes have a pod of one name, the key of the one that was found last also contains its node."""
+    """By name. If two nodes have a pod of one name, the key of the pod found last also contains its node."""
     numbered: int = 0
     """The number of the newest pod."""
     is_known: bool = False

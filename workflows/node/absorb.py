@@ -126,7 +126,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
 
 
 def _require_room(state: NodeState, signal: SyncPods) -> str:
-    """Return the source to drop to make room for this one; "" if there is room. Raises Rejected if none can be made."""
+    """Return the source to drop for the signal's list; "" = none. Raises Rejected if there is no room for the list."""
     spent = ""
     if signal.source not in state.sources and len(state.sources) >= SOURCES_LIMIT:
         spent = _spent(state)
@@ -169,7 +169,7 @@ def _spent(state: NodeState) -> str:
 
 
 def _request_resync(state: NodeState, source: str, pods: Mapping[str, Wanted]) -> None:
-    """Mark each pod that the list repeats unchanged to be checked, since somebody else may have ended it."""
+    """Mark the unchanged pods of a repeated list to be checked, since somebody else may have ended them."""
     for key, wanted in pods.items():
         current = state.governed.get(key)
         if current is not None and (current.source, current.digest) == (source, wanted.digest):

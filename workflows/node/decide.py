@@ -269,7 +269,7 @@ def finished(state: NodeState, action: Action, result: PodWorkflowResult, now: d
 
 
 def failed(state: NodeState, action: Action, reason: str, message: str, now: datetime) -> None:
-    """Record that a pod's workflow could not be reached; it is tried again after a back-off."""
+    """Record that a pod's workflow could not be reached; the order is sent again after a back-off."""
     state.backoff = backoff.record_failure(state.backoff, action.key, now=now, reason=reason, message=clipped(message))
     what = "applied" if action.name == NodeStepName.APPLY_POD else "deleted"
     state.event(now, "Warning", "FailedPodSync", f"pod {action.key} cannot be {what}: {message}")

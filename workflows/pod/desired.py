@@ -51,8 +51,8 @@ _LONGEST_GRACE: Final = 2**63 - 1
 def apply(state: PodState, document: Any, now: datetime) -> Change:
     """Take a Pod document as the desired pod; return the change. A repeat changes nothing. Raises PodInvalid.
 
-    During a deletion it becomes the successor, which starts when this pod has ended. Only fields may change that the
-    API server lets change (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
+    During a deletion it becomes the successor, which starts when this pod has ended. Only those fields may change that
+    the API server allows to change (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
     """
     new = admitted(document).pod
     for_another = new.metadata.name, new.metadata.namespace

@@ -1,7 +1,7 @@
 """Facts, not inference: the runtime's view, completed by what the pod's workflow has recorded.
 
-The kubelet knows only the part of the past that the runtime still lists: if a dead instance was removed, its container
-has never run for the kubelet. Here a recorded end counts like a listed one, and if both describe the same instance,
+To the kubelet, only the part of the past exists that the runtime still lists: once a dead instance was removed, its
+container counts as never run. Here a recorded end counts like a listed one, and if both describe the same instance,
 the record counts. So decisions are the same as if the runtime had lost nothing:
 
 - a main or ephemeral container that has run and is no longer listed counts as ended, as recorded;
@@ -103,7 +103,7 @@ def without(view: ObservedPod, ids: Collection[str]) -> ObservedPod:
 
 
 def _absent_ends(state: PodState, view: ObservedPod) -> list[Exit]:
-    """Return each container's newest recorded end, unless the runtime lists an instance as new, or one that may run."""
+    """Return each container's newest recorded end, unless the runtime lists that instance, a newer or a running one."""
     spec = state.pod.spec
     init = {container.name for container in spec.init_containers}
     every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)

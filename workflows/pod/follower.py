@@ -1,4 +1,4 @@
-"""Decides which start follows a step for certain, so that it can begin before the step has ended."""
+"""Decides which start follows a step for certain, so that this start can begin before the step has ended."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _overdue(state: PodState) -> WaitingReason | None:
 
 
 def note_decision(state: PodState, plan: Sequence[str], before: Sequence[str], now: datetime) -> None:
-    """Record a decision that takes several steps, unless it only continues the one `before`.
+    """Record a decision that takes several steps, unless it only continues the plan `before`.
 
     A decision with one step needs no record: the step has the reason.
     """

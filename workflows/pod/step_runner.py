@@ -184,7 +184,7 @@ class StepRunner:
             await self.let_end(self.ahead)
 
     def begin(self, step: Step, must_stop: Callable[[], bool]) -> tuple[Begun, Step | None]:
-        """Begin a step, unless it has begun ahead. Return it, and the start that certainly follows it, or None."""
+        """Begin a step, unless it has begun ahead. Return the begun step, and the start sure to follow, or None."""
         follower: Step | None = None
         if (self.goes_ahead or _makes_sandbox(step)) and not is_overlong(self.state):
             follower = follower_of(self.state, step, workflow.now(), pulling=self.pulls)

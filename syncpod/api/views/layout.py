@@ -18,8 +18,8 @@ _NARROWEST: Final = 12
 def pairs(titled: Iterable[tuple[str, Sequence[str]]], *, indent: int = 0, wide: int | None = None) -> Iterator[str]:
     """Yield lines with each title and its values, all values in one column.
 
-    If the first value is "", the others are below the title. Values are wrapped if a line would have more than `wide`
-    characters; None = no limit.
+    If the first value is "", the other values are below the title. Values are wrapped if a line would have more than
+    `wide` characters; None = no limit.
     """
     listed = [(title, list(values)) for title, values in titled]
     width = max((len(title) for title, _ in listed), default=0) + 3
