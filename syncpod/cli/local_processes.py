@@ -71,7 +71,7 @@ class Ports(NamedTuple):
     has_ui: bool = False
     """Whether a UI was requested. Otherwise the last server's choice holds; at first, root's server has no UI."""
     guard: bool = False
-    """Whether only its owner may connect, by a packet-filter rule (--guard). False = an earlier rule is kept."""
+    """Whether only its owner and root may connect, by a packet-filter rule (--guard). False keeps an earlier rule."""
 
 
 _ANY_PORTS: Final = Ports()

@@ -1,4 +1,4 @@
-"""``syncpod worker``: becomes ``worker.py``, which can also be run by itself."""
+"""``syncpod worker``: replaces this process by ``worker.py``, which can also be run directly."""
 
 from __future__ import annotations
 

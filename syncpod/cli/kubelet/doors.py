@@ -1,4 +1,4 @@
-"""Where a kubelet's clients expect it: its ports, open as soon as it starts, and sockets below its root directory."""
+"""The places where clients expect a kubelet: its ports, open from the start, and sockets below its root directory."""
 
 from __future__ import annotations
 

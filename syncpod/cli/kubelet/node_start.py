@@ -62,7 +62,7 @@ class NodeStart:
     variables: Mapping[str, str]
     """The settings, by environment variable; "" = not set."""
     warnings: tuple[str, ...]
-    """One for each value that the node does not follow, or that lets strangers in."""
+    """A line for each value that the node does not follow, or that lets strangers in."""
     log_level: str
     bootstrap: str = ""
     """The kubeconfig by which the node joins its cluster if it has no certificate; "" = none."""

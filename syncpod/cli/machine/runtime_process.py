@@ -61,7 +61,7 @@ def has_pods(state_dir: Path) -> bool:
 
 
 def is_kept(state_dir: Path) -> bool:
-    """Return whether the state directory's pods are in its embedded runtime, running or not."""
+    """Return whether the node uses its embedded runtime: `up` has started it, it runs, or it has pods."""
     record = recorded_runtime(state_dir)
     return record is not None and (record.detached or is_running(record.process) or has_pods(state_dir))
 
@@ -245,7 +245,7 @@ async def _weaknesses(endpoint: str) -> tuple[str, ...]:
 
 
 def end_process(process: ProcessIdentity) -> bool:
-    """End a runtime's server; its containers keep running. Return whether it was there."""
+    """End an embedded runtime; its containers keep running. Return whether it was running."""
     return end(process, patience_seconds=_END_SECONDS)
 
 

@@ -110,7 +110,7 @@ class FleetProcess:
     listen: str = ""
     """The address at which the gate listens, as it was given; "" for the worker."""
     names: Sequence[str] = ()
-    """The names that were given for the gate."""
+    """The names by which nodes reach the gate, as they were given; () for the worker."""
 
 
 def server_log(state_dir: Path) -> Path:

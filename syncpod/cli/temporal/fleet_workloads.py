@@ -78,7 +78,10 @@ async def pause(client: Client, kind: str, namespace: str, name: str, *, paused:
 
 
 async def undo(client: Client, kind: str, namespace: str, name: str, revision: int) -> Undone:
-    """Apply an earlier template of a workload again; `revision` 0 = the last good one before the newest."""
+    """Apply an earlier template of a workload again; `revision` 0 = the last good one before the newest.
+
+    Raises Failure.
+    """
     (before,) = await views(client, kind, namespace, [name])
     try:
         wanted = chosen(before.history, revision)
