@@ -212,7 +212,7 @@ _HARMFUL: Final = frozenset({"delete", "down", "drain", "prune", "remove", "reti
 
 
 def refuse_word(word: str, known: Sequence[str], program: str = "syncpod") -> None:
-    """Raise BadInput for a word that is not a command of a program, with the command's name here, or a similar one."""
+    """Raise BadInput for a word that is no command of `program`; its text has what to use instead, or similar words."""
     elsewhere = {"syncpod": _ELSEWHERE, "syncpod create": _OF_CREATE, "syncpod fleet": _OF_FLEET}.get(program, {})
     if way := elsewhere.get(word):
         if elsewhere is _OF_CREATE:
@@ -268,9 +268,9 @@ def option_elsewhere(command: str, option: str) -> str:
 
 
 def arranged(program: Any, words: Sequence[str]) -> list[str]:
-    """Return a command line with ``-n`` behind the command, and ``get events`` and ``get all`` as their commands.
+    """Return a command line with ``-n`` behind the command; kubectl takes it anywhere: ``kubectl -n prod get pods``.
 
-    kubectl takes the namespace anywhere: ``kubectl -n prod get pods``.
+    ``get events`` becomes ``events``, ``get all`` becomes ``get pods``, and flags that change nothing are left out.
     """
     left, namespace = list(words), list[str]()
     while left and (count := _namespace_words(left[0])):

@@ -65,8 +65,8 @@ async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str, serv
     """Raise BadInput if a pod is new and its node cannot enforce its limits, a line for each limit of each pod.
 
     A pod's node is `node` unless it names one. `served` are nodes that a worker is known to have served. A node that
-    does not answer refuses nothing here: it rejects the pod later. Limits that the existing pod has already are not
-    checked, unless that pod has failed.
+    does not answer refuses nothing here: it rejects the pod later. A node is not queried about limits that one of
+    these pods already has there, unless that pod has failed.
     """
     foresight = Foresight(client, PATIENCE_SECONDS, served)
     enforces: set[tuple[str, frozenset[str]]] = set()  # one query for each node and set of limits
@@ -93,7 +93,10 @@ async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str, serv
 
 
 async def _foreseen(client: Client, pod: Pod, node: str, before: list[ComesBefore], patience: float) -> list[str]:
-    """Run a standalone activity on the node. It leaves nothing but the server's record of it."""
+    """Return a node's answer, by a standalone activity, which leaves nothing but the server's record of it.
+
+    Raises NodeUnanswered.
+    """
     asking = client.execute_activity(
         FORESEE_ADMISSION,
         args=[pod_to_wire(pod), list(before)],

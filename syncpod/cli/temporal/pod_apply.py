@@ -107,8 +107,8 @@ async def apply_pod(
 
     `has_attributes`: whether the namespace has our search attributes; None = found out by the server's answer. Waits as
     `answer_in_time` does, at most `patience`; for a new pod, only until its node is known not to answer. Retries are
-    harmless: all attempts share one update id. Raises BadInput for a change that is not allowed, and Failure if the
-    node of an existing pod does not answer in time.
+    harmless: they share one update id, except after the workflow has rejected an attempt that came too late. Raises
+    BadInput for a change that is not allowed, and Failure if the node of an existing pod does not answer in time.
     """
     node = pod.spec.node_name or node
     seconds = patience.total_seconds() if patience else math.inf
