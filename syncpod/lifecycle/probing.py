@@ -106,7 +106,7 @@ def first_state(type_: ProbeType, known: ProbeResult | None = None, failures: in
 
 
 def waits_for_start(type_: ProbeType, *, started: bool) -> bool:
-    """Say whether to skip a probe: startup probes run until the container has started, the others only after that."""
+    """Say whether to skip a probe: startup probes run until the container has started, other probes only afterwards."""
     return started if type_ == "startup" else not started
 
 

@@ -61,13 +61,13 @@ class Interruption(Enum):
     """What happens to a step when its pod is to end."""
 
     GIVES_UP = "gives up"
-    """The pod's end cancels it, and it stops before its next change. Its outcome is CANCELLED, and its status shows
-    what it did, such as a container whose postStart hook runs. An unexpected error in it is an InternalError."""
+    """The pod's end cancels the step, which stops before its next change. Its outcome is CANCELLED, and its status
+    shows what it did, such as a container whose postStart hook runs. An unexpected error in it is an InternalError."""
     GIVES_WAY = "gives way"
-    """It ends a part of the pod. The pod's end cancels it and ends that part too, with a grace of its own, which may be
-    shorter."""
+    """The step ends a part of the pod. The pod's end cancels the step and ends that part too, with a grace of its own,
+    which may be shorter."""
     GOES_ON = "goes on"
-    """It ends or removes something, and the pod's end does not cancel it: at most a shorter grace does."""
+    """The step ends or removes something. The pod's end does not cancel it; only a shorter grace may cancel it."""
 
     @property
     def ends_something(self) -> bool:

@@ -28,7 +28,7 @@ _MEANINGS: Final = {
 
 
 class RefusesUnsealed(Interceptor):
-    """Fails an activity whose input the node's codec has refused. The fleet then sends a new one, with current keys."""
+    """Fails an activity whose input the node's codec has refused. The fleet then sends it anew, with current keys."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` is monotonic, in seconds."""

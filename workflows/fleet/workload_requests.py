@@ -72,7 +72,7 @@ class WorkloadRequests:
         """Pods that were tried lately, and are on no node: others do not wait for them."""
         self.surveyed_at: datetime | None = None
         self.room_at: datetime | None = None
-        """When the nodes are surveyed for a DaemonSet because one of them takes pods again; None = none does."""
+        """When the nodes are surveyed for a DaemonSet because a node takes pods again; None = no node does."""
 
     def next_due(self) -> datetime | None:
         """Return the time of the next request that no event triggers; None = never."""
