@@ -32,7 +32,8 @@ SHORT: Final = 4
 SHORTEST: Final = 3
 """Shorter values are never hidden: they can be guessed, and exit codes are as short."""
 HEAD: Final = 16
-"""The first characters of a longer value are hidden even without the rest, since another program may have cut it."""
+"""The first HEAD characters of a longer value are hidden even without the rest, which another program may have cut
+off."""
 OVERLAP: Final = HEAD - 1
 """How many characters beyond a cut :meth:`Redactor.part` reads, to recognise a value that the cut divides."""
 _ENCODED: Final = 8

@@ -173,7 +173,7 @@ def _targets(
 
 
 async def _gone(call: Awaitable[None]) -> None:
-    """Await a call that ends something; NotFound is success. Raises CriError."""
+    """Await a call that stops or removes an object; NotFound is success. Raises CriError."""
     try:
         await call
     except NotFound:

@@ -108,7 +108,7 @@ class PreStops:
             return None
         if target.id in self._reported:
             return self._reported.pop(target.id)
-        if not has_earlier_try:  # it had exited by itself
+        if not has_earlier_try:  # the container had exited by itself
             return None
         why = "the container has ended since an earlier try to stop it, which was cut off"
         return _warning(PRE_STOP_FAILED, f"PreStopHook may not have run: {why}", target)

@@ -158,7 +158,7 @@ class Journal:
         return await self._write()
 
     async def close(self) -> None:
-        """Write the rest, within two seconds, and close the file."""
+        """Write the unwritten records, within two seconds, and close the file."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await self.flush()
@@ -418,7 +418,7 @@ class _Writer:
         self._runs[workflow_id] = run_id, records.at
 
     def _with_log_end(self, life: PodLife, instance: Instance) -> Instance:
-        """Return an instance with the end of its log, if it has ended and that is not in the file yet."""
+        """Return an instance, with the end of its log if it has ended and its log's end is not in the file yet."""
         if not instance.has_ended or self._file.has_log_end(life, instance.container, instance.restart):
             return instance
         try:

@@ -69,14 +69,17 @@ Reclaim = Callable[[], Awaitable[object]]
 
 
 class WaitForCleanup(Protocol):
-    """See :meth:`syncpod.agent.housekeeping.dead_containers.ContainerGc.wait_for_cleanup`."""
+    """Waits for an evicted pod's cleanup.
+
+    Implemented by :meth:`syncpod.agent.housekeeping.dead_containers.ContainerGc.wait_for_cleanup`.
+    """
 
     async def __call__(self, uid: str, *, seconds: float) -> bool:
         """Wait until the pod has ended and its files are removed, at most `seconds`; say whether both is done."""
 
 
 class Observations(Protocol):
-    """See :class:`syncpod.agent.eviction.observations.NodeObservations`."""
+    """Measures the node. Implemented by :class:`syncpod.agent.eviction.observations.NodeObservations`."""
 
     async def measure(self) -> NodeMeasurement:
         """Measure now; leave out signals that cannot be measured."""

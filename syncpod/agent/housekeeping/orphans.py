@@ -54,7 +54,7 @@ class Killer(Protocol):
     async def end_pod(
         self, ref: PodRef, is_orphan: Callable[[], Awaitable[bool]], *, grace_seconds: int, why: str
     ) -> tuple[bool, str]:
-        """Kill and remove a pod, if `is_orphan` confirms it again; return whether all is removed, and else why not.
+        """Kill and remove a pod, if `is_orphan` confirms it; return whether all is removed, and the reason if not.
 
         Raises CriError, OSError, and the errors of `is_orphan`.
         """

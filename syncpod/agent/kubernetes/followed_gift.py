@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class FollowedGift:
-    """One such object. All methods belong to one event loop."""
+    """The follower of one object for a single pod. All methods belong to one event loop."""
 
     has_said: Final = True
     """True: the follower logs its trouble itself."""

@@ -298,7 +298,7 @@ class DesiredPods:
             # From now on the pod may run, even if no answer comes.
             pod.uids = (*(uid for uid in pod.uids if uid != _uid(document)), _uid(document))
         if isinstance(order, DeletePodWorkflow) or order.replaces:
-            pod.sent_document = None  # if that pod ends from now on, this order has ended it and no other client
+            pod.sent_document = None  # if that pod ends from now on, it was ended by this order
         try:
             if isinstance(order, ApplyPodWorkflow):
                 result = await self._orders.apply(order, require=self._require)

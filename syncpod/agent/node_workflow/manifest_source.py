@@ -95,8 +95,8 @@ class ManifestSource:
         """Read the directory once, and start to make its pods match.
 
         A `slow` round also looks for pods whose workflows other clients have ended. Only the first round and slow
-        rounds report a missing directory, since it may just be being replaced. `gone` has the names of files that were
-        removed since the last round; they may have come back. Raises RPCError: then call it again.
+        rounds report a missing directory, since it may be in the middle of a replacement. `gone` has the names of files
+        that were removed since the last round; they may have come back. Raises RPCError: then call it again.
         """
         may_be_gone = not self._pods.is_read or slow
         listing = await in_daemon_thread(partial(self._look, gone, may_be_gone=may_be_gone), name="manifests")

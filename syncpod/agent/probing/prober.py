@@ -82,7 +82,7 @@ class _Instance:
     observed: ObservedContainer
     workers: tuple[ProbeWorker, ...] = ()
     slow: dict[ProbeType, SlowAnswers] = field(default_factory=dict)
-    """Measures the answers of its exec probes, by type."""
+    """By type: the measurement of its exec probe's answers."""
 
 
 @dataclass
