@@ -30,7 +30,7 @@ async def ended_before(client: Client, queue: str, moment: datetime) -> int:
 
 
 async def renew_workflows(client: Client, queue: str) -> int:
-    """Make a task queue's open workflows continue as new, with inputs under the newest key; return how many.
+    """Signal a task queue's open workflows to continue as new, with inputs under the newest key; return how many.
 
     Raises RPCError.
     """

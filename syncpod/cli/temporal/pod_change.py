@@ -24,8 +24,8 @@ async def change_pod(client: Client, namespace: str, name: str, change: Callable
     """Apply a pod's document, a v1 Pod, as changed by `change`, which may work in place; return the result.
 
     The whole document is applied, so that it overwrites any other change between the read and the apply. Raises
-    BadInput if the result is not a Pod or the change is not allowed, and Failure if there is no such pod or its node is
-    away.
+    BadInput if the result is not a Pod or the change is not allowed, and Failure if there is no such pod or it does
+    not answer.
     """
     running = await require_pod(client, namespace, name)
     before = running.document

@@ -92,7 +92,7 @@ class OpenRuns:
     """
 
     def __init__(self, client: Client) -> None:
-        """Ask through this client."""
+        """Query through this client."""
         self._client = client
         self._found: dict[str, tuple[str, float]] = {}
         """The run of each workflow that was open, and when the server was queried, by `time.monotonic`."""

@@ -31,7 +31,7 @@ def picks_fields(output: str) -> bool:
 
 
 def known_output(output: str, plain: Sequence[str]) -> str:
-    """Return the output format: one of the `plain` words, or a JSONPath that can be parsed. Raises BadInput.
+    """Return the output format: one of the `plain` words, a JSONPath, or custom columns. Raises BadInput.
 
     Like kubectl, it also takes ``-o=yaml``.
     """

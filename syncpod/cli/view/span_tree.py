@@ -45,7 +45,7 @@ class SpanTree:
         return self.unaccounted_in_all / self.root.took if self.root.took else 0.0
 
     def lines(self, since: int | None = None) -> list[str]:
-        """Return one line per span. Times count from `since`, in nanoseconds since 1970; by default from its start."""
+        """Return one line per span. Times count from `since`, in nanoseconds since 1970; None = the tree's start."""
         head = f"{'':{_NAME_WIDTH}}{'at':>8}{'took':>8}{'gaps':>8}"
         return [head, *self._lines(self.root, 0, self.root.begun if since is None else since)]
 
