@@ -95,7 +95,7 @@ def show(directory: Path, units: Mapping[str, str]) -> None:
 def write(directory: Path, units: Mapping[str, str]) -> list[str]:
     """Write units and their environment; return the names of the units that changed. Raises Failure.
 
-    If the environment has changed, all units have.
+    If the environment has changed, all units count as changed.
     """
     from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE, given_to_units
 

@@ -58,7 +58,7 @@ def sentence(found: Sequence[str]) -> str:
 
 
 async def _find(client: Client, worker: WorkerRecord) -> list[str]:
-    """Return the names of the pods without a workflow. Raises CriError, Failure, RPCError."""
+    """Return the names of the pods without a workflow, and of objects of no pod. Raises CriError, Failure, RPCError."""
     from syncpod.cli.temporal.pods import list_recorded
     from syncpod.cri.client import CriClient
     from syncpod.node.inventory import take_inventory
