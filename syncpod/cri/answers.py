@@ -37,7 +37,7 @@ class Labelled(Protocol):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels."""
+        """The entry's labels."""
 
 
 _Entry = TypeVar("_Entry", bound=Labelled)

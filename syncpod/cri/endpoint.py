@@ -16,7 +16,7 @@ _FLAG: Final = "--runtime-endpoint"
 """The flag that overrides the variable."""
 
 WELL_KNOWN: Final = ("/run/containerd/containerd.sock", "/run/crio/crio.sock")
-"""Where containerd and CRI-O listen unless configured otherwise."""
+"""The sockets at which containerd and CRI-O listen by default."""
 
 _PATIENCE_SECONDS = 1.0
 

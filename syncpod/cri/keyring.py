@@ -49,7 +49,7 @@ class Credential:
     password: str = field(repr=False)
     email: str = field(default="", repr=False)
     source: SecretSource | None = None
-    """None = the node's own credentials, which every pod on it may use."""
+    """The Secret of the credentials; None = they are the node's own, which every pod on it may use."""
 
     @property
     def hash(self) -> str:

@@ -1,6 +1,6 @@
 """The container runtime as the rest of the project sees it: the CRI calls that are used, in our own types.
 
-`CriRuntime` is the port. Its methods are named after CRI's calls and return the records below, so that nobody else
+`CriRuntime` is the port. Its methods are named after CRI's calls and return the records below, so that no other module
 needs gRPC or protobuf. The configurations of sandboxes and containers are the exception: they are large, made in one
 place (the translation from pods) and only passed on, so they stay CRI messages.
 """
@@ -37,14 +37,14 @@ class RuntimeHandler:
     """One runtime handler (what a RuntimeClass selects), and its features."""
 
     name: str
-    """ "" is the default handler."""
+    """ The handler's name; "" is the default handler."""
     recursive_read_only_mounts: bool
     user_namespaces: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeStatus:
-    """Whether pods can be started, and the runtime's optional features.
+    """The readiness of the runtime and its network, and the runtime's optional features.
 
     A feature that the runtime does not announce must not be used: the runtime would silently ignore it.
     """
@@ -58,7 +58,7 @@ class RuntimeStatus:
     user_namespaces_host_network: bool
     mount_options: bool
     runtime_handlers: tuple[RuntimeHandler, ...]
-    """Empty from runtimes that do not announce handlers (containerd 1.6)."""
+    """The announced handlers; empty from runtimes that announce none (containerd 1.6)."""
     info: Mapping[str, str]
     """The runtime's own words, usually JSON; empty unless verbose."""
 
@@ -193,7 +193,7 @@ class Ingest:
 
 @dataclass(frozen=True, slots=True)
 class FilesystemUsage:
-    """How much of one filesystem the runtime uses."""
+    """The runtime's use of one filesystem."""
 
     mountpoint: str
     measured_at: datetime | None
@@ -215,7 +215,7 @@ class CpuUsage:
     """Cumulative CPU use."""
 
     measured_at_ns: int
-    """By the runtime's clock, in nanoseconds since 1970."""
+    """Time of the measurement by the runtime's clock, in nanoseconds since 1970."""
     used_ns: int
     """Cumulative nanoseconds of one core. It only grows; the rate follows from two measurements."""
     nano_cores: int | None
@@ -230,7 +230,7 @@ class MemoryUsage:
     """Use of memory, in bytes; None = the runtime does not report it."""
 
     measured_at_ns: int
-    """By the runtime's clock, in nanoseconds since 1970."""
+    """Time of the measurement by the runtime's clock, in nanoseconds since 1970."""
     usage_bytes: int | None = None
     """All that is used, page cache included."""
     working_set_bytes: int | None = None
@@ -263,9 +263,9 @@ class ContainerStats:
     writable_layer: FilesystemUsage | None
     """The size of its writable layer some seconds ago; None if the runtime does not report it."""
     cpu: CpuUsage | None = None
-    """None if the runtime does not report it, as for a container that does not run."""
+    """The use of CPU; None if the runtime does not report it, as for a container that does not run."""
     memory: MemoryUsage | None = None
-    """None as for `cpu`."""
+    """The use of memory; None as for `cpu`."""
 
     @property
     def working_set_bytes(self) -> int | None:
@@ -289,7 +289,7 @@ class SandboxStats:
     them."""
     network_measured_at_ns: int = 0
     processes: int | None = None
-    """None if the runtime does not report it."""
+    """The number of processes; None if the runtime does not report it."""
 
 
 class CriRuntime(Protocol):

@@ -1,8 +1,8 @@
 """The gate: a gRPC server in front of the fleet's Temporal server. It identifies and checks each node's calls.
 
 A restart loses nothing: the gate keeps nothing of value in memory. When a node cancels a poll, the gate cancels its own
-poll at the server too. Otherwise the server would give a task to a worker that is gone, and the task would wait for its
-timeout.
+poll at the server too. Otherwise the server would give a task to a worker that no longer polls, and the task would wait
+for its timeout.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class TemporalFrontend:
     roots: bytes | None = None
     """The authorities that the gate trusts; None = the machine's own."""
     certificate: bytes | None = None
-    """None = the gate shows no certificate."""
+    """The gate's own client certificate; None = the gate shows none."""
     key: bytes | None = field(default=None, repr=False)
     domain: str = ""
-    """The host name in its certificate; "" = that of the address."""
+    """The host name in the frontend's certificate; "" = that of the address."""
 
     def channel(self) -> grpc.aio.Channel:
         """Return a channel to the frontend. Nothing is sent yet."""

@@ -76,7 +76,7 @@ class Client:
     """A client that has sent its hello."""
 
     address: str
-    """Its machine's address."""
+    """The address of the client's machine."""
     who: str
     """The owner of its handshake's budget: the node that its hello names, or else its address."""
 
@@ -224,8 +224,8 @@ class _Arrived:
         self.address = address
         self._taken, self._handshakes, self._serve = taken, handshakes, serve
         self._is_ours = True
-        """Whether this object closes the socket. It must not close a transport's: asyncio would mistake the next socket
-        with the same descriptor for it."""
+        """True if this object closes the socket. It must not close the socket of a transport: asyncio would mistake the
+        next socket with the same descriptor for it."""
 
     async def hear(self) -> None:
         """Wait for the client's hello, and serve it."""

@@ -1,7 +1,7 @@
 """Reads the first message of a TLS client, which names the client's node before the server computes anything.
 
 A server has to compute a key and a signature before a client shows its certificate. So a client that shares an address
-with honest nodes could use up all that the server does for that address. Therefore a node requests a server name that
+with honest nodes could use up the server's whole budget for that address. Therefore a node requests a server name that
 is a hash of its certificate's serial number: only the fleet and the node know that number. The certificate itself is
 sent encrypted, and the name does not reveal the number. Somebody who reads the network can copy the name, and then use
 up that node's own share of handshakes, but nothing else.

@@ -14,7 +14,7 @@ FILE_NAME: Final = "gate.json"
 
 @dataclass(frozen=True)
 class GateRecord:
-    """How the gate was last started."""
+    """The address with which the gate was last started."""
 
     address: str
     """``host:port`` for nodes; "" = the gate listens at all addresses, and no name was given."""

@@ -25,7 +25,7 @@ class PodShares:
         """Run at most `of_a_pod` pieces of work of one pod at the same time, by `start`."""
         self._of_a_pod, self._start = of_a_pod, start
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        """By pod UID. A call that waits or runs keeps a pod's entry."""
+        """Each pod's free places, by UID. An entry exists while a call of the pod waits or runs."""
 
     async def run(self, uid: str, work: Callable[[], _T]) -> _T:
         """Run `work` in a thread once the pod has a free place; return its result, or raise what it raises.

@@ -190,7 +190,7 @@ def _context() -> ssl.SSLContext:
 
 
 _POOL: Final = ThreadPoolExecutor(2, "tls")
-"""Its threads start with the first steps. None of them can hang, since they only compute."""
+"""The threads that run steps of TLS. They start with the first steps; none can hang, since they only compute."""
 
 
 def _started(work: Callable[[], _T]) -> asyncio.Future[_T]:

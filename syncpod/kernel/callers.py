@@ -33,7 +33,7 @@ class Callers:
         """Get the user of each connection by `peer_of`.
 
         Without `bounds_owner` there is no limit for the owner, nor for users whom the kernel does not name: such a
-        client has already gone, or may be the owner on a kernel that names nobody.
+        client has already disconnected, or may be the owner on a kernel that names nobody.
         """
         self._peer_of = peer_of
         self._bounds_owner = bounds_owner
@@ -113,7 +113,7 @@ def _address(host: str) -> IPv4Address | IPv6Address:
 
 
 def _machine(client: Address | None, server: Address | None) -> int | str:
-    """Return the machine of a client without a known user; _UNKNOWN for this machine, and for one that has gone."""
+    """Return the machine of a client without a known user; _UNKNOWN for this machine, and for a closed connection."""
     if not client or not server or client[0] == server[0] or _address(client[0]).is_loopback:
         return _UNKNOWN
     return machine_of(client[0])

@@ -31,7 +31,7 @@ def take_crowds(server: asyncio.Server) -> asyncio.Server:
     """Set the backlog of a server that listens already, and return the server.
 
     asyncio has one number for the backlog and for the connections that it accepts in one turn of the loop. Its default
-    of a hundred is right only for the latter.
+    of a hundred is right only for the connections of one turn.
     """
     for listening in server.sockets:
         with socket.socket(fileno=os.dup(listening.fileno())) as same:

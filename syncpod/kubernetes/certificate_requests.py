@@ -38,8 +38,9 @@ async def obtain(
 ) -> None:
     """Request a certificate from the cluster and write it to `file`. Waits without a limit for the answer.
 
-    `asked` is called with the name of the request, which somebody may have to approve. Raises CertificateRefused, after
-    which the next call uses another key; ClusterError, Unreachable and OSError, after which it continues this request.
+    `asked` is called with the name of the request, which an administrator may have to approve. Raises
+    CertificateRefused, after which the next call uses another key; ClusterError, Unreachable and OSError, after which
+    it continues this request.
     """
     key = await asyncio.to_thread(file.key_of_request)
     try:

@@ -57,7 +57,7 @@ class ClusterError(Exception):
     """``NotFound``, ``Conflict``, ``Expired``, …; "" = none."""
     message: str = ""
     retry_after: float | None = None
-    """Seconds after which the server wants a retry; None if it names none."""
+    """Seconds until the retry that the server requests; None if it requests none."""
 
     def __str__(self) -> str:
         """Return the message; if there is none, the reason or the status."""

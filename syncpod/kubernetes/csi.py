@@ -29,7 +29,7 @@ class SecretName:
 
     @property
     def path(self) -> str:
-        """Its path at the API server."""
+        """The Secret's path at the API server."""
         return f"/api/v1/namespaces/{self.namespace}/secrets/{self.name}"
 
 
@@ -67,10 +67,10 @@ class CsiVolume:
 
 @dataclass(frozen=True)
 class WantedToken:
-    """A token of a pod's service account that a driver wants."""
+    """A token of a pod's service account that a driver requires."""
 
     audience: str
-    """"" = the API server itself."""
+    """The token's audience; "" = the API server itself."""
     seconds: int | None
     """The requested lifetime; None = the API server's default."""
 
@@ -199,7 +199,7 @@ def publish_context(attachment: Mapping[str, Any], volume: CsiVolume) -> dict[st
 
 
 def publish_attributes(volume: CsiVolume, traits: DriverTraits, need: ClaimNeed) -> dict[str, str]:
-    """Return the volume's attributes, with the pod's identity if the driver wants it (getPodInfoAttrs)."""
+    """Return the volume's attributes, with the pod's identity if the driver requires it (getPodInfoAttrs)."""
     if not traits.wants_pod:
         return dict(volume.attributes)
     prefix = "csi.storage.k8s.io"

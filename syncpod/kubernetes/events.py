@@ -1,8 +1,8 @@
 """The core/v1 Events that a node writes, as the kubelet's recorder makes them. Values in, values out.
 
 Mirrors client-go's tools/record/event.go (v0.36), makeEvent. Difference: the name comes from the time at which the
-event happened first, and not from the time of the write. So a new worker, which does not know what the earlier worker
-has written, writes the same Event again, and not a second one.
+event happened first, and not from the time of the write. So a new worker, which has no record of the earlier worker's
+events, writes the same Event again, and not a second one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Subject:
 
     kind: str
     namespace: str
-    """"" for a node."""
+    """The object's namespace; "" for a node."""
     name: str
     uid: str
     field_path: str = ""

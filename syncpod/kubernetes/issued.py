@@ -19,7 +19,7 @@ from syncpod.objects import BundleNeed, CertificateNeed
 
 GROUP: Final = "/apis/certificates.k8s.io"
 VERSIONS: Final = ("v1", "v1beta1")
-"""The versions of the group that this node knows, the best first."""
+"""The versions of the group that this node supports, the preferred one first."""
 BUNDLES: Final = "clustertrustbundles"
 REQUESTS: Final = "podcertificaterequests"
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*?\n(.*?)-----END \1-----", re.DOTALL)

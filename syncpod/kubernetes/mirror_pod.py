@@ -12,7 +12,7 @@ from typing import Any, Final
 from syncpod.kubernetes.json_documents import mapping
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
-"""A mirror's annotation; its value is the static pod's UID. An API server lets nobody change it."""
+"""A mirror's annotation; its value is the static pod's UID. An API server refuses to change it."""
 _KEPT_METADATA: Final = ("name", "namespace", "labels")
 
 
@@ -38,6 +38,6 @@ def mirrored_uid(pod: Mapping[str, Any]) -> str:
 
 
 def is_deleted(pod: Mapping[str, Any]) -> bool:
-    """Return whether somebody has asked to delete a Pod."""
+    """Return whether the deletion of a Pod has been requested."""
     metadata = pod.get("metadata")
     return isinstance(metadata, Mapping) and bool(metadata.get("deletionTimestamp"))

@@ -113,7 +113,7 @@ def node_status(
 
 
 def _amounts(before: Any, ours: Mapping[str, str]) -> dict[str, Any]:
-    """Return a Node's resources: ours, and the extended ones that somebody else has added to it."""
+    """Return a Node's resources: ours, and the extended ones that other clients have added."""
     foreign = {name: amount for name, amount in mapping(before).items() if "/" in name}
     return {**foreign, "pods": MAX_PODS, **ours}
 

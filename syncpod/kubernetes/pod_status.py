@@ -31,7 +31,7 @@ SHARED: Final = frozenset(("DisruptionTarget",))
 FINISHED: Final = frozenset(("Succeeded", "Failed"))
 _KINDS: Final = ("initContainerStatuses", "containerStatuses")
 _OTHERS: Final = ("nominatedNodeName", "resourceClaimStatuses", "extendedResourceClaimStatus")
-"""Fields of a status that somebody else writes."""
+"""Fields of a status that other clients write."""
 
 
 def status_for(pod: Mapping[str, Any], ours: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The reviews that ask an API server who a client is and what it may do at a node: TokenReview and SubjectAccessReview.
+"""The reviews by which an API server identifies a node's client and authorizes it: TokenReview and SubjectAccessReview.
 
 Values in, values out. Mirrors pkg/kubelet/server/auth.go, v1.36, with the node's fine-grained resources
 (KubeletFineGrainedAuthz). Difference: exec, attach and port-forward need the verb `create`, also for the GET of a

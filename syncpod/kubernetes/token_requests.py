@@ -24,7 +24,7 @@ class TokenWish:
     uid: str
     """The pod's UID."""
     audience: str
-    """"" = the API server itself."""
+    """The token's audience; "" = the API server itself."""
     seconds: int | None
     """The requested lifetime; None = the API server's default."""
 

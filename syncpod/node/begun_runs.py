@@ -47,7 +47,7 @@ class BegunRuns:
         self._path = state_dir / FILE_NAME
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
-        """By workflow id and run id: the number of the start."""
+        """The number of each run's start, by workflow id and run id."""
         self._floor = 0
         """The highest start number of all dropped workflows."""
         self._lines = 0

@@ -46,7 +46,7 @@ def first_process(node: NodeContext, uid: str, container_id: str, *, mountinfo: 
 def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> tuple[int, ...]:
     """SIGKILL all processes in the pod's cgroup, and return them. Safe to repeat; blocks.
 
-    Only for a pod without containers and sandboxes: the runtime has lost the processes that are left. Mirrors
+    Only for a pod without containers and sandboxes: the runtime has lost track of the processes that are left. Mirrors
     cm/pod_container_manager_linux.go, v1.36, tryKillingCgroupProcesses. Difference: each process is held by a pidfd
     while the cgroup is read again, so another process with a reused pid is never killed. Raises
     :class:`~syncpod.translation.paths.UnsafeName`, OSError.

@@ -78,7 +78,7 @@ class Inventory:
     """Everything that has the node's label."""
 
     pods: Mapping[str, PodInRuntime]
-    """By UID."""
+    """The pods, by UID."""
     nameless: tuple[Nameless, ...]
 
 

@@ -47,12 +47,12 @@ class ListedPods:
     def __init__(self) -> None:
         """Begin with no confirmed entries."""
         self._vouched: dict[str, Entry] = {}
-        """By id: the newest entry that a status has confirmed. The client returns an unchanged entry as the same
-        object."""
+        """The newest entry of each object that a status has confirmed, by id. The client returns an unchanged entry as
+        the same object."""
         self._ids: defaultdict[str, set[str]] = defaultdict(set)
         """The ids of the confirmed entries, by pod UID."""
         self._passed_over: dict[str, str] = {}
-        """By id: why a sandbox or container with the owner's label is ignored."""
+        """Why a sandbox or container with the owner's label is ignored, by id."""
 
     def sort(
         self,
@@ -137,7 +137,7 @@ class ListedPods:
         pods[entry.labels[names.POD_UID_LABEL]].doubt = Unreadable(operation, "INTERNAL", text)
 
     def _pass_over(self, odd: Mapping[str, str], *, whole: bool) -> None:
-        """Warn once about each ignored sandbox or container; if the listing is `whole`, forget those that are gone."""
+        """Warn once about each ignored sandbox or container; if the listing is `whole`, forget removed ones."""
         for id_, why in odd.items():
             if id_ not in self._passed_over:
                 log.warning("passed over, although it has this node's label: %s", why)

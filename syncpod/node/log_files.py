@@ -139,10 +139,11 @@ def open_log_file(path: Path) -> int:
 
 
 def is_being_written(descriptor: int) -> bool:
-    """Return whether anybody has a file open for writing; True if that is not known. `descriptor` is open for reading.
+    """Return whether any process has a file open for writing; True if that is not known.
 
-    The kernel grants a read lease only on a file that nobody has open for writing. The lease is given back at once; an
-    open in that moment waits for it, and the signal that announces it is ignored.
+    `descriptor` is open for reading. The kernel grants a read lease only on a file that no process has open for
+    writing. The lease is given back at once; an open in that moment waits for it, and the signal that announces it is
+    ignored.
     """
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)

@@ -68,7 +68,7 @@ class Dangling(NamedTuple):
 
     link: Path
     container_id: str
-    """As in the link's name, which may have been cut off."""
+    """The container's id as in the link's name, where it may be cut off."""
     logs: Path
     """The pod's log directory, which may be gone too."""
 

@@ -23,7 +23,7 @@ class LoopStall(BaseModel):
     seconds: float
     """How long it has been stalled, or was stalled if it is `over`."""
     doing: Literal["computes", "waits"] = "waits"
-    """Whether the loop's thread uses a CPU, or is blocked in a call."""
+    """`computes` if the loop's thread uses a CPU, `waits` if it is blocked in a call."""
     stack: tuple[str, ...] = ()
     """Where the loop's thread was, outermost first: ``file:line function``. The entries name code, and show no
     values."""

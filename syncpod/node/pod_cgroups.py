@@ -128,13 +128,13 @@ class Enforced:
     """The limits that the kernel enforces on a pod as a whole, and the pod's memory use."""
 
     memory: int | None = None
-    """Bytes; None = no limit, or it cannot be read here."""
+    """The memory limit in bytes; None = no limit, or it cannot be read here."""
     memory_usage: int | None = None
-    """Bytes, page cache included; None = it cannot be read here."""
+    """The used memory in bytes, page cache included; None = it cannot be read here."""
     cpu_quota: int | None = None
-    """Microseconds in each 100 ms; None as for `memory`."""
+    """CPU time in microseconds of each 100 ms; None as for `memory`."""
     cpu_shares: int | None = None
-    """None = they cannot be read here."""
+    """The CPU shares; None = they cannot be read here."""
 
 
 def read_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO) -> Enforced:

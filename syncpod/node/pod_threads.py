@@ -54,7 +54,7 @@ class PodThreads:
         self._most = most
         self._threads = DaemonThreads()
         self._busy: dict[tuple[str, DiskWork], tuple[asyncio.Future[Any], float]] = {}
-        """By pod and kind: the future of the thread's result, and the monotonic time at which it began."""
+        """The future of each thread's result and the monotonic time at which it began, by pod and kind."""
 
     async def run(self, uid: str, kind: DiskWork, work: Callable[[], _T]) -> _T:
         """Run `work` in a thread of this pod and return its result, or raise what it raises.

@@ -257,7 +257,7 @@ def _kind(volume: Volume) -> str:
 def alone(own: Path) -> Iterator[None]:
     """Keep out other writers of this pod's volumes: a step and the agent may work on them at the same time.
 
-    Raises FileNotFoundError if the pod's directory is gone, or is removed while this waits.
+    Raises FileNotFoundError if the pod's directory has been removed, or is removed while this waits.
     """
     opened = os.open(own, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -75,8 +75,8 @@ class PulledRecord(_Record):
     image_ref: str
     """The image's id in the runtime."""
     credential_mapping: dict[str, ImagePullCredentials] = Field(default_factory=dict)
-    """By image name as pods write it, without tag and digest. Empty: credentials unknown, so every pod must show its
-    own."""
+    """The known accesses, by image name as pods write it, without tag and digest. Empty: credentials unknown, so every
+    pod must show its own."""
 
     @property
     def subject(self) -> str:

@@ -89,7 +89,7 @@ class PodReader:
     ) -> None:
         """`pod_timeout_seconds` limits how long `read_all` waits for a pod.
 
-        `exits` has the ends that the node saw itself, for containers whose end the runtime does not know.
+        `exits` has the exits that the node observed, for containers whose exit the runtime cannot report.
         `withholds(uid, made_at)` returns whether the termination message of a pod's container may contain values of
         Secrets that the node cannot recognize; it is called in threads. `now` is the node's wall clock, in UTC.
         `threads` are those of the node's pods; None = new ones.
@@ -104,8 +104,8 @@ class PodReader:
         self.newest_begun = Seq(boot=boot)
         """The number of the newest listing that has begun."""
         self._built: dict[str, tuple[tuple[ObservedContainer, ...], ObservedPod]] = {}
-        """By UID: a pod's containers with whole messages, and its newest listing. If nothing has changed, the next
-        listing is a copy of that."""
+        """Each pod's containers with whole messages, and its newest listing, by UID. If nothing has changed, the next
+        listing is a copy of the newest."""
         self._listed = ListedPods()
         self.answers = RuntimeAnswers(runtime, self._listed, self.threads, exits, withholds)
         """The cached statuses of the runtime's listed objects."""
@@ -115,7 +115,7 @@ class PodReader:
 
     @property
     def exits(self) -> SeenExits | None:
-        """The ends that the node saw itself."""
+        """The exits that the node observed itself."""
         return self.answers.exits
 
     async def read(self, uid: str, *, made: Made | None = None) -> ObservedPod:

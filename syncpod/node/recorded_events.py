@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 NODE_SNAPSHOT_NAME: Final = "node-workflow.json"
 """The file name of the snapshot of the node's own workflow, in the state directory."""
 START_FIELDS: Final = ("unschedulable", "cordoned_by", "events", "status")
-"""The fields of the node's state that a new workflow takes over if somebody has ended the old one."""
+"""The fields of the node's state that a new workflow takes over if the old one was ended."""
 
 
 class NodeEvent(NamedTuple):

@@ -65,7 +65,7 @@ class Chore(_Said):
     done: int = 0
     """The number of removed items since the agent started."""
     what: str = ""
-    """What it removes: containers, images, and so on."""
+    """The kind of the removed items: containers, images, and so on."""
 
 
 class NodeReport(_Said):

@@ -84,7 +84,7 @@ class RuntimeAnswers:
         self._sandboxes: dict[str, ObservedSandbox] = {}
         self._containers: dict[str, ObservedContainer] = {}
         self._identities: dict[str, Owner] = {}
-        """By id: the owner that the status of a sandbox or container names."""
+        """The owner that the status of each sandbox or container names, by id."""
 
     def sandbox(self, sandbox_id: str) -> ObservedSandbox | None:
         """Return the last status of a sandbox; None if none was read yet, or if the sandbox is gone."""

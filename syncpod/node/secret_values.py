@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 WITHHELD: Final = (
     "not shown: this container began before the node knew the values of its pod's Secrets, so they cannot be hidden"
 )
-"""Replaces a container's text if the node may no longer know the values that the container was given."""
+"""Replaces a container's text if the node may no longer have the values that the container was given."""
 
 
 def known_secret_values(store: ObjectStore) -> frozenset[str]:
@@ -60,7 +60,7 @@ def _of(ref: ObjectRef, held: ConfigMap | Secret) -> frozenset[str]:
 
 
 def may_have_unknown(node: NodeContext, store: ObjectStore, uid: str, began: datetime | None) -> bool:
-    """Return whether a container may have been given a Secret's value that the node does not know any more.
+    """Return whether a container may have been given a Secret's value that the node no longer has.
 
     A reboot clears all values. So this is True for a container from before the reboot, or of unknown age, if its pod
     refers to a Secret or has no record. `began` is when the container was made or started; None = not known. Before a

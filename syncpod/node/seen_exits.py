@@ -1,6 +1,6 @@
-"""Exits of containers that the node itself observed, for exits that the runtime does not know.
+"""Exits of containers that the node itself observed, for exits that the runtime cannot report.
 
-A runtime that was down when a container ended may not know its exit code: containerd 2 lists it as EXITED 255
+A runtime that was down when a container ended may have lost its exit code: containerd 2 lists it as EXITED 255
 `Unknown`, finished when containerd came up again. The agent watches each process, and the kernel reports its exit code.
 That record is kept on disk for as long as the runtime lists the container, since the runtime would report `Unknown` to
 a later worker too. An exit that is recorded too late for one listing counts in the next.
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _EXIT: Final = TypeAdapter(Exit)
 
 DIRECTORY: Final = "exits"
-"""Where in a node's state directory the records are."""
+"""The directory of the records, in a node's state directory."""
 
 EXPECTED_SECONDS = 1.0
 """Seconds to wait for the kernel to report an exit that the runtime lists as 255. The kernel reports it as soon as the
@@ -58,7 +58,7 @@ class SeenExits:
         self._changed: set[str] = set()
         """Containers whose files are not up to date."""
         self.kernel_tells = tells_exits()
-        """Whether the kernel reports the exit codes of processes."""
+        """True if the kernel reports the exit codes of processes."""
         self._writing: asyncio.Task[None] | None = None
         self._writer = started_pool(1, "seen exits")
         for path in sorted(directory.glob("*")):
@@ -91,7 +91,7 @@ class SeenExits:
             expected.set()
 
     async def complete(self, exit_: Exit) -> Exit:
-        """Return the exit that the node observed if the runtime may not know it; else the runtime's `exit_`.
+        """Return the exit that the node observed if the runtime may have missed it; else the runtime's `exit_`.
 
         A runtime lists 255 for an end that it missed, and for a container whose shim was killed. A runtime lists no end
         of a process whose start it gave up. The kernel's report overrides both. If the kernel is expected to report,
@@ -113,7 +113,7 @@ class SeenExits:
         return replace(known, message=message)
 
     def is_doubtful(self, exit_: Exit) -> bool:
-        """Return whether the runtime may have listed 255 because it does not know the real exit code.
+        """Return whether the runtime may have listed 255 because it missed the real exit code.
 
         True only on a kernel that reports exits: on others nothing can confirm a 255, and the runtime's code counts.
         """
@@ -125,7 +125,7 @@ class SeenExits:
         return frozenset(self._seen)
 
     def forget(self, container_ids: Collection[str]) -> None:
-        """Drop the ends of containers that are gone."""
+        """Drop the ends of containers that no longer exist."""
         for container_id in container_ids:
             if self._seen.pop(container_id, None) is not None:
                 self._write_soon(container_id)
@@ -152,7 +152,7 @@ class SeenExits:
 
 
 def forget_seen_exits(state_dir: Path) -> None:
-    """Remove all records of a node that has no pods any more: their containers are gone. Raises OSError."""
+    """Remove all records of a node that has no pods any more, and so no containers. Raises OSError."""
     remove_tree(state_dir / DIRECTORY)
 
 

@@ -1,10 +1,10 @@
 """Start marks: a node's record that it is about to start a container, one mark for each container of a pod.
 
 Between StartContainer and the moment when the pod's workflow has the answer, only the runtime has a record that an
-instance ran. If somebody removed the ended instance while the worker is dead, it would run a second time. The mark,
-`<state>/pods/<uid>/starts/<container>`, shows the next worker that it ran.
+instance ran. If the ended instance were removed while the worker is down, the container would run a second time. The
+mark, `<state>/pods/<uid>/starts/<container>`, shows the next worker that the instance ran.
 
-A container has one mark, that of its newest instance: an instance is started only once the workflow knows of the
+A container has one mark, that of its newest instance: an instance is started only once the workflow has recorded the
 instance before. Marks are removed with the pod's directory. They are not synced to disk: they must survive the worker,
 not the kernel. A power cut may lose the last ones, but the runtime, which does sync its records, then still lists those
 instances.

@@ -58,7 +58,7 @@ def wants_message(answer: ContainerAnswer) -> bool:
 def termination_message(answer: ContainerAnswer, exit_: Exit, withholds: Callable[[], bool]) -> str:
     """Return the exit's message with the container's own added. Blocks; a missing file counts as empty.
 
-    `withholds` returns whether the container's own text may show values of Secrets that the node does not know.
+    `withholds` returns whether the container's own text may show values of Secrets that the node cannot recognize.
     """
     said, in_file = _said(answer)
     falls_back = (

@@ -54,7 +54,7 @@ class CertificateNeed:
     service_account: str
     signer: str
     key_type: str
-    """As Kubernetes spells it: `ECDSAP256`, `RSA3072`, …"""
+    """The key's type as Kubernetes spells it: `ECDSAP256`, `RSA3072`, …"""
     seconds: int | None
     """Maximum lifetime of the certificate in seconds; None = the pod sets none."""
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -9,7 +9,7 @@ from syncpod.pod import ConfigMap, Secret
 from syncpod.pod.kinds import values
 
 Change = Literal["created", "configured", "unchanged"]
-"""What a put did, in kubectl's words."""
+"""The result of a put, in kubectl's words."""
 
 
 class ObjectRefused(ValueError):

@@ -80,8 +80,8 @@ async def discard(runtime: Runtime, directory: Path, process: str) -> None:
 async def end_after_kill(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, started_at: int) -> Exited | None:
     """Wait for the end of a process that was killed. Return None if `watch` has reported the end.
 
-    If the process is gone and its watch is still silent, the watch is cancelled, and the end is returned as far as it
-    could be found out.
+    If the process is gone and its watch has reported nothing, the watch is cancelled, and the end is returned: an
+    unknown end if it could not be found out.
     """
     while not (await asyncio.wait({watch}, timeout=_END_SECONDS))[0]:
         try:

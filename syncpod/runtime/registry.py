@@ -39,7 +39,7 @@ class Registry(Generic[_T]):
         self._kind = kind
         self._by_id: dict[str, _T] = {}
         self._by_label: dict[tuple[str, str], dict[str, _T]] = {}
-        """By each of INDEXED_LABELS with its value, then by id."""
+        """The sandboxes or containers, by each of INDEXED_LABELS with its value, then by id."""
         self._holders: dict[str, str] = {}
 
     def __len__(self) -> int:

@@ -43,7 +43,7 @@ class DecodingPage:
     async def answer(self, request: RequestHead, is_owners: bool) -> Answer:
         """Answer a browser's preflight request (OPTIONS), or decode the payloads in a request.
 
-        `is_owners` says whether the browser is a process of the owner or of root; any other is refused.
+        `is_owners` is True if the browser is a process of the owner or of root; any other browser is refused.
         """
         if not is_owners:
             return 403, b"only the user of this codec server, and root, may decode", ""

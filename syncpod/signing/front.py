@@ -42,7 +42,7 @@ class Bounds:
         return asyncio.get_running_loop().time() >= self._closed_until
 
     def allow(self, counted: Counted) -> bool:
-        """Count received calls and frames, and say whether they are within the limits."""
+        """Count received calls and frames, and return whether they are within the limits."""
         now = asyncio.get_running_loop().time()
         has_calls = self._calls.spend(_STRANGERS, now, counted.calls)
         is_allowed = self._frames.spend(_STRANGERS, now, counted.frames) and has_calls

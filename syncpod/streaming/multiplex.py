@@ -47,7 +47,7 @@ class Multiplex:
         self._held = 0
         """Bytes of streams that have arrived, and were not passed on yet."""
         self._taken = dict.fromkeys(self._pipes, 0)
-        """By stream: the number of bytes that the last read returned. The next read reports them as passed on."""
+        """The number of bytes that the last read returned, by stream. The next read reports them as passed on."""
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.is_over = False
         """True once the connection has ended."""

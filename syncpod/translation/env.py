@@ -49,7 +49,7 @@ class Sources:
     objects: Mapping[ObjectRef, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
     """The values of each object by key, without ``binaryData`` of ConfigMaps, which gives no variables."""
     files: Mapping[tuple[str, str], EnvFile] = field(default_factory=dict, repr=False)
-    """By volume and path, without files of volumes that have no directory on the node."""
+    """The files by volume and path, without those of volumes that have no directory on the node."""
 
     def secrets(self) -> frozenset[str]:
         """Return the values of Secrets as they appear in the environment; no message may repeat them."""

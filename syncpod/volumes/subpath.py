@@ -33,7 +33,8 @@ class SubPath:
     relative: str
     """The part's path beneath `root`: relative, without `..`."""
     place: Path
-    """Where it is bound: ``<pod directory>/volume-subpaths/<volume>/<container>/<index of the mount>``."""
+    """The path at which the part is bound: ``<pod directory>/volume-subpaths/<volume>/<container>/<index of the
+    mount>``."""
 
 
 def prepare_sub_path(sub_path: SubPath, *, may_mount: bool) -> Path:

@@ -34,7 +34,7 @@ class ImageConfig:
     """`user` or `user:group`, each a name or an id; empty: root."""
     working_directory: str = ""
     stop_signal: str = ""
-    """As written in the image: SIGTERM, TERM, 15, SIGRTMIN+3."""
+    """The stop signal as written in the image: SIGTERM, TERM, 15, SIGRTMIN+3."""
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ class ImageStore:
         directory.mkdir(mode=0o700, exist_ok=True)
         self._directory = directory
         self._images: dict[str, Image] = {}
-        """By the name of the record's file."""
+        """The images, by the name of the record's file."""
         self._seen = -1
         """The directory's modification time when it was read."""
         self.unreadable: tuple[str, ...] = ()

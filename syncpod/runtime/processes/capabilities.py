@@ -13,7 +13,7 @@ _IN_ORDER = """
     MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE
 """
 NAMES = tuple(_IN_ORDER.split())
-"""In the kernel's order: the index is the number."""
+"""The names of all capabilities in the kernel's order: the index is the number."""
 
 
 def bit(name: str) -> int:

@@ -69,7 +69,7 @@ class Hang:
     """A call is delayed before it has any effect."""
 
     duration: int | None
-    """Nanoseconds, after which the call goes on; None: until the client gives up."""
+    """Nanoseconds after which the call proceeds; None: it waits until the client gives up."""
     times: int | None
     """The number of first calls that are delayed; None = all."""
 
@@ -114,11 +114,11 @@ class ContainerScript:
 
     calls: CallScript
     start_delay: int = 0
-    """How long StartContainer takes."""
+    """The duration of StartContainer."""
     start_error: str = ""
     """Why every start fails; empty if starts succeed."""
     run_time: int | None = None
-    """How long it runs before it ends by itself; None = until it is stopped."""
+    """The time until the container ends by itself; None = it runs until it is stopped."""
     exit_codes: tuple[int | None, ...] = (0,)
     """The exit code of its own end, by attempt; the last entry is for all later attempts. None = it runs until stopped.
     """
@@ -127,7 +127,7 @@ class ContainerScript:
     ignores_signals: bool = False
     """Only SIGKILL ends it."""
     stop_delay: int = 0
-    """How long it runs on after a signal that ends it."""
+    """The time for which the container runs on after a signal that ends it."""
     stop_exit_code: int | None = None
     """Its exit code after a signal; None = it does not handle signals, so the code is 128 + the signal's number."""
     log: tuple[str, ...] = ()
@@ -145,9 +145,9 @@ class PodScript:
 
     calls: CallScript
     start_delay: int = 0
-    """How long RunPodSandbox takes."""
+    """The duration of RunPodSandbox."""
     run_time: int | None = None
-    """How long its pause lives; None = until it is stopped."""
+    """The time until the pause ends by itself; None = it runs until it is stopped."""
     restart_runtime_after: int | None = None
     """The time from this sandbox's start to one restart of the runtime; None = no restart."""
 

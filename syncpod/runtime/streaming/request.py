@@ -37,12 +37,12 @@ class Request:
     """A request without a body."""
 
     head: bytes
-    """The raw bytes."""
+    """The raw bytes of the head."""
     method: str
     path: str
     """The path, without the query."""
     headers: Mapping[str, tuple[str, ...]]
-    """By names in lower case."""
+    """The headers by name, in lower case."""
 
     def values(self, name: str) -> tuple[str, ...]:
         """Return the comma-separated values of a header, from all lines with its name (in lower case)."""

@@ -68,7 +68,10 @@ class SpdyClient:
         return True
 
     async def opened(self) -> str:
-        """Wait until the client has opened all its streams, or has gone; return why it has not in time, else ""."""
+        """Wait for the client to open all its streams; return an error if some are missing in time, else "".
+
+        Also returns "" if the client has disconnected.
+        """
         complete, gone = asyncio.create_task(self._complete.wait()), asyncio.create_task(self.gone.wait())
         try:
             await asyncio.wait({complete, gone}, timeout=STREAM_CREATION_SECONDS, return_when=asyncio.FIRST_COMPLETED)

@@ -24,7 +24,7 @@ class Tickets(Generic[T]):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._tickets: dict[str, tuple[float, T]] = {}
-        """By token, oldest first: when it expires, and its request."""
+        """The expiry and the request of each unused token, by token, oldest first."""
 
     def issue(self, content: T) -> str:
         """Return a new token. Raises TooManyTickets."""
