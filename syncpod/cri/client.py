@@ -90,9 +90,9 @@ class CriClient(CriRuntime):
     """A CRI v1 client. Make it inside a running event loop, and close it there. `CriRuntime` documents the calls.
 
     `endpoint` is `unix:///path` or a path. It connects with the first call, and later calls restore a lost connection.
-    Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36): `timeout_seconds` for most calls, twice
-    that for RunPodSandbox, that plus the grace for StopContainer, that plus the command's own timeout for ExecSync
-    (none if the command's timeout is 0), and none for PullImage. No timeout is longer than 68 years.
+    Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36): `timeout_seconds` for most calls, and
+    twice as long for RunPodSandbox. StopContainer gets the grace in addition, and ExecSync the command's own timeout;
+    without one it has no timeout at all. PullImage has none. No timeout is longer than 68 years.
     """
 
     def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:

@@ -61,7 +61,7 @@ _LOSING_SUPPORT = _METER.create_gauge(
 
 
 def without_runtime_config() -> None:
-    """Record that the runtime lacks RuntimeConfig, which the kubelet says it needs from 1.37 on (app/server.go)."""
+    """Record that the runtime lacks RuntimeConfig, which kubelets are to require from 1.37 on (app/server.go)."""
     _LOSING_SUPPORT.set(1, {"version": "1.37.0"})
 
 

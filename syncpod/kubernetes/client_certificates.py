@@ -1,9 +1,9 @@
 """Client certificates at a node's kubelet port: the users that they name, and the authorities that may issue them.
 
-A kubelet has no client CA unless its configuration names one. Here the kubeconfig's authority is one too, but only if
-it has issued the node's own client certificate, which the API server accepts: then it is an authority for clients of
-this cluster. Other authorities, such as a company's own or k3s' `server-ca`, only vouch for the API server's address:
-anybody with a certificate from one of them could otherwise claim to be an administrator of the cluster.
+A kubelet has no client CA unless its configuration names one. Here the kubeconfig's authority is a client CA too, but
+only if it has issued the node's own client certificate, which the API server accepts: then it is an authority for
+clients of this cluster. Other authorities, such as a company's own or k3s' `server-ca`, only vouch for the API server's
+address: anybody with a certificate from one of them could otherwise claim to be an administrator of the cluster.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def written(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> l
 
 
 def scheduling(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[NodeChange]:
-    """Return the event of a Node that has been cordoned or uncordoned; [] if it has not."""
+    """Return the event of a Node that has been cordoned or uncordoned; [] if neither has happened."""
     was, is_now = (bool(mapping(each.get("spec")).get("unschedulable")) for each in (before, after))
     if not before or was == is_now:
         return []

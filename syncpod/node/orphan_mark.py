@@ -15,7 +15,10 @@ NO_WORKFLOW: Final = "its workflow has ended or is not known to the Temporal ser
 
 
 def marked(pod: Mapping[str, Any], why: str) -> dict[str, Any]:
-    """Return the pod's document with the mark. The rest of it is the state that its workflow published last."""
+    """Return the pod's document with the mark.
+
+    The rest of the document is the state that the pod's workflow published last.
+    """
     metadata = pod["metadata"]
     annotations = {**(metadata.get("annotations") or {}), ANNOTATION: why}
     return {**pod, "metadata": {**metadata, "annotations": annotations}}

@@ -99,9 +99,9 @@ def _pids_refused(node: NodeContext, why: str) -> str:
 def limit_all_pods(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> str:
     """Give the cgroup above all pods its weight and limits; make it if needed. Return which limits it lacks, or "".
 
-    A memory limit at or below the pods' present use is not set: the kernel would kill some of them at once. Safe to
-    repeat; blocks; never fails. Mirrors cm/node_container_manager_linux.go, v1.36, enforceNodeAllocatableCgroups.
-    Difference: the kubelet sets that memory limit too.
+    A memory limit at or below the pods' present use is not set: the kernel would kill some pods' processes at once.
+    Safe to repeat; blocks; never fails. Mirrors cm/node_container_manager_linux.go, v1.36,
+    enforceNodeAllocatableCgroups. Difference: the kubelet sets that memory limit too.
     """
     capacity = node.capacity if node.capacity_of_pods is None else node.capacity_of_pods
     wanted = limits_of_all_pods(capacity, node.host, node.reserved_pids)

@@ -96,7 +96,7 @@ class PodReader:
         """
         self.now = now
         self.threads = threads or PodThreads()
-        """The threads of the node's pods, for all work on a pod's files: also that of steps and of the agent."""
+        """The threads of the node's pods, for all work on a pod's files, by steps and the agent too."""
         self._runtime = runtime
         self._boot = boot
         self._owner = owner

@@ -38,9 +38,9 @@ def references(pod: Pod) -> tuple[Reference, ...]:
     They include everything that a cluster provides for the pod. A node stores tokens and certificates as Secrets, and
     the variables of Services, trust anchors, and the places of claims and of drivers' volumes as ConfigMaps.
 
-    An object that is named twice appears twice. The Secrets of storage drivers are not included: one for a `csi` volume
-    is read when the driver is called and not kept, and pods with the other drivers' volumes are refused (pod/util.go,
-    v1.36, VisitPodSecretNames and VisitPodConfigmapNames).
+    An object that is named twice appears twice. The Secrets of storage drivers are not included: the Secret of a `csi`
+    volume is read when the driver is called and is not stored, and pods with the other drivers' volumes are refused
+    (pod/util.go, v1.36, VisitPodSecretNames and VisitPodConfigmapNames).
     """
     return tuple(_references(pod))
 

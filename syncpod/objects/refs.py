@@ -12,8 +12,8 @@ Kind = Literal["ConfigMap", "Secret"]
 Origin = Literal["", "cluster", "token", "services", "claim", "inline", "bundle", "certificate"]
 """Where an object comes from. "": it was applied on the node, or by its fleet. `cluster`: it is an object of the node's
 Kubernetes cluster. All others are provided by the cluster for a pod. A `token` and a `certificate` are stored as
-Secrets; stored as ConfigMaps are the variables of a namespace's Services (`services`), the place behind a claim
-(`claim`) or of a volume that a storage driver makes for the pod alone (`inline`), and trust anchors (`bundle`)."""
+Secrets; the variables of a namespace's Services (`services`), the place behind a claim (`claim`) or of a volume that a
+storage driver makes for the pod alone (`inline`), and trust anchors (`bundle`) are stored as ConfigMaps."""
 ALL_SERVICES: Final = "all"
 _MASTER_SERVICE: Final = "kubernetes"
 

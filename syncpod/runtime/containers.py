@@ -207,7 +207,7 @@ class Containers:
     def _end_of_failed_start(self, container: Container, error: Exception, sentence: str) -> Exited:
         """Return the end of a container whose start failed: with its own exit code if it has run all the same.
 
-        Difference: containerd lists it as a start that failed, even if it had run to its end.
+        Difference: containerd lists such a container as a start that failed, even if it had run to its end.
         """
         ended = error.ended if isinstance(error, StartFailed) else None
         if ended is None or ended.reason == "StartError":

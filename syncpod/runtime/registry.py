@@ -9,8 +9,8 @@ from syncpod.runtime.refusals import invalid, not_found, precondition
 
 INDEXED_LABELS: Final = ("io.kubernetes.pod.uid", "io.kubernetes.pod.name")
 """Labels with an index. Clients list the sandboxes and containers of one pod by its UID many times in its life: with
-500 pods, comparing the labels of all took a fifth of this process's time for a start, and a third for an end. In each
-start they also list by the name once, to find earlier pods of that name."""
+500 pods, comparing the labels of all took a fifth of this process's time when a pod starts, and a third when it ends.
+At each start, clients also list by the pod's name once, to find earlier pods of that name."""
 
 
 class Identified(Protocol):

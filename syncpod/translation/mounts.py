@@ -97,7 +97,7 @@ def volume_places(pod: Pod, node: NodeContext) -> dict[str, Path]:
 
 
 def manages_etc_hosts(pod: Pod, container: Container, pod_ips: tuple[str, ...]) -> bool:
-    """Return whether the container gets the pod's /etc/hosts: the pod has an address, and mounts no volume there."""
+    """Return whether a container gets the pod's /etc/hosts: the pod has an address, and no volume is mounted there."""
     return (bool(pod_ips) or pod.spec.host_network) and all(
         mount.mount_path != ETC_HOSTS for mount in container.volume_mounts
     )

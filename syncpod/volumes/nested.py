@@ -17,7 +17,8 @@ def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
 
     If mounts lie inside one another, only the outermost counts: the others lie in another volume. Raises PayloadError
     for a mount that would lead out of the volume, or into its own files (nested_volumes.go, v1.36,
-    getNestedMountpoints; difference: there a name that begins with `..` keeps the volume from ever being written).
+    getNestedMountpoints; difference: in the kubelet, a name that begins with `..` keeps the volume from ever being
+    written).
     """
     found: dict[str, None] = {}
     for container in (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers):

@@ -56,7 +56,7 @@ class _Hashed(io.RawIOBase):
         self.size = 0
 
     def readable(self) -> bool:
-        """Return that it can be read."""
+        """Return True: the stream can be read."""
         return True
 
     def peek(self, size: int) -> bytes:
@@ -91,7 +91,7 @@ class _Forwards(io.RawIOBase):
         self._stream = stream
 
     def readable(self) -> bool:
-        """Return that it can be read."""
+        """Return True: the stream can be read."""
         return True
 
     def tell(self) -> int:

@@ -38,7 +38,7 @@ class EntryInvalid(ValueError):
 
 @dataclass
 class _Directory:
-    """The final metadata of a directory, if an entry sets it, and those of its subdirectories."""
+    """A directory's final metadata, if an entry sets them, and its subdirectories, each with its own."""
 
     like: tarfile.TarInfo | None = None
     inside: dict[str, _Directory] = field(default_factory=dict)

@@ -166,7 +166,7 @@ class SimulatedProcess:
 
     @property
     def pid(self) -> int:
-        """0: there is no process."""
+        """Always 0: there is no process."""
         return 0
 
     @property

@@ -53,7 +53,7 @@ class WebSocket:
         return websocket if protocol.state is State.OPEN else None
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """Yield whole messages until the client closes the connection.
+        """Yield whole messages until the client closes the WebSocket or disconnects.
 
         Raises ConnectionError if the connection broke.
         """
