@@ -1,1 +1,1 @@
-"""The things of a node: its machine's facts, and its pods' directories, volumes, cgroups, records and listings."""
+"""A node's own state: its machine's facts, and its pods' directories, volumes, cgroups, records and listings."""

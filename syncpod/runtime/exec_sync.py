@@ -1,4 +1,4 @@
-"""Commands run in a container while the caller waits (ExecSync)."""
+"""Runs a command in a container while the caller waits (ExecSync)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ containerd truncates each output at 16 MiB, so both together may not fit, and th
 """
 _DRAIN_LOOKS: Final = 10
 _DRAIN_PAUSE_SECONDS: Final = 0.05
-"""`_DRAIN_LOOKS` is the number of reads of a command's output after its end, and this the interval between them. The
-command's own output is available at once; only processes that it left running can add more. There are several reads, so
-that a slow server misses nothing."""
+"""Seconds between two reads of a command's output after its end; `_DRAIN_LOOKS` is the number of reads. The command's
+own output is available at once; only processes that it left running can add more. There are several reads, so that a
+slow server misses nothing."""
 
 
 async def exec_sync(process: Process, id: str, command: tuple[str, ...], timeout: int) -> api_pb2.ExecSyncResponse:

@@ -1,4 +1,4 @@
-"""List entries of sandboxes and containers, kept serialised, so that a list of 20,000 is a concatenation.
+"""The list entries of sandboxes and containers. They are kept serialised, so that a list of 20,000 is a concatenation.
 
 All of CRI's list answers have their entries in field 1, so an entry is kept with its tag and length in front. Only the
 state changes; it is the last byte.

@@ -1,4 +1,4 @@
-"""CRI's ImageService."""
+"""CRI's ImageService: listing, pulling and removing images. A pull only records a name; nothing is fetched."""
 
 from __future__ import annotations
 

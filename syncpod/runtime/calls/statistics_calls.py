@@ -1,4 +1,4 @@
-"""CRI's calls for measurements."""
+"""CRI's calls that measure containers and sandboxes: ContainerStats, PodSandboxStats, and their lists and streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CRI's calls for streams into sandboxes and containers: commands, attaching, ports."""
+"""CRI's calls that open streams into containers and sandboxes: ExecSync, Exec, Attach and PortForward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killing everything in a container's cgroup, forks included: for the server, and for supervisors.
+"""Kills all processes in a container's cgroup, forks included: for the server, and for supervisors.
 
 This is more reliable than walking process trees: a process can leave its parent, but not its cgroup. And where the
 kernel can freeze or kill a whole cgroup, no process in it can fork faster than it is killed.

@@ -1,4 +1,4 @@
-"""Which cgroups we may use: as root all mounted hierarchies, otherwise a delegated subtree of version 2."""
+"""Finds the cgroups that we may use: as root all mounted hierarchies, otherwise a delegated subtree of version 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resource use by /proc, for processes without a cgroup, and the size of a container's writable layer."""
+"""Measures resource use by /proc, for processes without a cgroup, and the size of a container's writable layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading an image's layers in one pass: decompressing them and verifying their digests."""
+"""Reads an image's layers in one pass: decompresses them and verifies their digests."""
 
 from __future__ import annotations
 

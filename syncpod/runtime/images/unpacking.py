@@ -1,4 +1,4 @@
-"""Unpacking an image's layers over one another into a directory, which then has the files that a container sees.
+"""Unpacks an image's layers over one another into a directory, which then has the files that a container sees.
 
 Whiteouts remove the files that they hide, and leave no trace. Every entry stays in that directory: symbolic links on
 its path are resolved relative to the directory, as in containerd, and `..` is refused. The caller must keep other

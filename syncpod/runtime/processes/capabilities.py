@@ -1,4 +1,4 @@
-"""Which capabilities a container's process keeps."""
+"""Computes the capabilities that a container's process keeps, and drops all others."""
 
 from __future__ import annotations
 

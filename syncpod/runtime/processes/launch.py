@@ -1,7 +1,7 @@
-"""How a forked child becomes a container's process: everything between fork and exec.
+"""Turns a forked child into a container's process: everything between fork and exec.
 
 The child reports on a pipe that exec closes: one byte when it is ready to exec and waits for permission, then nothing
-if the program runs, or one sentence that says why it does not.
+if the program runs, or one sentence on why it does not.
 """
 
 from __future__ import annotations

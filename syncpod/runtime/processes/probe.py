@@ -1,4 +1,4 @@
-"""Finding out, by trying, which level of isolation containers can have on this machine.
+"""Finds out, by trying, which level of isolation containers can have on this machine.
 
 Run as `python -I -S probe.py DIRECTORY`, with the directory for containers. It prints the level, and on a second line
 why mount namespaces do not work; that line is empty if they do.

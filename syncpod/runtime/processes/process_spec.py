@@ -1,4 +1,4 @@
-"""Making a process specification from a container's config, and refusing features that this runtime lacks.
+"""Makes a process specification from a container's config, and refuses features that this runtime lacks.
 
 An impossible field is refused with a sentence that names an alternative, and never silently ignored. Only settings
 without effect on the pod's function are accepted and ignored: masked and read-only paths, the default seccomp and

@@ -1,4 +1,4 @@
-"""Killing the remaining processes of a container whose supervisor was killed, and no others.
+"""Kills the remaining processes of a container whose supervisor was killed, and no others.
 
 Pids are reused, so a process is signalled only through a pidfd that was opened before its identity was confirmed.
 """

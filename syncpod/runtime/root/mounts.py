@@ -1,4 +1,4 @@
-"""A container's mounts over its new root, and making the root read-only."""
+"""Makes a container's mounts over its new root, and makes the root read-only."""
 
 from __future__ import annotations
 

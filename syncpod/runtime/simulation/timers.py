@@ -1,4 +1,4 @@
-"""Many deadlines with a single timer of the event loop: a heap.
+"""Keeps many deadlines in a heap, with a single timer of the event loop.
 
 Deadlines use the wall clock, because they are also written to disk, for the next server.
 """

@@ -1,4 +1,4 @@
-"""Forwarding connections to a sandbox's ports."""
+"""Forwards connections to a sandbox's ports, for SPDY clients and for clients of a WebSocket's channels."""
 
 from __future__ import annotations
 

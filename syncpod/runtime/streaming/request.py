@@ -1,4 +1,4 @@
-"""Reading an HTTP request's head, within limits, and refusing it."""
+"""Reads the head of an HTTP request within limits, or refuses the request."""
 
 from __future__ import annotations
 

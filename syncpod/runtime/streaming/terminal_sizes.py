@@ -1,4 +1,4 @@
-"""Reading the sizes of a client's terminal."""
+"""Reads the sizes of a client's terminal, which arrive as JSON."""
 
 from __future__ import annotations
 
