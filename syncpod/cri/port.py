@@ -171,9 +171,9 @@ class ImageStatus:
     size: int
     """The image's size in bytes."""
     uid: int | None
-    """The user it runs as, if the image names a uid."""
+    """The uid that the image names as its user; None = none."""
     username: str
-    """The user it runs as, if the image has a name; "" otherwise. With neither uid nor name it is root."""
+    """The name of the user that the image names; "" = none. An image that names neither uid nor user runs as root."""
     pinned: bool
     """Garbage collection must not remove it (the pause image)."""
     stands_for_machine: bool = False
@@ -185,7 +185,7 @@ class Ingest:
     """An incomplete blob: being downloaded, or left unfinished by an earlier pull."""
 
     ref: str
-    """`layer-sha256:…`, `manifest-sha256:…`, `config-sha256:…`; the same for every download of it."""
+    """`layer-sha256:…`, `manifest-sha256:…`, `config-sha256:…`; the same for every download of the blob."""
     done_bytes: int
     total_bytes: int
     """The whole size of the blob in bytes; 0 if unknown."""
@@ -261,7 +261,7 @@ class ContainerStats:
     id: str
     name: str
     writable_layer: FilesystemUsage | None
-    """The size of its writable layer some seconds ago; None if the runtime does not report it."""
+    """The size of the container's writable layer some seconds ago; None if the runtime does not report it."""
     cpu: CpuUsage | None = None
     """The use of CPU; None if the runtime does not report it, as for a container that does not run."""
     memory: MemoryUsage | None = None

@@ -140,7 +140,7 @@ def cgroup_driver(info: Mapping[str, str]) -> CgroupDriver | None:
 def sandbox_image(info: Mapping[str, str]) -> str:
     """Return the sandbox image from containerd 1.6's configuration in a verbose Status; "" if it is not there.
 
-    Later versions pin it instead.
+    Later versions of containerd pin the image instead.
     """
     image = _config(info).get("sandboxImage")
     return image if isinstance(image, str) else ""

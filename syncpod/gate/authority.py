@@ -168,7 +168,10 @@ class Fleet:
         now: datetime,
         life: timedelta,
     ) -> tuple[int, Pair]:
-        """Return the serial of a new certificate, and the certificate with its key. It never outlives its authority."""
+        """Return the serial of a new certificate, and the certificate with its key.
+
+        The certificate never outlives its authority.
+        """
         authority, key = self._read(number).certificate, ec.generate_private_key(ec.SECP256R1())
         made = _signed(
             self._key(number),

@@ -38,7 +38,7 @@ SERVICE: Final = "temporal.api.workflowservice.v1.WorkflowService"
 POLL: Final = f"/{SERVICE}/PollActivityTaskQueue"
 HEALTH: Final = "/grpc.health.v1.Health/Check"
 GREETING: Final = (f"/{SERVICE}/GetSystemInfo",)
-"""The first call of a client's connection. A removed node may make this call; its next call is refused with the
+"""The first call of a client's connection. A removed node may make this call; every other is refused with the
 reason."""
 QUEUE_PREFIX: Final = "fleet-node/"
 """The prefix of a node's name, in the only task queue that it may poll and in its identity to the server."""

@@ -28,7 +28,7 @@ _HANDSHAKE_RECORD, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 22, 1, 0, 0
 
 
 class NotWhole(Exception):
-    """The message has not arrived whole."""
+    """The message has not arrived completely."""
 
 
 def hello_name(serial: int, gate: str) -> str:

@@ -52,7 +52,10 @@ class TlsConnection:
     def __init__(
         self, host: str, uid: str, send: Callable[[bytes], Awaitable[None]], receive: Callable[[], Awaitable[bytes]]
     ) -> None:
-        """`uid` is the pod's, whose share of the threads this takes. `receive` returns b"" at the end."""
+        """`uid` is the UID of the pod whose share of the threads this connection uses.
+
+        `receive` returns b"" at the end.
+        """
         self._uid, self._send, self._receive = uid, send, receive
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = _context().wrap_bio(self._incoming, self._outgoing, server_hostname=host)

@@ -62,7 +62,7 @@ def where_and_why(error: BaseException) -> str:
 
 
 def is_of_the_machine(error: OSError) -> bool:
-    """Return whether an error is one that somebody can mend on this machine, and no mistake of the program."""
+    """Return whether an error can be mended on this machine, and is no mistake of the program."""
     return error.errno in _REMEDIES and type(error).__module__ != "ssl"
 
 
@@ -74,7 +74,7 @@ def sentence_of(error: BaseException) -> str:
 
 
 def error_within(text: str) -> OSError | None:
-    """Return the OSError that a library in Rust names in a text; None if nobody can mend it on this machine."""
+    """Return the OSError that a library in Rust names in a text; None if it cannot be mended on this machine."""
     found = _IN_RUST.search(text)
     error = OSError(number := int(found[1] or found[2]), os.strerror(number)) if found else None
     return error if error is not None and is_of_the_machine(error) else None

@@ -156,7 +156,7 @@ def node_of(pair: bytes) -> str:
 
 
 def life_of(pair: bytes) -> tuple[datetime, datetime]:
-    """Return from when and until when the first certificate of a PEM is valid. Raises ValueError."""
+    """Return the begin and the end of the validity of a PEM's first certificate. Raises ValueError."""
     certificate = x509.load_pem_x509_certificate(pair)
     return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 

@@ -20,7 +20,7 @@ class NotAnObject(ValueError):
 
 
 def path_of(ref: ObjectRef) -> str:
-    """Return the path of the list at the API server that has an object."""
+    """Return the path of the API server's list that contains an object."""
     return f"/api/v1/namespaces/{ref.namespace}/{PLURALS[ref.kind]}"
 
 

@@ -255,7 +255,7 @@ class Containers:
         self._record_end(container, exited)
 
     def _judged(self, container: Container, exited: Exited) -> Exited:
-        """Return the end, with the reason OOMKilled if the container's cgroup has counted such a kill."""
+        """Return the end, with the reason OOMKilled if the container's cgroup has counted an OOM kill."""
         try:
             killed = container.cgroup and self._runtime.cgroups.oom_killed(container.cgroup)
         except (CgroupRefused, OSError, ValueError) as error:

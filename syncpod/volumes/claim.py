@@ -37,9 +37,9 @@ class Claim:
 def make_claim(claim: Claim, store: ObjectStore) -> None:
     """Check the place behind a claim, and make the symlink to it. Blocks; safe to repeat.
 
-    Mirrors volume/local/local.go, v1.36, SetUpAt, and host_path.go. Differences: a local volume's directory is given to
-    a container itself, without a mount between; a block device is not formatted, nor held by a loop device; and fsGroup
-    is applied for each pod, not only for the first. Raises PayloadError as long as the place is not known,
+    Mirrors volume/local/local.go, v1.36, SetUpAt, and host_path.go. Differences: a container gets a local volume's
+    directory itself, without an intermediate mount; a block device is not formatted, nor held by a loop device; and
+    fsGroup is applied for each pod, not only for the first. Raises PayloadError as long as the place is not known,
     HostPathUnfit, OSError.
     """
     place = _place(claim.ref, store)
