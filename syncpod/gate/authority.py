@@ -152,7 +152,7 @@ class Fleet:
     def issue_commander(self, now: datetime) -> Pair:
         """Return a certificate of the oldest authority with which a command reaches a node's own endpoint.
 
-        It is valid for minutes and has no record. The gate does not accept it, since it names no node.
+        The certificate is valid for minutes and has no record. The gate does not accept it, since it names no node.
         """
         names, usages = [x509.UniformResourceIdentifier(_commander(self.id))], (ExtendedKeyUsageOID.CLIENT_AUTH,)
         return self._make(self.authorities()[0], _common_name("syncpod commander"), names, usages, now, COMMANDER_LIFE)[

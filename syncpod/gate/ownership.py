@@ -23,7 +23,7 @@ class Ownership:
         self._is_known = False
 
     async def why_not(self) -> str:
-        """Return the sentence that refuses a server with another fleet; "" if it holds the gate's own, or none.
+        """Return the sentence that refuses a server with another fleet; "" if the server holds the gate's own, or none.
 
         A server that cannot list now counts as the gate's own until the next check.
         """

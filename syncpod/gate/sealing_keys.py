@@ -33,7 +33,7 @@ class FleetSealingKeys:
     def __init__(self, fleet: Fleet, clock: Callable[[], datetime]) -> None:
         """Read the fleet's own keys; the first one is made at the first use. Blocks. Raises SettingsInvalid, OSError.
 
-        If the keys cannot be read later, those read before stay in use.
+        If the keys cannot be read later, the keys that were read last stay in use.
         """
         self._fleet, self._clock = fleet, clock
         self.files = SealingKeyFiles(fleet)

@@ -113,7 +113,8 @@ def read_beneath(root: int, relative: str, limit_bytes: int) -> bytes:
 def walk_beneath(root: int, relative: str) -> int:
     """Do what :func:`open_beneath` does on a kernel without openat2 (before 5.6), entry by entry.
 
-    `..` goes back to the directory that the path came through. It is still open, so a rename does not matter.
+    `..` goes back to the directory that the path came through. That directory is still open, so a rename does not
+    matter.
     """
     if relative.startswith("/"):
         raise LeadsOut(errno.EXDEV, "leads out of its directory", relative)

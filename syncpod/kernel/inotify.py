@@ -78,7 +78,7 @@ class DirectoryWatch:
         return self._read()
 
     def take_gone(self) -> tuple[str, ...]:
-        """Return the names of files that were removed or moved away since the last call; some may be back.
+        """Return the names of files that were removed or moved away since the last call; some may exist again.
 
         Hidden files are not among them.
         """

@@ -69,10 +69,10 @@ class InstanceKey:
 class PodReader:
     """Reads pods of `owner` (the node's name, `syncpod.dev/node`) from `runtime`. A node's process has exactly one.
 
-    `boot` counts the process's starts on this node. Together with a counter that each listing takes before it begins,
-    it is the `seq` that orders listings. Anything without the owner's label is ignored. Anything that has the label
-    but can belong to no pod is ignored after one warning: somebody else has made it. Safe to use from many
-    tasks of one event loop.
+    `boot` counts the process's starts on this node. `boot` and a counter, which each listing increments before it
+    begins, form the `seq` that orders listings. Anything without the owner's label is ignored. Anything that has the
+    label but can belong to no pod is ignored after one warning: somebody else has made it. Safe to use from many tasks
+    of one event loop.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class PodReader:
         """Return the pid of a running container's main process; 0 if it does not run or is gone. Raises CriError.
 
         PID_NOT_SAID if it runs and the runtime does not report the pid. On return the process may have ended, and its
-        pid may belong to another: open a pidfd, then call this again.
+        pid may belong to another process: open a pidfd, then call this again.
         """
         try:
             found = (await self._runtime.container_status(container_id, verbose=True)).container

@@ -73,9 +73,9 @@ class WithdrawnMark:
 def write_start_mark(node: NodeContext, uid: str, container: str, mark: StartMark) -> None:
     """Write a container's mark atomically; mode 0600.
 
-    A mark is overwritten by a single write within one page, which a crash cannot tear. That costs a fifth of writing a
-    new file, and no disk space: on a full disk, the container that is started next may free space. A first mark needs
-    space; if there is none, the container must not be started.
+    A mark is overwritten by a single write within one page, which a crash cannot tear. An overwrite costs a fifth of
+    writing a new file, and no disk space: on a full disk, the container that is started next may free space. A first
+    mark needs space; if there is none, the container must not be started.
 
     Blocks. Raises OSError, UnsafeName.
     """

@@ -24,8 +24,8 @@ Answer = Message | bytes
 def handler(service: ServiceDescriptor, *calls: object) -> grpc.GenericRpcHandler:
     """Return the gRPC handler of a service; each of `calls` has methods, named as on the wire, for some of its calls.
 
-    A method takes the request; if the answer is a stream it is an asynchronous generator. It may raise Refusal. A call
-    without a method is answered with UNIMPLEMENTED.
+    A method takes the request; for a streamed answer, the method is an asynchronous generator. Methods may raise
+    Refusal. A call without a method is answered with UNIMPLEMENTED.
     """
     return grpc.method_handlers_generic_handler(
         service.full_name, {each.name: _method(each, _find(calls, each.name)) for each in service.methods}
