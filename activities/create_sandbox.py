@@ -155,8 +155,8 @@ async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
         return
     attempt.node.agent.pod_was_deleted(attempt.ref)
     message = (
-        f"this node deleted the pod at {at:%Y-%m-%dT%H:%M:%SZ}; the Temporal server knows nothing of that, perhaps "
-        "because its database was restored from a copy: it is not started again"
+        f"this node deleted the pod at {at:%Y-%m-%dT%H:%M:%SZ}; the Temporal server has no record of the deletion, "
+        "perhaps because its database was restored from a copy: the pod is not started again"
     )
     raise PodFault(Fault.POD_REJECTED, message, rejection=Rejection(reason="PodDeleted", message=message, final=True))
 

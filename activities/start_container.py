@@ -249,7 +249,7 @@ class _Start:
             self.attempt.say("Created", "Container created", name)
         self.attempt.say("Started", "Container started", name)
         if seen is None:
-            text = f"Container {name} is no longer listed by the runtime: how it ended is not known"
+            text = f"Container {name} is no longer listed by the runtime: its exit was not observed"
             self.attempt.events.append(warning(gone.reason, text, name))
         status = view.model_copy(update={"containers": (gone, *view.containers)}).ordered()
         return StepResult(outcome=Outcome.ADOPTED, id=gone.id, status=status)
@@ -306,7 +306,7 @@ class _Start:
         runtime = await self.cri.version()
         path = container_path(self.request.pod, self.container.name, self.request.kind)
         message = (
-            f"{path}.lifecycle.stopSignal: {runtime.name} {runtime.version} knows of no stop signals: leave it out"
+            f"{path}.lifecycle.stopSignal: {runtime.name} {runtime.version} has no stop signals: leave the field out"
         )
         raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, message)
 

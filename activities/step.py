@@ -225,9 +225,9 @@ def _given_up(attempt: StepAttempt, details: activity.ActivityCancellationDetail
     A CancelledError would not do: the SDK would log its traceback for each step of a busy node.
     """
     if details.timed_out:
-        why = "the server had no heartbeat of it in time"
+        why = "the server received no heartbeat of the step in time"
     elif details.not_found:
-        why = "the server no longer waits for it"
+        why = "the server no longer waits for the step"
     else:
         why = "the worker stops"
     activity.logger.warning("try %d let go: %s; Temporal tries it again where that is due", attempt.number, why)

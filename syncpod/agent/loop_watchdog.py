@@ -116,7 +116,7 @@ class LoopWatchdog(AbstractContextManager["LoopWatchdog"]):
             stack=_stack(sys._current_frames().get(self._thread_id)),
         )
         log.error(
-            "the event loop has stood still for %.0f s: it %s at %s; until it goes on, no pod starts or ends here",
+            "the event loop has stood still for %.0f s: it %s at %s; until it runs again, no pod starts or ends here",
             stall.seconds,
             stall.doing,
             " > ".join(stall.stack) or "an unknown place",
@@ -125,7 +125,7 @@ class LoopWatchdog(AbstractContextManager["LoopWatchdog"]):
         return stall
 
     def _tell_end(self, reported: LoopStall, seconds: float) -> None:
-        log.warning("the event loop goes on after %.0f s", seconds)
+        log.warning("the event loop runs again after %.0f s", seconds)
         self._write(reported.model_copy(update={"seconds": round(seconds, 1), "over": True}))
 
     def _write(self, stall: LoopStall) -> None:

@@ -109,7 +109,7 @@ class NodeStarts(Kind):
         memo = described.workflow_execution_info.memo.fields
         said = (await self._client.data_converter.decode([memo[NODE_MEMO]]))[0] if NODE_MEMO in memo else {}
         given = {"node": self._node.name, "unschedulable": NodeSummary.model_validate(said).unschedulable}
-        return self._start(given, "its name alone; its agent tells it the rest again")
+        return self._start(given, "its name alone; its agent sends the rest again")
 
     def _start(self, given: dict[str, Any], since: str) -> RunStart:
         return RunStart(given, since, node_start_arguments(self._node.name, has_attributes=self._has_attributes()))

@@ -218,7 +218,7 @@ class NodeShutdown:
                     return
                 break
             except (RPCError, ApplicationError) as error:
-                log.warning("pod %s/%s cannot be told of the shutdown: %s", meta.namespace, meta.name, error.message)
+                log.warning("the shutdown cannot be sent to pod %s/%s: %s", meta.namespace, meta.name, error.message)
                 await asyncio.sleep(_RETRY_SECONDS)
         while not self._has_ended(pod):
             self._news.clear()

@@ -146,4 +146,4 @@ async def _signalled(ref: PodRef, news: str, signal: Awaitable[bool]) -> None:
     try:
         await signal
     except RPCError as error:
-        log.warning("pod %s/%s cannot be told that %s: %s", ref.namespace, ref.name, news, error)
+        log.warning("the signal to pod %s/%s that %s cannot be sent: %s", ref.namespace, ref.name, news, error)

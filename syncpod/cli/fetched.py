@@ -13,10 +13,10 @@ from syncpod.pod import Pod, pod_to_wire
 
 _SILENT: Final = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
 
-_RECORDED: Final = "this is what Temporal recorded last"
-_LAST_TOLD: Final = "this is what it told its node last"
+_RECORDED: Final = "this is Temporal's last record of it"
+_LAST_TOLD: Final = "this is its last published state"
 _CANNOT_GO_ON: Final = (
-    "its workflow's last task failed or was not answered, and its node begins it anew if that goes on"
+    "its workflow's last task failed or was not answered; if this continues, its node starts the workflow anew"
 )
 
 

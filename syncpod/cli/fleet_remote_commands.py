@@ -67,7 +67,7 @@ def _way_on(words: Sequence[str], typed: str = "") -> str:
     if command == "explain" and asks_for_the_past(words[1:]):
         return (
             f"; its journal is on that machine, where `syncpod explain {name}` with the same flags reads it; without "
-            "them the fleet says what it knows"
+            "these flags the answer comes from the fleet"
         )
     if command not in _AT_THE_POD:
         return ""
@@ -75,7 +75,7 @@ def _way_on(words: Sequence[str], typed: str = "") -> str:
     worker = "" if command == "logs" else ", if its worker runs there"
     return (
         f"; its pods may run on meanwhile: on that machine `{there}` reaches them{worker}. `syncpod fleet explain "
-        f"pod/{name}` has what the fleet knows, and `syncpod fleet get nodes` shows when the node is back"
+        f"pod/{name}` shows the fleet's own records, and `syncpod fleet get nodes` shows when the node is back"
     )
 
 

@@ -88,8 +88,8 @@ def note_earlier(namespace: str, name: str) -> None:
     """Print a note that an orphan has the name of a pod that is applied: its node ends the orphan, `adopt` keeps it."""
     way = way_for("adopt", [{"metadata": {"namespace": namespace, "name": name}}])
     remark(
-        f"Note: an earlier pod {printable(name)} runs, and somebody has ended its workflow: its node ends it before it "
-        f"starts this one; {printable(way)}, in place of an apply, keeps it"
+        f"Note: an earlier pod {printable(name)} runs, and its workflow was ended: the node ends this pod before it "
+        f"starts the new one; {printable(way)}, in place of an apply, keeps it"
     )
 
 

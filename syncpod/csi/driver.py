@@ -104,7 +104,7 @@ class CsiDriver:
         async with self._stub("NodeGetVolumeStats") as stub:
             said = await stub.NodeGetVolumeStats(asked, timeout=CALL_SECONDS)
         if not said.usage:
-            raise CsiError("NodeGetVolumeStats: the driver tells no usage")
+            raise CsiError("NodeGetVolumeStats: the driver returns no usage")
         by_unit = {each.unit: each for each in said.usage}
         in_bytes, inodes = (by_unit.get(unit, csi_pb2.VolumeUsage()) for unit in _UNITS)
         amounts = (in_bytes.total, in_bytes.available, in_bytes.used, inodes.total, inodes.available, inodes.used)

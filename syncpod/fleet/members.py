@@ -99,7 +99,7 @@ class Member:
 def why_unavailable(member: Member) -> str:
     """Say why a pod is not available: ``web-1 on n2 is not ready: ErrImagePull``."""
     if member.presence == "Unknown":
-        return f"{member.called} is not heard of, since its node cannot be reached"
+        return f"{member.called} is unknown, since its node is unreachable"
     if not member.node:
         return f"{member.called} has no node yet"
     if member.presence != "Ready":

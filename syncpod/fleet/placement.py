@@ -158,7 +158,7 @@ class _Filters:
         if spec.node_name and spec.node_name != node.name:
             return NodeFit(node.name, (OTHER_NAME,), f"spec.nodeName: {spec.node_name}")
         if node.presence == "Unknown":
-            return NodeFit(node.name, (TAINTED,), "the fleet does not hear from the node")
+            return NodeFit(node.name, (TAINTED,), "the fleet receives no reports from the node")
         if (taint := untolerated(taints_of(node), spec.tolerations, KEEPS_AWAY)) is not None:
             return NodeFit(node.name, (TAINTED,), f"taint {taint}")
         if not matches_node(self._pod, node.name, node.labels):

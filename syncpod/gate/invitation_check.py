@@ -33,7 +33,7 @@ def require_fitting(invitation: Invitation) -> int:
     authorities = _authorities(invitation.authorities)
     certificate = _certificate(invitation.certificate)
     if not any(_has_issued(authority, certificate) for authority in authorities):
-        raise SettingsInvalid(f"certificate: none of the authorities has issued it: {_DAMAGED}")
+        raise SettingsInvalid(f"certificate: it was not issued by an authority of the invitation: {_DAMAGED}")
     if node_of(certificate, invitation.fleet) is None:
         raise SettingsInvalid(f"fleet: the certificate is not that of a node of fleet {invitation.fleet}: {_DAMAGED}")
     if node_of(certificate, invitation.fleet) != invitation.node:

@@ -78,4 +78,4 @@ class Frames:
         if self._unsettled is not None:
             self._unsettled += size
             if self._unsettled > UNSETTLED_BYTES:
-                raise HeadersTooLarge("it goes on with calls, and does not acknowledge the server's settings")
+                raise HeadersTooLarge("the client sends further calls without acknowledging the server's settings")

@@ -92,7 +92,7 @@ def judge(found: Found, coverage: Coverage, *, cluster: str) -> Judgement:
         return Judgement(
             orphan=True,
             why=f"it belongs to the Temporal cluster {found.cluster or '(none)'}",
-            but="this one knows nothing of it",
+            but="this node belongs to another Temporal cluster",
         )
     if found.uid and (found.standing == "open" or found.uid in coverage.desired):
         return NOT_AN_ORPHAN
@@ -117,7 +117,7 @@ _WHY: Final[dict[Standing, tuple[str, bool]]] = {
     "closed": ("its workflow has ended", True),
     # A name has one workflow at a time, so this pod's own workflow has ended.
     "another": ("its name is another pod's now", True),
-    "unknown": ("the Temporal server knows of no such workflow", False),
+    "unknown": ("the Temporal server has no such workflow", False),
 }
 """By standing: why the pod is an orphan, and whether the standing proves that the pod's own workflow has ended."""
 

@@ -74,7 +74,7 @@ PAUSE: Final = UpdateSpec("pause", Pause, "Pause rollouts, or resume them")
 ROLLOUT_RESTART: Final = UpdateSpec("restart", RolloutRestart, "Replace all pods, as in a rollout")
 UNDO: Final = UpdateSpec("undo", Undo, "Apply an earlier template again")
 TEMPLATE: Final = QuerySpec(
-    "template", "The template with the revision that is the argument; null if it is not remembered"
+    "template", "The template with the revision that is the argument; null if it is no longer kept"
 )
 WORKLOAD: Final = QuerySpec("workload", "The whole workload: its pods, its rollout and its events")
 

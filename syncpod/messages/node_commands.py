@@ -22,7 +22,7 @@ SYNC_PODS: Final = SignalSpec(
 STATIC_PODS: Final = SignalSpec(
     "static_pods",
     StaticPods,
-    "The pods that it runs for its directory of manifests. It asks for nothing",
+    "The pods that the node runs for its manifest directory. This report changes no pod",
     Sender.AGENT,
 )
 RECALL_PODS: Final = SignalSpec("recall_pods", RecallPods, "Pods that were made for lists", Sender.AGENT)

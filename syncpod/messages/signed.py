@@ -27,11 +27,11 @@ OVERTAKEN: Final = "Overtaken"
 """The type of the error of an update whose number is too low for its workflow. It is accepted if it is signed again."""
 
 NODE: Final = (
-    "only who can read the key in the node's state directory commands it "
+    "a node's commands must be signed with the key in its state directory "
     '(for temporal and tctl: eval "$(syncpod env)")'
 )
 """Ends the sentence that refuses a command to a node."""
-FLEET: Final = "only who can read the keys in the fleet's directory commands it, by `syncpod --fleet`"
+FLEET: Final = "a fleet's commands must be signed with the keys in its directory, by `syncpod --fleet`"
 """Ends the sentence that refuses a command to a fleet."""
 IN_TIME: Final = timedelta(minutes=5)
 """How much the time of a start's signature and the time at which the server began the run may differ in a fleet."""

@@ -10,7 +10,7 @@ ANNOTATION: Final = "syncpod.dev/orphan"
 STATUS: Final = "Orphan"
 """The pod's STATUS in lists."""
 
-NO_WORKFLOW: Final = "its workflow has ended or is not known to the Temporal server; this is what it told last"
+NO_WORKFLOW: Final = "its workflow has ended or is missing in the Temporal server; this is its last published state"
 """The annotation's usual value."""
 
 

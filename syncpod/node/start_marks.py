@@ -28,7 +28,7 @@ from syncpod.translation.paths import pod_directory, safe_name
 
 log = logging.getLogger(__name__)
 
-GONE = "The container was told to start and is no longer listed by the runtime: nobody saw how it ended"
+GONE = "The container was started and is no longer listed by the runtime: its exit was not observed"
 """Message of an exit that nobody saw."""
 
 _STARTS = "starts"

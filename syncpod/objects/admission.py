@@ -32,7 +32,7 @@ def admit_object(given: ConfigMap | Secret) -> ObjectAdmission:
         names = ", ".join(map(wire_name, dropped))
         warnings.append(Problem("metadata", f"dropped what an API server filled in: {names}"))
     warnings += [
-        Problem(f"metadata.{wire_name(name)}", "dropped: it speaks to controllers of a cluster")
+        Problem(f"metadata.{wire_name(name)}", "dropped: only a cluster's controllers use it")
         for name in CLUSTERS_METADATA
         if getattr(metadata, name)
     ]

@@ -178,4 +178,4 @@ def claimed_place(kept: Mapping[str, bytes]) -> ClaimedPlace:
         found = json.loads(kept[_PLACE])
         return ClaimedPlace(**{each.name: found[each.name] for each in fields(ClaimedPlace) if each.name in found})
     except (KeyError, TypeError) as error:
-        raise ValueError("the node's note of a claim does not say where its volume is") from error
+        raise ValueError("the node's record of a claim does not contain the place of the claim's volume") from error

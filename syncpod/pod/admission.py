@@ -235,7 +235,7 @@ def _is_from_server(metadata: ObjectMeta) -> bool:
 def _of_a_cluster(pod: Pod) -> Iterator[Problem]:
     """Yield a warning for each field outside the metadata that a cluster has written into a pod."""
     if pod.status != PodStatus():
-        yield Problem("status", "dropped: it is what another node saw")
+        yield Problem("status", "dropped: another node has reported it")
     if node := pod.spec.node_name:
         chosen = "its manifest lies on" if _MIRROR in pod.metadata.annotations else "a scheduler chose"
         yield Problem("spec.nodeName", f"dropped: {chosen} {node}")
@@ -274,7 +274,7 @@ def _own_metadata(metadata: ObjectMeta, *, has_run: bool) -> tuple[ObjectMeta, l
         if annotations.pop(key, None) is not None:
             warnings.append(Problem(f"metadata.annotations[{key}]", "dropped: another node's kubelet wrote it"))
     warnings += [
-        Problem(f"metadata.{wire_name(name)}", "dropped: it speaks to controllers of a cluster") for name in clusters
+        Problem(f"metadata.{wire_name(name)}", "dropped: only a cluster's controllers use it") for name in clusters
     ]
     blank = ObjectMeta()
     own = {name: getattr(blank, name) for name in (*servers, *clusters)}

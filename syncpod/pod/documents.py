@@ -48,7 +48,7 @@ _WAYS_ON: Final[Mapping[str, str]] = {
     **dict.fromkeys(("PersistentVolumeClaim", "PersistentVolume", "StorageClass"), _STORAGE),
     **dict.fromkeys(("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"), _ACCESS),
     **dict.fromkeys(("Service", "Endpoints", "EndpointSlice", "Ingress", "Gateway", "HTTPRoute"), _REACHED),
-    "Namespace": "a namespace needs no object: pods name theirs, and -n names it for those that do not",
+    "Namespace": "namespaces need no objects: set metadata.namespace in the pod, or use -n",
     "Node": "a node is there as soon as its worker runs: `syncpod worker --node NAME`",
     "Kustomization": "build it first: kubectl kustomize DIR | syncpod apply -f -",
 }

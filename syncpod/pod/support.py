@@ -77,7 +77,7 @@ _OF_CLUSTER = tuple(rule for rule in REFUSED if rule.path in _GIVEN_BY_CLUSTER)
 """The rules that do not apply to pods of a Kubernetes cluster, since their fields are supported there."""
 
 _NO_SCHEDULER = "has no effect here: only a scheduler reads it"
-_NO_CLASSES = "has no effect here: no API server knows classes; a node in need goes by spec.priority"
+_NO_CLASSES = "has no effect here: there is no API server that has classes; eviction ranks pods by spec.priority"
 _NO_API_SERVER = "has no effect here: no API server issues tokens"
 
 _NO_LASTING_VOLUME = "has no effect here: it is for volumes that outlive their pod"

@@ -130,8 +130,8 @@ _NOTES = {
     "spec.resources.limits": "cpu, memory and hugepages-<size>, where the node writes cgroups: as root, with the "
     "cgroupfs driver",
     "spec.resources.requests": "cpu, memory and hugepages-<size>",
-    f"{IN_EVERY_CONTAINER}.lifecycle.stopSignal": "with `spec.os.name`; a container is not started where the runtime "
-    "knows of no stop signals (containerd before 2.3)",
+    f"{IN_EVERY_CONTAINER}.lifecycle.stopSignal": "with `spec.os.name`; a container is not started if its runtime "
+    "has no stop signals (containerd before 2.3)",
     "spec.readinessGates[].conditionType": "its condition is set by `syncpod condition POD TYPE=True`, or by a signal",
     "metadata.generateName": "checked; a pod is applied under its `metadata.name`, which is required",
     "spec.serviceAccount": "the old name of `serviceAccountName`",

@@ -336,7 +336,7 @@ class Containers:
         directory = self._runtime.container_directory(container.id) / "process"
         exited = await end_after_kill(self._runtime, watch, directory, process.started_at)
         if exited is not None and container.ended is None:
-            log(f"container {container.id}: its end was not announced")
+            log(f"container {container.id}: its exit was not reported")
             self._record_end(container, self._judged(container, exited))
 
     async def kill(self, container: Container) -> None:

@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
         "--allow-foreign-kubelet",
         action="store_true",
         default=None,
-        help="serve beside a kubelet on the same runtime, although it kills pods that it does not know",
+        help="serve beside a kubelet on the same runtime, although a kubelet kills pods that are not its own",
     )
     parser.add_argument(
         "--adopt-cluster",

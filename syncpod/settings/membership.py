@@ -59,7 +59,7 @@ def keep_told_key(state_dir: Path, invitation: Invitation, told: ToldKey) -> Non
     """
     before = _read_told_key(state_dir, invitation)
     if before is not None and before.number > told.number:
-        raise ValueError("a later key was told")
+        raise ValueError("the node already has a later key")
     document = {"invitation": _digest(invitation), "number": told.number, "key": told.key}
     replace_file(state_dir / TOLD_FILE_NAME, json.dumps(document) + "\n", durable=True)
 

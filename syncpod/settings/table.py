@@ -162,7 +162,7 @@ SETTINGS: Final = (
     Setting(
         "anonymous_auth",
         ANONYMOUS_AUTH,
-        "take requests of nobody in particular at that port, as system:anonymous",
+        "accept anonymous requests at that port, as user system:anonymous",
         "--anonymous-auth",
         switch="true",
     ),
@@ -207,7 +207,7 @@ SETTINGS: Final = (
     Setting(
         "server_tls_bootstrap",
         SERVER_TLS_BOOTSTRAP,
-        "ask the cluster for the certificate of that port, which somebody has to approve",
+        "request the certificate of that port from the cluster, where it must be approved",
         "--server-tls-bootstrap",
         switch="true",
     ),

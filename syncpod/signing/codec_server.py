@@ -38,7 +38,7 @@ from syncpod.temporal.encryption import readable
 _FLAGS: Final = ("--workflow-id", "--workflow_id", "--wid", "-w")
 
 NO_WORKFLOW: Final = (
-    "for which workflow is not known: name it by --workflow-id in the command, "
+    "the payload's workflow is unknown: name it by --workflow-id in the command, "
     "or use `syncpod env --workflow ID` for the endpoint"
 )
 

@@ -79,7 +79,7 @@ class _Alone(WrappedInstance):
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         if not self._turn.acquire(timeout=_TURN_SECONDS):
-            raise StillRuns("a task of it that took too long has not come back yet")
+            raise StillRuns("an earlier task of the workflow, which timed out, still runs")
         try:
             if self._is_evicted:
                 completion = WorkflowActivationCompletion(run_id=act.run_id)

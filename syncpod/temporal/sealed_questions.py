@@ -42,7 +42,7 @@ class RefusesUnsealed(Interceptor):
         """Log that a question of the fleet was refused, at most once a minute for each reason."""
         if self._lines.left_out(why) is not None:
             meaning = f" ({_MEANINGS[why]})" if why in _MEANINGS else ""
-            log.warning("a question of the fleet, %s, is refused: %s%s", question, why, meaning)
+            log.warning("the fleet's request %s is refused: %s%s", question, why, meaning)
 
 
 class _Refuses(ActivityInboundInterceptor):

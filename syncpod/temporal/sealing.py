@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 QUEUE_PREFIX: Final = "fleet-node/"
 """The beginning of the name of a node's task queue, before the node's name. Payloads on such a queue are sealed."""
 _UNSEALED: Final = "it is not sealed"
-_NOT_ELLIPTIC: Final = "a key of the invitation is none of an elliptic curve"
+_NOT_ELLIPTIC: Final = "a key of the invitation is not an elliptic-curve key"
 
 
 class FleetKeys(Protocol):
@@ -168,7 +168,7 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
 
     def _read(self, payload: Payload) -> Payload:
         if not is_encrypted(payload.metadata):
-            raise Undecipherable("it is not encrypted, so none of the fleet's workers has written it")
+            raise Undecipherable("it is not encrypted, so no worker of the fleet has written it")
         self._require_key(payload)
         return decrypted(self._keys.by_id, self._place, payload)
 

@@ -60,7 +60,7 @@ REFUSED: Final = b"syncpod/refused"
 ENCODING: Final = "encoding"
 INNER: Final = "syncpod-encoding"
 REFUSAL: Final = "syncpod-refusal"
-UNREADABLE: Final = "the node's data in Temporal is encrypted: reading it takes the keys in the node's state directory"
+UNREADABLE: Final = "the node's data in Temporal is encrypted: only the keys in the node's state directory decrypt it"
 CONTINUED: Final = -1
 """The number in a mark that the codec replaces by the next number, since a workflow must not read the clock."""
 

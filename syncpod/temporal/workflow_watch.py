@@ -41,7 +41,7 @@ from syncpod.temporal.signing import REFUSAL, numbered
 
 TOO_OLD: Final = "TooOld"
 """The failure of a run that this worker refuses on purpose, because another version of the program can continue it."""
-CANNOT_NOTE: Final = "the node cannot note which run a start has begun"
+CANNOT_NOTE: Final = "the node cannot record the run that a workflow start has begun"
 """The beginning of a task's failure if the node cannot record the run, as on a full disk. The task is retried."""
 WAS_RESET: Final = "the run was reset, and a node whose commands are signed does not go on with such a run"
 """The failure of each task of a reset run, since the run has another run's start. Its workflow is started anew."""

@@ -202,7 +202,10 @@ async def test_a_retried_kill_joins_the_running_stop_call(bench: Bench, calls: C
 
 @pytest.mark.parametrize(
     ("cause", "said"),
-    [("timed_out", "the server had no heartbeat of it in time"), ("not_found", "the server no longer waits for it")],
+    [
+        ("timed_out", "the server received no heartbeat of the step in time"),
+        ("not_found", "the server no longer waits for the step"),
+    ],
 )
 async def test_a_step_abandoned_by_the_server_is_logged_in_one_sentence(
     bench: Bench, caplog: pytest.LogCaptureFixture, cause: str, said: str

@@ -169,11 +169,15 @@ async def test_another_list_with_the_same_number_is_refused_but_the_same_one_is_
         (0, 0, ""),
         (6, 1, ""),  # the fleet knows that it was taken, or a newer one, if the node's own disk was set back
         (7, 20, ""),  # it was sent, and its answer was lost
-        (7, 5, "a list 7 of which the fleet does not know, as list 9 shows"),  # the fleet's database was set back
-        (9, 5, "a list 9 of which the fleet does not know, as list 9 shows"),
+        (
+            7,
+            5,
+            "list 7, which is missing in the fleet's database, as list 9 shows",
+        ),  # its database was set back
+        (9, 5, "list 9, which is missing in the fleet's database, as list 9 shows"),
         (9, 90, ""),  # this list itself
         (10, 100, "list 10, which is newer than 9"),
-        (8, 0, "a list 8 of which the fleet does not know, as list 9 shows"),  # the node was removed meanwhile
+        (8, 0, "list 8, which is missing in the fleet's database, as list 9 shows"),  # the node was removed meanwhile
     ],
 )
 def test_a_node_takes_no_list_of_a_fleet_that_does_not_know_the_one_it_has(

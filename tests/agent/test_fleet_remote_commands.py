@@ -95,7 +95,7 @@ async def test_a_command_that_was_ended_never_begins_again(remote_commands: Remo
     await until(lambda: mark.exists() and mark.read_text() != "")
     await remote_commands.answer(RemoteCommand(session="s", end=True))
     assert not os.path.exists(f"/proc/{mark.read_text().strip()}")  # noqa: PTH110, ASYNC240
-    assert "does not know the command any more" in (await remote_commands.answer(RemoteCommand(session="s"))).refused
+    assert "no longer has the command" in (await remote_commands.answer(RemoteCommand(session="s"))).refused
     assert (await remote_commands.answer(begin("true"))).refused
 
 
@@ -106,10 +106,10 @@ async def test_a_copy_of_what_was_once_asked_for_begins_nothing(
     mark = tmp_path / "mark"
     asked = begin(f"touch {mark}", command="exec")
     for late, why in (
-        (asked.asked_at - 400, "was asked for the command 400 s ago by its clock, and no more than 300 s are accepted"),
-        (asked.asked_at + 400, "s ahead by its clock"),
-        (asked.asked_at - 100, "began after the command was asked for: send it again"),
-        (0.0, "are accepted: set the clocks of both machines"),
+        (asked.asked_at - 400, "the command was sent 400 s ago by the clock of node "),
+        (asked.asked_at + 400, "s ahead by the clock of node "),
+        (asked.asked_at - 100, "started after the command was sent: send the command again"),
+        (0.0, ", and at most 300 s are accepted: set the clocks of both machines"),
     ):
         assert why in (await remote_commands.answer(asked.model_copy(update={"asked_at": late}))).refused
     assert not mark.exists()

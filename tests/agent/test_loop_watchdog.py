@@ -47,7 +47,7 @@ async def test_a_stalled_event_loop_is_reported_with_its_stack(
     assert (during.doing, any(place.endswith(f" {stall.__name__}") for place in during.stack)) == (does, True)
     said = [each.getMessage() for each in caplog.records if "event loop" in each.getMessage()]
     assert "the event loop has stood still for" in said[0]
-    assert "the event loop goes on after" in said[-1]
+    assert "the event loop runs again after" in said[-1]
 
 
 def _is_over(state_dir: Path) -> bool:

@@ -195,7 +195,7 @@ async def test_only_orphans_proven_by_the_servers_records_are_killed_and_complet
     """Row 11: orphans, with a grace of one second; a fresh, empty server is evidence against nobody."""
     mine, ended, lost = await scene.pod("open"), await scene.pod("closed"), await scene.pod("unknown")
     foreign = await scene.pod("closed", cluster=ELSEWHERE)
-    unknown = "the Temporal server knows of no such workflow"
+    unknown = "the Temporal server has no such workflow"
     logs = tmp_path / "foreign"
     async with owned_pod(
         scene.bench.cri, cgroup_parent=scene.bench.runtime.cgroup_parent, logs=logs, owner="somebody-else"
@@ -206,7 +206,11 @@ async def test_only_orphans_proven_by_the_servers_records_are_killed_and_complet
 
         scene.coverage = Coverage(since=OLD.since)
         unready = "not every source of pods has reported yet"
-        elsewhere = (False, f"it belongs to the Temporal cluster {ELSEWHERE}", "this one knows nothing of it")
+        elsewhere = (
+            False,
+            f"it belongs to the Temporal cluster {ELSEWHERE}",
+            "this node belongs to another Temporal cluster",
+        )
         assert await scene.look() == {
             ended.uid: (False, "its workflow has ended", unready),
             lost.uid: (False, unknown, unready),

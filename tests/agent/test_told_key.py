@@ -98,7 +98,7 @@ def test_nobody_takes_a_node_back_to_an_earlier_key(home: Home) -> None:
     earlier = home.told()  # it is sealed with the third one too
     home.keys.files.use(third)
     home.take(home.told())
-    with pytest.raises(ValueError, match="a later key was told"):
+    with pytest.raises(ValueError, match="the node already has a later key"):
         home.take(earlier)
     assert fleet_key_id(home.invited) == third
 

@@ -126,7 +126,7 @@ REFUSED: Final = (
     ("api-versions", "'api-versions' is not a command here: there is v1"),
     ("auth can-i create pods", "'auth' is not a command here: there are no roles: a node of `syncpod up` obeys "),
     ("config view", "'config' is not a command here: TEMPORAL_ADDRESS"),
-    ("debug node/n1 -it --image=b", "'node/n1': a node is a machine, so its own shell debugs it"),
+    ("debug node/n1 -it --image=b", "'node/n1': a node is a machine: debug it in its own shell"),
     ("get pods --context=prod", "No such option: --context: there is no kubeconfig: TEMPORAL_ADDRESS"),
     ("--context prod get pods", "No such option: --context: there is no kubeconfig: TEMPORAL_ADDRESS"),
     ("get pods --kubeconfig x", "No such option: --kubeconfig: there is no kubeconfig"),

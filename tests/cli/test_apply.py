@@ -114,7 +114,7 @@ async def test_a_dry_run_asks_the_node_whether_it_would_admit_a_new_pod(
         assert both.code == 0, both.err
         assert node.asked_beside == [[], [{"amounts": {"cpu": 1500}, "ports": [["0.0.0.0", "TCP", 8080]]}]]
     unknown = await syncpod("plan", "-f", "-", "--node", name, stdin=as_json(manifest(name)))
-    why = f"no worker has ever polled for node {name}, so it is not known whether it would run the pod"
+    why = f"no worker has ever polled for node {name}, so this plan cannot show whether the node would run the pod"
     assert (unknown.code, unknown.err) == (0, f"Warning: pod {name}: {why}\n")
 
 
@@ -139,7 +139,7 @@ async def test_a_dry_run_waits_for_a_busy_node_and_says_if_a_node_that_is_away_w
         asked = await syncpod("apply", "-f", "-", "--dry-run=server", "--node", away, stdin=as_json(manifest(name)))
     assert (asked.code, asked.out) == (0, f"pod/{name} created (server dry run)\n")
     assert asked.err.startswith(f"Warning: pod {name}: node {away} is away")
-    assert asked.err.endswith("so it is not known whether it would run the pod\n")
+    assert asked.err.endswith("so this plan cannot show whether the node would run the pod\n")
 
 
 async def test_a_new_pod_with_a_field_that_its_runtime_does_not_support_is_warned_of(
@@ -782,9 +782,9 @@ async def test_a_pod_of_a_node_that_is_dead_for_good_leaves_its_name_by_force(sy
     forced = await syncpod("delete", "pod", name, "--force", "--timeout", "30s")
     assert (forced.code, forced.out) == (0, f'pod "{name}" force deleted from default namespace\n'), forced.err
     assert forced.err == (
-        f"Note: node {there} is away, so pod {name} has ended without it: its name is free, but what runs of it "
-        "there goes on: that node's worker ends it once it is back, unless it takes only signed commands, as every "
-        f"node of `up` does; then `{shlex.quote(console.program())} prune {name}` there ends it\n"
+        f"Note: node {there} is away, so pod {name} has ended without it: its name is free, but its containers "
+        "there still run: that node's worker ends them once it is back, unless the node requires signed commands, as "
+        f"every node of `up` does; then `{shlex.quote(console.program())} prune {name}` there ends them\n"
     )
     assert (await syncpod("get", "pod", name)).code == 1
     again = await syncpod("apply", "-f", "-", "--node", f"other-{name}", stdin=as_json(manifest(name)))

@@ -95,7 +95,7 @@ async def test_a_described_pod_shows_its_state_and_what_was_rejected(
         "SELF: (v1:metadata.name)",
         "/work from work (ro)",
         "Ready True",
-        "Type: EmptyDir (a directory that lives as long as the pod)",
+        "Type: EmptyDir (a directory that is deleted with the pod)",
         "QoS Class: BestEffort",
         f"Workflow ID: pod/default/{name}",
     ):

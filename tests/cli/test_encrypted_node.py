@@ -120,7 +120,11 @@ def test_nothing_of_a_pod_can_be_read(environ: dict[str, str], tctl: Path) -> No
     assert replayed.out.endswith(": the code at hand makes the same decisions\n"), replayed
     keyless = environ | {"SYNCPOD_STATE_DIR": f"{environ['SYNCPOD_STATE_DIR']}-none"}
     unread = program("replay", "late", environ=keyless | {"TEMPORAL_ADDRESS": exports(environ)["TEMPORAL_ADDRESS"]})
-    assert (unread.code, unread.out, "reading it takes the keys" in unread.err) == (2, "", True), unread
+    assert (unread.code, unread.out, "only the keys in the node's state directory decrypt it" in unread.err) == (
+        2,
+        "",
+        True,
+    ), unread
     deleted = program("delete", "pod", "late", environ=environ)
     assert deleted.code == 0, deleted.err
     assert in_database(environ, "late") == set()
@@ -140,7 +144,7 @@ def test_a_pod_whose_workflow_a_stranger_has_terminated_runs_on(environ: dict[st
     table = program("get", "pods", environ=environ)
     assert [line.split()[2] for line in table.out.splitlines() if line.startswith("third ")] == ["Orphan"]
     assert table.err.startswith("Note: pod third runs without a workflow") and ways in table.err
-    assert "third: Orphan: it has no workflow; this was told last" in program("tree", environ=environ).out
+    assert "third: Orphan: it has no workflow; this was reported last" in program("tree", environ=environ).out
     explained = program("explain", "third", environ=environ).out
     assert "  it runs without a workflow, so nothing is decided for it" in explained and ways in explained
     for asked in (("describe", "pod", "third"), ("get", "pod", "third", "-o", "yaml")):
@@ -157,7 +161,7 @@ def test_a_pod_whose_workflow_a_stranger_has_terminated_runs_on(environ: dict[st
     assert "Orphan" not in program("get", "pods", environ=environ).out
 
     assert run(str(temporal_program()), *terminate, environ=address).code == 0
-    earlier = "Note: an earlier pod third runs, and somebody has ended its workflow: its node ends it before"
+    earlier = "Note: an earlier pod third runs, and its workflow was ended: the node ends this pod before"
     for tried in (("plan",), ("apply", "--dry-run=client"), ("apply", "--dry-run=server")):
         assert earlier in program(*tried, "-f", "-", environ=environ, stdin=json.dumps(pod("third"))).err
     again = program("apply", "-f", "-", environ=environ, stdin=json.dumps(pod("third")))

@@ -133,7 +133,7 @@ async def test_a_query_is_not_asked_again_of_a_server_that_has_too_much_to_do() 
         (
             NEVER,
             LateWorkflow(answers=9),
-            "fleet serve`; the request is accepted, and is carried out as soon as one answers",
+            "fleet serve`; the request is accepted, and is carried out as soon as a worker answers",
         ),
     ],
 )

@@ -19,7 +19,7 @@ from syncpod.messages.workload import WORKLOAD_WORKFLOW
 
 NODE = FleetNodeSummary(name="n1", presence="Ready").model_dump(mode="json", by_alias=True)
 FORGED: dict[str, Any] = {
-    "not encrypted": Undecipherable("it is not encrypted, so none of the fleet's workers has written it"),
+    "not encrypted": Undecipherable("it is not encrypted, so no worker of the fleet has written it"),
     "unknown encoding": KeyError("Unknown payload encoding nonsense"),
     "no JSON": RuntimeError("Payload at index 0 could not be converted"),
     "of another form": {"name": ["n9"]},

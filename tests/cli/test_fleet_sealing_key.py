@@ -43,7 +43,12 @@ def test_a_node_without_a_valid_certificate_needs_no_key() -> None:
 @pytest.mark.parametrize(
     ("needs", "ended", "said", "is_forced"),
     [
-        (Needs(nodes=("n1", "n2", "n3", "n4", "n5")), 0, "n1, n2, n3 and 2 more would not believe the fleet", True),
+        (
+            Needs(nodes=("n1", "n2", "n3", "n4", "n5")),
+            0,
+            "n1, n2, n3 and 2 more would refuse the fleet",
+            True,
+        ),
         (
             Needs(objects=("Secret/default/a",)),
             0,

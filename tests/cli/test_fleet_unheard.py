@@ -260,7 +260,7 @@ async def test_what_needs_the_pod_itself_says_the_way_on_while_its_node_is_away(
             await fleet_remote_commands.run_there(CLIENT, gone, words, write=cast(Any, None))
         assert f"`syncpod {words[0]} web-1` reaches them" in str(refused.value)
         assert ("if its worker runs there" in str(refused.value)) == (words[0] == "exec"), "logs are files"
-        assert "`syncpod fleet explain pod/web-1` has what the fleet knows" in str(refused.value)
+        assert "`syncpod fleet explain pod/web-1` shows the fleet's own records" in str(refused.value)
 
 
 async def test_a_copy_is_named_as_it_was_typed_and_the_journal_is_where_it_is() -> None:

@@ -80,7 +80,7 @@ async def test_a_workflow_that_is_not_a_nodes_is_named_in_its_place(syncpod: Com
     finally:
         await squatter.terminate()
     for each in shown:
-        assert (each.code, "somebody has started a Squatter on task queue elsewhere" in each.err) == (1, True), each
+        assert (each.code, "is not the node's, but a Squatter on task queue elsewhere" in each.err) == (1, True), each
     gone = await syncpod("get", "node", name)
     assert (gone.code, "Squatter" in gone.err) == (1, False)
 

@@ -59,7 +59,7 @@ def test_top_shows_the_container_that_uses_cpu(syncpod: Run) -> None:
     finally:
         syncpod("delete", "pod", "busy", "--force")
     gone = syncpod("top", "pod", "once")
-    assert (gone.code, gone.out) == (1, "") and 'pod "once": none of its containers runs on this node' in gone.err
+    assert (gone.code, gone.out) == (1, "") and 'pod "once": no container of the pod runs on this node' in gone.err
     (node,) = syncpod("top", "node", "--no-headers").out.splitlines()
     assert node.split()[1].endswith("m") and node.split()[2].endswith("%") and node.split()[3].endswith("Mi")
 

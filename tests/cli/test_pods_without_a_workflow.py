@@ -103,12 +103,18 @@ def test_a_pod_that_is_deleted_by_force_while_the_worker_is_away_is_ended_by_the
     end_worker(environ)
     forced = syncpod("delete", "pod", "forced", "--force", "--timeout", "60s")
     assert (forced.code, forced.out) == (0, 'pod "forced" force deleted from default namespace\n'), forced
-    assert "is away, so pod forced has ended without it: its name is free, and the order to end what runs" in forced.err
+    assert (
+        "is away, so pod forced has ended without it: its name is free, and the order to end its containers"
+        in forced.err
+    )
     assert lives(script), "nothing has ended it yet"
     listed = syncpod("get", "pods")
     assert "forced" not in listed.out and "without a workflow" not in listed.err, "it is deleted"
     explained = syncpod("explain", "forced").out
-    assert "it is deleted, and its node ends what runs of it: `syncpod up` first" in explained, explained
+    assert (
+        "it is deleted, and the node's worker has yet to end its containers: start the worker by `syncpod up`"
+        in explained
+    ), explained
     assert "deleted by force while its node was away" in explained
     assert syncpod("up").code == 0
     deadline = time.monotonic() + 60
@@ -161,7 +167,7 @@ def test_nothing_is_due_for_a_pod_without_a_workflow_and_its_state_is_that_of_th
     assert ended is not None, explained
     assert syncpod("adopt", "short").code == 0
     history = syncpod("history", "short")
-    assert " explain short`" in history.err and history.err.startswith("Note: what was before the pod was adopted")
+    assert " explain short` shows what happened before the pod was adopted" in history.err
     lines = history.out.splitlines()
     exited, adopted = (next(line.split()[1] for line in lines if word in line) for word in (" exit ", " update "))
     told, till = after(ended[1], exited), after(ended[1], adopted)

@@ -228,7 +228,7 @@ def test_a_restarted_server_keeps_its_port(tmp_path: Path, monkeypatch: pytest.M
 def test_without_a_server_every_command_refuses(arguments: tuple[str, ...], tmp_path: Path) -> None:
     result = program(*arguments, environ={"TEMPORAL_ADDRESS": "", "SYNCPOD_STATE_DIR": str(tmp_path)})
     assert (result.code, result.out) == (2, "")
-    assert f"no Temporal server of yours runs (none of {tmp_path}): start one with `syncpod up`" in result.err
+    assert f"no Temporal server of yours runs in {tmp_path}: start one with `syncpod up`" in result.err
     assert "or name one in TEMPORAL_ADDRESS" in result.err and result.err.count("\n") == 1
 
 

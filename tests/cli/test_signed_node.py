@@ -240,7 +240,7 @@ def test_syncpod_without_the_key_says_what_it_lacks(
     for code, command in ((1, "delete pod web"), (1, "restart web"), (2, "label pod web a=b"), (1, f"cordon {node}")):
         refused = program(*command.split(), environ=keyless)
         assert refused.code == code, refused
-        assert "is refused, since it is not signed: only who can read the key" in refused.err
+        assert "is refused, since it is not signed: a node's commands must be signed" in refused.err
     assert names(environ)["web"] == "Running"
 
 
@@ -275,7 +275,7 @@ def test_the_owner_commands_by_temporal_and_tctl(environ: dict[str, str], owner:
         temporal, "workflow", "signal", "--query", "WorkflowType='None'", "--name", "renew", "--yes", "--input", "{}",
         environ=owner,
     )  # fmt: skip
-    assert "for which workflow is not known" in nameless.err
+    assert "the payload's workflow is unknown" in nameless.err
 
 
 def test_a_new_key_takes_over_while_the_node_runs(environ: dict[str, str], owner: dict[str, str]) -> None:

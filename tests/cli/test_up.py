@@ -157,7 +157,7 @@ def test_ctrl_c_in_up_leaves_everything_running_and_says_how_to_stop(syncpod: Ru
     assert syncpod("get", "pod", "absent", "--no-headers").out.split()[2] == "ErrImageNeverPull"
     upped = syncpod("up", "-f", "-", stdin=json.dumps(absent))  # without --timeout it does not wait for an image
     assert upped.code == 1 and f'pod "absent" is not ready: ErrImageNeverPull, {why}' in upped.err
-    assert "The node goes on trying to get the images: " in upped.err and " wait pod absent --for condition=Ready`" in (
+    assert "The node keeps trying to pull the images: " in upped.err and " wait pod absent --for condition=Ready`" in (
         upped.err
     )
     waited = syncpod("apply", "-f", "-", "--wait", "--timeout", "1s", stdin=json.dumps(absent))

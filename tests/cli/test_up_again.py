@@ -323,7 +323,7 @@ def test_down_says_why_it_starts_a_worker_and_what_it_waits_for(
     late = syncpod("down", "--timeout", "1s")
     assert late.code == 1 and "nothing" not in late.err
     assert 'pod "stubborn" did not end within 1s, and is being ended further: still running: app' in late.err
-    assert "are still running; `" in late.err and " down --keep-pods` ends what serves the pods" in late.err
+    assert "are still running; `" in late.err and " down --keep-pods` ends these processes" in late.err
     assert json.loads((state_of(environ) / "node-settings.json").read_text())["variables"][
         "SYNCPOD_MANIFEST_DIR"
     ] == str(manifests), "the worker that only deletes pods does not change what the node is"

@@ -109,8 +109,8 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
     assert everything.code == 0 and "Pod/attended (app)" in everything.out, "by the node's journal"
     assert "; the events of attended are those of its journal" in everything.err
     described = syncpod("describe", "pod", "attended").out
-    assert "Running? (told last; the pod did not answer)" in described
-    assert "Events, as told last:" in described and "Container started" in described
+    assert "Running? (last reported; the pod did not answer)" in described
+    assert "Events, as last reported:" in described and "Container started" in described
     assert syncpod("logs", "alone").out == "alone runs\n"
     alone, attended = (syncpod("explain", name).out for name in ("alone", "attended"))
     assert "Next:  " in alone and "it runs without a workflow, so nothing is decided for it: `" in alone
@@ -137,7 +137,7 @@ def test_a_pod_whose_workflow_was_ended_while_the_worker_was_away_is_shown_and_i
     assert syncpod("up").code == 0
     again = syncpod("apply", "-f", "-", stdin=json.dumps(pod("alone")))
     assert again.out == "pod/alone created\n"
-    assert "Note: an earlier pod alone runs, and somebody has ended its workflow: its node ends it before" in again.err
+    assert "Note: an earlier pod alone runs, and its workflow was ended: the node ends this pod before" in again.err
     assert again.err.count("adopt alone`, in place of an apply, keeps it") == 1, again
 
 
@@ -149,7 +149,7 @@ def test_no_pod_is_an_orphan_on_the_word_of_another_server_or_of_a_dead_worker(
     until_written(syncpod, environ, "cared")
     end_worker(environ)
     again = syncpod("apply", "-f", "-", stdin=json.dumps(pod("cared")))
-    assert "is away" in again.err and "somebody has ended its workflow" not in again.err, again
+    assert "is away" in again.err and "its workflow was ended" not in again.err, again
 
     kept = read_kept_settings(state_of(environ))
     end_workflow(environ, "cared")  # another server has none of it either
@@ -161,7 +161,7 @@ def test_no_pod_is_an_orphan_on_the_word_of_another_server_or_of_a_dead_worker(
         for which in ("cared", "--all"):
             refused = syncpod(command, which)
             assert (refused.code, refused.out) == (1, ""), refused
-            assert "does not know which pods of node" in refused.err, refused
+            assert "has no record of the workflows of node" in refused.err, refused
     write_kept_settings(state_of(environ), kept)
     assert status_of(syncpod, "cared") == "Orphan", "it runs"
     assert syncpod("prune", "cared").out == "pod/cared pruned\n"
@@ -196,7 +196,7 @@ def test_a_terminated_workflow_is_told_of_before_and_after_the_pod_is_adopted_or
     last = json.loads(syncpod("history", "ended", "-o", "json").out)[-1]
     assert (last["kind"], last["subject"], last["outcome"]) == ("workflow", "end", "terminated")
     planned = syncpod("plan", "-f", "-", stdin=json.dumps(pod("ended")))
-    assert re.search(r"its node ends it before it starts this one; `\S+ adopt ended`, in place of an ap", planned.err)
+    assert re.search(r"the node ends this pod before it starts the new one; `\S+ adopt ended`, in place", planned.err)
     assert re.search(r"^  1\. +kill_pod +- +an earlier pod of this name runs", planned.out, re.MULTILINE), planned
     assert syncpod("adopt", "ended").code == 0
     told, adopted = syncpod("history", "ended").out.splitlines()[1:3]
@@ -207,7 +207,7 @@ def test_a_terminated_workflow_is_told_of_before_and_after_the_pod_is_adopted_or
     after, gone = syncpod("history", "ended").out, syncpod("explain", "ended").out
     assert re.search(r"update +workflow .* was terminated at .*\n.* update +prune", after) and "adopt" not in after
     assert re.search(r"its workflow was terminated at .*\n.* prune\n", gone), gone
-    assert "to end what runs of it" in syncpod("events", "ended").out
+    assert "to end its running containers" in syncpod("events", "ended").out
 
 
 def test_env_leads_to_the_server_while_no_worker_signs(syncpod: Run, environ: dict[str, str]) -> None:
@@ -268,7 +268,7 @@ def test_a_deletion_is_kept_and_not_waited_for_for_ever_while_no_worker_serves_t
     done = syncpod("delete", "pod", "kept", "--now")
     assert done.code == 1
     assert 'no worker serves this node, so nothing ends pod "kept" now' in done.err
-    assert "the deletion is kept, and goes on once its worker runs (`syncpod up` there)" in done.err
+    assert "the deletion is recorded, and continues once the node's worker runs (`syncpod up` there)" in done.err
     assert syncpod("up").code == 0
     gone = syncpod("wait", "pod", "kept", "--for", "delete", "--timeout", "60s")
     assert gone.code == 0, gone.err
@@ -301,7 +301,7 @@ def test_a_node_whose_worker_was_killed_shows_since_when_and_what_it_told_last(
     assert re.search(rf"^Worker: +{re.escape(worker.identity)}, dead since \d{{4}}-", told, re.MULTILINE), told
     for part in ("Capacity:\n", "Allocatable:\n"):
         assert told.partition(part)[2].split("\n")[0] == before.partition(part)[2].split("\n")[0], told
-    assert "The last that it told: True, kubelet is posting ready status" in told, told
+    assert "Last reported: True, kubelet is posting ready status" in told, told
     assert "NodeNotSchedulable" in told, told
 
 

@@ -42,7 +42,7 @@ TRACEBACK = (
             "the worker ended with exit code 1 before it was ready: ValueError: that is a defect; see",
         ),
         (READY, "kill -9 $$", 1, "the worker was ended by signal 9 before it was ready; {log} says what it did"),
-        (READY + INFO, "sleep 60", 1, "the worker (pid {pid}) is not ready after 60 s, and goes on by itself; `"),
+        (READY + INFO, "sleep 60", 1, "the worker (pid {pid}) is not ready after 60 s, and keeps trying; `"),
         (
             WARNING + INFO,
             "sleep 60",

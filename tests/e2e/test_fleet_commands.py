@@ -98,7 +98,10 @@ async def test_a_stranger_at_the_servers_port_commands_nothing(node: Node, fleet
         assert lacks in (await other.say(*words_, code=2)).err
 
     described = (await fleet.say("describe", "node", name)).out
-    assert "signal renew is refused, since it is not signed: only who can read the keys in the fleet's" in described
+    assert (
+        "signal renew is refused, since it is not signed: a fleet's commands must be signed with the keys in its"
+        in described
+    )
     for words_ in (("cordon", name), ("uncordon", name), ("rollout", "restart", f"deployment/{shop}")):
         await fleet.say(*words_)
     assert words(await fleet.until(name, lambda view: view.presence == "Ready"))[web] == "Running"

@@ -130,7 +130,7 @@ async def test_the_sealing_key_is_changed_while_a_node_serves_a_pod_with_a_secre
     node.kill()
     _, third = await rotated(fleet)  # the node is away all the time
     refused = await fleet.say("key", "remove", second, code=1)
-    assert f"{name} would not believe the fleet without it" in refused.err
+    assert f"{name} would refuse the fleet's requests without it" in refused.err
     await fleet.open()
     await node.serve()
     await fleet.until(name, lambda view: view.fleet_key == third)

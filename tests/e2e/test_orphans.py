@@ -275,7 +275,7 @@ async def adopted_by_their_owner(node: OrphanNode, here: Population) -> None:
     plan = await syncpod(node, "adopt", "--all", "--dry-run")
     assert (plan.code, len(plan.out.splitlines())) == (0, 4), plan
     assert f"pod/{web.name} adopted (dry run); running: crashing, web" in plan.out.splitlines()
-    assert "Note: 1 of what runs names no pod" in plan.err
+    assert "Note: sandboxes and containers that name no pod cannot be adopted: 1 found" in plan.err
     adopted = await syncpod(node, "adopt", web.name, f"pod/{job.name}", "-o", "name")
     assert (adopted.code, sorted(adopted.out.split())) == (0, sorted([f"pod/{web.name}", f"pod/{job.name}"])), adopted
     seen = await web.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
@@ -368,7 +368,7 @@ async def test_a_static_pod_keeps_running_after_the_loss_of_node_state_and_datab
     assert status_of(after, "main")["containerID"] == status_of(before, "main")["containerID"]
     assert await alive(other) == ran
     refused = await syncpod(node, "adopt", other.name)
-    assert refused.code == 1 and "`syncpod adopt -f FILE` takes it from the manifest" in refused.err
+    assert refused.code == 1 and "`syncpod adopt -f FILE` reads the manifest" in refused.err
     manifest = node.server.directory / "other.json"
     changed = {**other.document["spec"], "containers": [shell("main") | {"image": "other:1"}, shell("more")]}
     manifest.write_text(json.dumps({**other.document, "spec": changed}))

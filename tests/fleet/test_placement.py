@@ -65,7 +65,7 @@ def near(app: str, topology: str) -> dict[str, Any]:
             pod(tolerations=[{"operator": "Exists"}]),
             node(presence="Unknown"),
             ("node(s) had untolerated taint(s)",),
-            "the fleet does not hear from the node",
+            "the fleet receives no reports from the node",
         ),
         (pod(nodeSelector={"disk": "ssd"}), node(), ("node(s) didn't match Pod's node affinity/selector",), ""),
         (

@@ -43,7 +43,7 @@ def test_a_first_rollout_makes_all_pods_at_once() -> None:
 
 LACKING = (
     ({"status": "NotReady"}, "web-2 on n2 is not ready: NotReady"),
-    ({"presence": "Unknown"}, "web-2 on n2 is not heard of, since its node cannot be reached"),
+    ({"presence": "Unknown"}, "web-2 on n2 is unknown, since its node is unreachable"),
     ({"presence": "NotReady"}, "web-2 on n2 is not ready, as its node is not"),
     ({"node": "", "status": ""}, "web-2 has no node yet"),
     ({"ready_since": START}, "web-2 on n2 has been ready for less than minReadySeconds"),
@@ -184,7 +184,7 @@ def test_a_pod_that_is_lost_after_the_rollout_is_no_lack_of_progress() -> None:
     assert world.step().stalled == world.step(120).stalled == ""
     world.spec = replace(world.spec, replicas=3)
     world.settle_whatever(10)
-    lost = "web-1 on n1 is not heard of, since its node cannot be reached"
+    lost = "web-1 on n1 is unknown, since its node is unreachable"
     assert world.step(120).stalled == f"a made no progress in 1m0s: 2 of 3 pods available; {lost}"
 
 

@@ -242,7 +242,7 @@ async def test_a_node_says_in_one_line_why_it_refuses_what_it_is_asked(
     (line,) = [each for each in caplog.records if each.name.startswith(("syncpod", "temporalio.activity"))]
     assert line.exc_info is None
     assert line.getMessage() == (
-        "a question of the fleet, take, is refused: it was sealed for another key "
+        "the fleet's request take is refused: it was sealed for another key "
         "(the fleet asked it for an earlier certificate of this node, and asks anew within seconds)"
     )
     assert (await told(door, asks, fleet_converter(answers)))[0] == f"answered: took {SPEC}"
@@ -270,7 +270,7 @@ async def test_a_client_reads_nothing_that_the_fleet_has_not_encrypted(door: Gat
     with pytest.raises(Undecipherable, match="another workflow"):
         await there.decode([answer])
     for forged in await DATA_CONVERTER.encode(["a lie"]):
-        with pytest.raises(Undecipherable, match="not encrypted, so none of the fleet's workers has written it"):
+        with pytest.raises(Undecipherable, match="not encrypted, so no worker of the fleet has written it"):
             await here.decode([forged])
 
 

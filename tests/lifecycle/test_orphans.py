@@ -83,7 +83,7 @@ def test_the_evidence_is_described_in_words() -> None:
     assert said("open") == (False, "")
     assert said("closed") == (True, "its workflow has ended")
     assert said("another") == (True, "its name is another pod's now")
-    unknown = "the Temporal server knows of no such workflow"
+    unknown = "the Temporal server has no such workflow"
     assert said("unknown") == (True, f"{unknown}, though the node's history covers its creation")
     assert said("unknown", at=START) == (False, f"{unknown}; the node's history does not cover its creation")
     assert said("closed", Coverage(since=START)) == (

@@ -147,7 +147,7 @@ def test_a_command_without_a_payload_is_told_which_one_it_takes() -> None:
 def test_a_fleets_refusals_name_the_fleets_keys() -> None:
     run = FleetCommands(Received({}, refusal="it is not signed"), BEGAN)
     assert run.refusal.endswith(
-        "since it is not signed: only who can read the keys in the fleet's directory commands it, by `syncpod --fleet`"
+        "since it is not signed: a fleet's commands must be signed with the keys in its directory, by `syncpod --fleet`"
     )
     assert not FleetCommands({}, BEGAN).refusal_of("signal/renew", [{}]), "a fleet that does not sign refuses nothing"
     for args, why in (
@@ -155,5 +155,5 @@ def test_a_fleets_refusals_name_the_fleets_keys() -> None:
         ([{}], "it is not signed"),
         ([Received({}, "signal/other", 7)], "it was signed as signal/other"),
     ):
-        assert f"signal renew is refused, since {why}: only who" in run.refusal_of("signal/renew", args)
+        assert f"signal renew is refused, since {why}: a fleet" in run.refusal_of("signal/renew", args)
     assert not run.refusal_of("signal/renew", [Received({}, "signal/renew", 7)])

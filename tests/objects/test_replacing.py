@@ -119,7 +119,7 @@ def test_an_object_is_admitted_without_the_fields_that_a_cluster_added() -> None
     assert (admitted.metadata.namespace, admitted.metadata.uid, admitted.metadata.finalizers) == ("default", "", ())
     assert [str(warning) for warning in warnings] == [
         "metadata: dropped what an API server filled in: resourceVersion, uid",
-        "metadata.finalizers: dropped: it speaks to controllers of a cluster",
+        "metadata.finalizers: dropped: only a cluster's controllers use it",
         "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]: dropped: it repeats the object's data",
     ]
     assert "hunter2" not in repr(admitted)

@@ -66,9 +66,9 @@ def test_fields_that_a_cluster_added_are_dropped_from_kubectl_output() -> None:
     taken, warnings = admit(document)
     assert [str(warning) for warning in warnings] == [
         "metadata: dropped what an API server filled in: resourceVersion, uid, creationTimestamp, generation, managedFields",
-        "metadata.ownerReferences: dropped: it speaks to controllers of a cluster",
-        "metadata.finalizers: dropped: it speaks to controllers of a cluster",
-        "status: dropped: it is what another node saw",
+        "metadata.ownerReferences: dropped: only a cluster's controllers use it",
+        "metadata.finalizers: dropped: only a cluster's controllers use it",
+        "status: dropped: another node has reported it",
         "spec.nodeName: dropped: a scheduler chose worker-1",
         "spec.volumes: dropped kube-api-access-x7k2p: no API server issues tokens here",
     ]  # fmt: skip
@@ -188,10 +188,10 @@ def test_fields_that_a_kubelet_added_are_dropped_from_a_mirror_pod() -> None:
         "metadata.annotations[kubernetes.io/config.mirror]: dropped: another node's kubelet wrote it",
         "metadata.annotations[kubernetes.io/config.seen]: dropped: another node's kubelet wrote it",
         "metadata.annotations[kubernetes.io/config.source]: dropped: another node's kubelet wrote it",
-        "metadata.ownerReferences: dropped: it speaks to controllers of a cluster",
-        "status: dropped: it is what another node saw",
+        "metadata.ownerReferences: dropped: only a cluster's controllers use it",
+        "status: dropped: another node has reported it",
         "spec.nodeName: dropped: its manifest lies on worker-1",
-        "spec.priorityClassName: has no effect here: no API server knows classes; a node in need goes by spec.priority",
+        "spec.priorityClassName: has no effect here: there is no API server that has classes; eviction ranks pods by spec.priority",
         "spec.tolerations: has no effect here: only a scheduler reads it",
     ]  # fmt: skip
     assert taken.metadata.annotations == {"prometheus.io/port": "2381"}

@@ -76,7 +76,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"metadata.labels": {"a": "é"}}, f"metadata.labels[a]: {Q}"),
     ({"metadata.labels": {"\u0430pp": "x"}}, rf"metadata.labels[\u0430pp]: {Q}"),
     ({A: {"k": "v" * 262_144}}, "metadata.annotations: must be no more than 256 KiB in all"),
-    ({A: {"kubernetes.io/config.mirror": ""}}, "metadata.annotations[kubernetes.io/config.mirror]: may be set only with spec.nodeName, being a kubelet's"),
+    ({A: {"kubernetes.io/config.mirror": ""}}, "metadata.annotations[kubernetes.io/config.mirror]: may be set only with spec.nodeName, since only a kubelet sets it"),
     ({A: {"controller.kubernetes.io/pod-deletion-cost": "007"}}, "metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: must be an integer of 32 bits"),
     ({A: {"controller.kubernetes.io/pod-deletion-cost": "2147483648"}}, "metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: must be an integer of 32 bits"),
     ({A: {"scheduler.alpha.kubernetes.io/tolerations": "{"}}, "metadata.annotations[scheduler.alpha.kubernetes.io/tolerations]: must be a list of tolerations, in JSON"),

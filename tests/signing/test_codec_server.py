@@ -99,7 +99,7 @@ async def test_it_signs_for_the_workflow_that_the_command_or_the_path_names(code
     assert verdict(codec, answer, "pod/default/other").refusal == ""
     codec.command[:] = ["temporal", "workflow", "signal", "--query", "…"]
     status, answer = await post(codec, "/encode", body)
-    assert (status, "for which workflow is not known" in answer) == (400, True)
+    assert (status, "the payload's workflow is unknown" in answer) == (400, True)
     assert await post(codec, "/decode", body) == (200, body.decode())
 
 

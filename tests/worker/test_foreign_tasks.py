@@ -177,7 +177,7 @@ async def test_a_question_of_a_fleet_has_one_payload(
         await asked(client, queue, ["known"], [0, 1, 50])
     said = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
     assert said == [
-        f"a question of the fleet, known, is refused: it has {number} payloads, and not one" for number in (0, 50)
+        f"the fleet's request known is refused: it has {number} payloads, and not one" for number in (0, 50)
     ]
 
 

@@ -296,7 +296,7 @@ async def test_beside_a_kubelet_a_worker_serves_only_if_told_to(
         address = temporal_server.address
         with forked(tmp_path / "refused", runtime=runtime.endpoint, temporal=address, node=node) as worker:
             sentence = await refusal(worker)
-            assert "has pods of a kubelet (default/kubelets), which kills pods that it does not know" in sentence
+            assert "has pods of a kubelet (default/kubelets), and a kubelet kills pods that are not its own" in sentence
         with forked(
             tmp_path / "told", "--allow-foreign-kubelet", runtime=runtime.endpoint, temporal=address, node=node
         ) as worker:

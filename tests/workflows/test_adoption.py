@@ -110,7 +110,7 @@ async def test_an_adopted_pod_tells_how_its_workflow_before_has_ended(
         "" if ends else "generation 4",
     )
     (event,) = (each for each in await handle.query("events") if each["reason"] == "Adopted")
-    assert event["message"].endswith("to end what runs of it" if ends else "for what runs of it already")
+    assert event["message"].endswith("to end its running containers" if ends else "for its running containers")
 
 
 async def test_an_adopted_finished_pod_is_not_run_again(client: Client, node: ScriptedNode) -> None:

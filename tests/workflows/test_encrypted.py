@@ -99,7 +99,7 @@ async def test_nothing_of_a_pod_is_in_its_history(client: Client, node: Scripted
     assert (await query_pod(handle))["spec"]["containers"][0]["env"][0]["value"] == "xyzzy-0815"
     assert await found(handle) == set()
     stranger = client.get_workflow_handle(handle.id)
-    with pytest.raises(Undecipherable, match="reading it takes the keys"):
+    with pytest.raises(Undecipherable, match="only the keys in the node's state directory"):
         await stranger.query("pod")
     with pytest.raises(WorkflowUpdateFailedError) as unread:
         await stranger.execute_update("delete", {})

@@ -516,7 +516,7 @@ async def test_a_node_that_always_has_a_newer_list_is_asked_ever_more_slowly_and
     await fleet.start()
     async with fleet.node():
         view = await fleet.until(lambda view: view.trouble)
-        assert view.trouble == "it has said 2 times that it has a newer list: it is asked for that in 5 s"
+        assert view.trouble == "it has announced a newer list 2 times: the list is requested in 5 s"
         assert f"Trouble:      {view.trouble}" in describe_node(view, datetime.now(UTC))
         view = await fleet.until(lambda view: "said 3 times" in view.trouble and "in 10 s" in view.trouble)
         assert asked_for(await fleet.handle.fetch_history(), TAKE_INTENT) == 3
@@ -532,7 +532,7 @@ async def test_a_node_that_has_not_taken_the_list_that_it_was_sent_is_not_asked_
     await fleet.start()
     async with fleet.node():
         view = await fleet.until(lambda view: view.trouble)
-        assert view.trouble == "it says that it has taken list 0, not 1"
+        assert view.trouble == "it has acknowledged list 0, not 1"
         assert asked_for(await fleet.handle.fetch_history(), TAKE_INTENT) == 1
 
 
@@ -568,7 +568,7 @@ async def test_a_node_that_reports_without_a_pause_is_made_to_pause(fleet: Fleet
     await fleet.start(maxEvents=most)
     async with fleet.node():
         view = await fleet.until(lambda view: view.trouble)
-        assert view.trouble == "it has reported 20 times within 10 s: it is not asked for as long"
+        assert view.trouble == "it has reported 20 times within 10 s: the next request follows 10 s later"
         assert view.presence == "Ready"
         assert member.number < 40, "a question that is under way as a run ends is asked again by the next one"
 

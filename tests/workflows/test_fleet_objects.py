@@ -187,7 +187,7 @@ async def test_nodes_hear_of_an_object_that_is_applied_again_while_they_hear_tha
         await handle.execute_update("delete")
         await until_told(2)
         things, secret = FleetThings(client), Thing("Secret", "default", keys)
-        assert await things.object_left(secret) == "its nodes are being told"
+        assert await things.object_left(secret) == "its deletion is being sent to its nodes"
         assert await put(fleet, keys, "a") == "created"
         assert await things.object_left(secret) == "", "it is another one"
         may_end.set()

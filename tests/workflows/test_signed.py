@@ -172,7 +172,7 @@ async def test_the_owner_commands_and_a_stranger_does_not(client: Client, signed
     with pytest.raises(WorkflowUpdateFailedError) as refused:
         await stranger.execute_update("delete", {})
     assert "update delete is refused, since it is not signed" in str(refused.value.cause)
-    assert "only who can read the key in the node's state directory commands it" in str(refused.value.cause)
+    assert "a node's commands must be signed with the key in its state directory" in str(refused.value.cause)
     assert signed.node.steps() == steps
     assert is_ready(await query_pod(handle))
     first = (await events_of(handle))[0].workflow_execution_started_event_attributes.input.payloads[0]

@@ -66,7 +66,7 @@ from workflows.fleet.workload import WorkloadWorkflow
 from workflows.runner import workflow_runner
 
 WORKFLOWS = [FleetNodeWorkflow, FleetObjectWorkflow, WorkloadWorkflow, RemoteCommandWorkflow]
-UNSIGNED = "is refused, since it is not signed: only who can read the keys in the fleet's directory commands it"
+UNSIGNED = "is refused, since it is not signed: a fleet's commands must be signed with the keys in its directory"
 
 
 @dataclass
@@ -279,7 +279,7 @@ async def test_copies_of_what_the_fleet_was_told_do_nothing(fleet: SignedFleet) 
         assert f"step {PLACE_PODS} is refused, since its input is not accepted" in str(failed.value.cause)
     for each in told:
         await signal_raw(fleet.stranger, workload.id, "pods_changed", each)
-    why = "signal pods_changed is refused, since it is a copy of what its node said before"
+    why = "signal pods_changed is refused, since it is a copy of an earlier message of the node"
     await said_of(fleet, workload, "workload", why)
     assert (await node.query("intent"))["generation"] == generation
     assert other.names() == []

@@ -177,7 +177,7 @@ class FleetNodeWorkflow:
             marked = Marked(news, f"signal/{PODS_CHANGED.name}", self.state.told)
             await workflow.get_external_workflow_handle(owner).signal(PODS_CHANGED.name, marked)
         except FailureError as error:
-            text = f"cannot tell the owner {owner} about {len(news.pods)} pods: {error.message}"
+            text = f"the report of {len(news.pods)} pods cannot be sent to their owner {owner}: {error.message}"
             self.state.event(workflow.now(), "Warning", "FailedOwner", text)
             if owner in self.state.absent and not self.state.removed:
                 await workflow.sleep(ABSENT_AGAIN, summary=f"{owner} does not exist")

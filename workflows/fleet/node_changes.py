@@ -426,7 +426,7 @@ def fell_silent(state: FleetNodeState, now: datetime) -> None:
     """Record that the node has sent nothing for its grace period."""
     before = state.presence
     if state.set_presence("Unknown", now):
-        text = f"the node has not been heard from for {state.grace:g} s; it was {before}"
+        text = f"the node has sent no report for {state.grace:g} s; it was {before}"
         state.event(now, "Warning", "NodeNotReady", text)
 
 

@@ -100,7 +100,7 @@ class NodeRequests:
         if answer is not None:
             node_changes.note_life(self.state, answer, asked, workflow.now())
         if answer is not None and answer.generation != intent.generation:
-            await self.note_trouble(TAKE_INTENT, f"it says that it has taken list {answer.generation}, not {self.sent}")
+            await self.note_trouble(TAKE_INTENT, f"it has acknowledged list {answer.generation}, not {self.sent}")
         elif answer is not None:
             node_changes.taken(self.state, answer, workflow.now())
 
@@ -150,7 +150,7 @@ class NodeRequests:
             )
         except ActivityError as error:
             if not isinstance(error.cause, CancelledError):
-                text = f"workloads with waiting pods could not be told of {self.state.name}: {_why(error)}"
+                text = f"workloads with waiting pods could not be notified of room: {_why(error)}"
                 self.state.event(workflow.now(), "Warning", "FailedOwner", text)
 
     async def attend(self) -> None:
@@ -211,7 +211,9 @@ class NodeRequests:
             self.state.troubles.pop(ATTEND, None)
             return
         within = _seconds(REPORTS_WITHIN)
-        self.state.troubles[ATTEND] = f"it has reported {REPORTS} times within {within}: it is not asked for as long"
+        self.state.troubles[ATTEND] = (
+            f"it has reported {REPORTS} times within {within}: the next request follows {within} later"
+        )
         await workflow.sleep(REPORTS_WITHIN, summary=f"{self.state.name} reports too often")
 
     def early(self) -> timedelta:
@@ -256,11 +258,11 @@ class NodeRequests:
         if (times := node_changes.stale(state, workflow.now())) > 1:
             pause = min(_PAUSE * 2 ** min(times - 2, 10), _LONGEST_PAUSE)
             state.troubles[TAKE_INTENT] = (
-                f"it has said {times} times that it has a newer list: it is asked for that in {_seconds(pause)}"
+                f"it has announced a newer list {times} times: the list is requested in {_seconds(pause)}"
             )
-            await workflow.sleep(pause, summary=f"before {state.name} is asked again for its newer list")
+            await workflow.sleep(pause, summary=f"pause before the newer list of {state.name} is requested again")
         asked = WhoAsks(fleet=state.fleet, node=state.name)
-        recalled = await self.call(RECALL_INTENT, asked, Intent, summary="the node has a newer list: ask for it")
+        recalled = await self.call(RECALL_INTENT, asked, Intent, summary="the node has a newer list: request it")
         if recalled is not None:
             await self.take_over(recalled, replaces=True)
 

@@ -171,7 +171,7 @@ class WorkloadWorkflow:
         if signal.copies is Copies.JUDGED and not all(workload_news.is_news(self.state, each) for each in signed):
             purpose = f"signal/{signal.name}"
             why = self.commands.refusal_of(purpose, args)
-            why = why or self.commands.refused(purpose, "it is a copy of what its node said before")
+            why = why or self.commands.refused(purpose, "it is a copy of an earlier message of the node")
             self.entity.refuse(signal.name, why)
         else:
             self.entity.receive(signal, args)

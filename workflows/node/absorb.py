@@ -134,8 +134,8 @@ def _require_room(state: NodeState, signal: SyncPods) -> str:
             raise Rejected(f"source: the node follows {SOURCES_LIMIT} sources already")
     if not _has_room(state, sum(map(document_size, signal.pods)), but=signal.source, known=len(signal.pods)):
         raise Rejected(
-            f"pods: with the other lists' they are larger than the {LIST_LIMIT} bytes that a node can know, or than "
-            f"{KNOWN_LIMIT} with {KEPT_BYTES} more for each"
+            f"pods: together with the pods of other lists, they are larger than the limit of {LIST_LIMIT} bytes, or of "
+            f"{KNOWN_LIMIT} bytes with {KEPT_BYTES} more for each pod"
         )
     return spent
 
@@ -301,7 +301,7 @@ def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
         state.backoff = backoff.forget(state.backoff, key)
         recalled += 1
     if recalled:
-        state.event(now, "Normal", "PodsRecalled", f"{recalled} pods were made for lists, and not known here")
+        state.event(now, "Normal", "PodsRecalled", f"{recalled} earlier pods of lists were reported by the agent")
 
 
 def _is_right(pod: MadePod) -> bool:
@@ -324,7 +324,7 @@ def _apply(state: NodeState, signal: ApplyToNode, now: datetime) -> None:
     _require_free(state, key)
     single = state.sources.get(API_SOURCE, Source())
     if not _has_room(state, wanted.size, known=1):
-        raise Rejected("pod: too much waits already to be handed on; try again later")
+        raise Rejected("pod: too many bytes of pods already wait to be applied; try again later")
     single.reported_at = now
     single.pods[key] = wanted
     state.sources[API_SOURCE] = single

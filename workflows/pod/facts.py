@@ -216,7 +216,7 @@ def record_lost(state: PodState, now: datetime) -> None:
         how = f"exited {UNKNOWN_EXIT_CODE} ({STATUS_UNKNOWN})"
         about = {"outcome": how, "restart": instance.restart_count, "fact": kill.cause}
         state.note(now, "exit", instance.name, kill.why or LOST, **about)
-        text = f"Container {instance.name} is no longer listed by the runtime: how it ended is not known"
+        text = f"Container {instance.name} is no longer listed by the runtime: its exit was not observed"
         state.event(now, "Normal" if kill.cause else "Warning", STATUS_UNKNOWN, text, instance.name)
     state.vanished = {}
 

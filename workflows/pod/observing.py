@@ -178,7 +178,7 @@ def _tell_exit(state: PodState, exit_: Exit, now: datetime) -> None:
     why = f": {exit_.why}" if exit_.why else ""
     state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {exit_.how}{why}", exit_.name)
     if exit_.is_unknown_to_runtime:
-        text = f"How container {exit_.name} ended is not known: the runtime missed it, and nobody else has seen it"
+        text = f"How container {exit_.name} ended is unknown: neither the runtime nor the node observed its exit"
         state.event(now, "Warning", STATUS_UNKNOWN, text, exit_.name)
 
 

@@ -216,7 +216,7 @@ def _tell(state: PodState, admission: Admission, now: datetime, readoption: Read
         return
     # The earliest known time; the pod's active deadline counts from it.
     state.status = PodStatus(start_time=meta.creation_timestamp)
-    purpose = "to end what runs of it" if readoption.ends else "for what runs of it already"
+    purpose = "to end its running containers" if readoption.ends else "for its running containers"
     state.event(now, "Normal", "Adopted", f"Its workflow was started anew, {purpose}")
     if readoption.why:
         state.note(now, "update", WORKFLOW, readoption.why.removeprefix("its workflow "))

@@ -226,7 +226,12 @@ class Evictor:
                 if await self._evict(pod, message, first):
                     return pod.ref
             except RPCError as error:
-                log.warning("pod %s/%s cannot be told that it is evicted: %s", pod.ref.namespace, pod.ref.name, error)
+                log.warning(
+                    "the eviction of pod %s/%s cannot be sent: %s",
+                    pod.ref.namespace,
+                    pod.ref.name,
+                    error,
+                )
                 return None
         log.error("no pod can be evicted, and the node remains short of %s", RESOURCES[first.signal])
         return None

@@ -119,9 +119,9 @@ def _shown(endpoint: Endpoint, identity: _Identity, before: Invitation) -> Invit
         try:
             endpoint.show(found)
         except OSError as error:
-            identity.warn(f"the node's endpoint goes on with the certificate that it has: {why_of(error)}")
+            identity.warn(f"the node's endpoint keeps its earlier certificate: {why_of(error)}")
             return before
-        log.info("the node's endpoint shows another certificate of the node")
+        log.info("the node's endpoint now presents the node's new certificate")
     identity.warn("")
     return found
 

@@ -211,7 +211,7 @@ class FleetLink:
         try:
             await member.dismiss()
         except Exception as error:  # noqa: BLE001  # any error of the server or the disk: it is tried again
-            log.warning("the node's workflow cannot be told that the fleet's pods end: %s", error)
+            log.warning("the order to end the fleet's pods cannot be sent to the node's workflow: %s", error)
 
     async def _mind_silence(self, member: FleetMembership) -> None:
         """Stop the pods that must not run without the fleet; check every `LOOK_SECONDS`."""
@@ -219,7 +219,7 @@ class FleetLink:
             try:
                 await member.mind_silence()
             except Exception as error:  # noqa: BLE001  # any error of the server or the disk: it is tried again
-                log.warning("the node's workflow cannot be told which pods stop: %s", error)
+                log.warning("the stop of the fleet's pods cannot be sent to the node's workflow: %s", error)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _keep_told(self, member: FleetMembership) -> None:
@@ -228,7 +228,7 @@ class FleetLink:
             try:
                 await member.tell_again(await self._view())
             except Exception as error:  # noqa: BLE001  # any error of the server or the disk: it is tried again
-                log.warning("the node's workflow cannot be told the fleet's list: %s", error)
+                log.warning("the fleet's list cannot be sent to the node's workflow: %s", error)
             await asyncio.sleep(_TOLD_SECONDS)
 
     def _warn(self, trouble: str) -> None:

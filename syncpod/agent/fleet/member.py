@@ -342,14 +342,14 @@ def why_stale(kept: Intent, intent: Intent) -> str:
     if kept.generation > intent.generation:
         return f"list {kept.generation}, which is newer than {intent.generation}"
     if kept.generation > intent.taken and kept.stamp not in (intent.stamp, *intent.after):
-        return f"a list {kept.generation} of which the fleet does not know, as list {intent.generation} shows"
+        return f"list {kept.generation}, which is missing in the fleet's database, as list {intent.generation} shows"
     return ""
 
 
 def _why(missing: set[str]) -> str:
     if not missing:
-        return "the node's workflow does not know it"
-    return f"somebody has ended {', '.join(sorted(missing)[:5])}"
+        return "the node's workflow has no record of it"
+    return f"another client has ended {', '.join(sorted(missing)[:5])}"
 
 
 def _rule(document: Any) -> WhenLost:

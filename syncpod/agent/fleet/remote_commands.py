@@ -228,7 +228,7 @@ class RemoteCommands:
 
     def _why_not(self, asked: RemoteCommand) -> str:
         if not asked.begin:
-            return f"node {self._node} does not know the command any more: it was ended, or the worker was restarted"
+            return f"node {self._node} no longer has the command: the command was ended, or the worker was restarted"
         if why := why_not(asked.words):
             return why
         if asked.session in self._ended or not asked.session:
@@ -247,11 +247,11 @@ class RemoteCommands:
         late = time.time() - asked_at
         if abs(late) > IN_TIME_SECONDS:
             return (
-                f"node {self._node} was asked for the command {abs(late):.0f} s {'ago' if late > 0 else 'ahead'} by "
-                f"its clock, and no more than {IN_TIME_SECONDS:.0f} s are accepted: set the clocks of both machines"
+                f"the command was sent {abs(late):.0f} s {'ago' if late > 0 else 'ahead'} by the clock of node "
+                f"{self._node}, and at most {IN_TIME_SECONDS:.0f} s are accepted: set the clocks of both machines"
             )
         if late > time.monotonic() - self._since:
-            return f"the worker of node {self._node} began after the command was asked for: send it again"
+            return f"the worker of node {self._node} started after the command was sent: send the command again"
         return ""
 
     async def _begin(self, asked: RemoteCommand) -> RunningCommand:

@@ -50,7 +50,7 @@ class RuntimeFacts:
                 return
             images = await self._cri.list_images()
         except CriError as error:
-            log.debug("the runtime cannot be asked for its images and limits: %s", error)
+            log.debug("the runtime's images and limits cannot be read: %s", error)
             return
         own = (image for image in images if not image.stands_for_machine)
         names = sorted(name for image in own for name in (*image.repo_tags, *image.repo_digests))

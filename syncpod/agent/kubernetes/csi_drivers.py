@@ -139,7 +139,7 @@ class CsiDrivers:
         try:
             await self._write(drivers, node)
         except (ClusterError, Unreachable) as error:
-            self._complain("CSINode", f"the cluster cannot be told of the storage drivers: {error}")
+            self._complain("CSINode", f"the storage drivers cannot be written to the cluster: {error}")
             self._cluster_at = now + RETRY_SECONDS
         else:
             self._complaints.pop("CSINode", None)

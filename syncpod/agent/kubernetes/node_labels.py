@@ -35,7 +35,7 @@ class ClusterLabels:
         try:
             node = await self._client.ask("GET", f"/api/v1/nodes/{self._context.name}")
         except (ClusterError, Unreachable) as error:
-            log.warning("the labels of node %s cannot be asked for: %s", self._context.name, error)
+            log.warning("the labels of node %s cannot be read from the cluster: %s", self._context.name, error)
         labels = mapping(mapping(mapping(node).get("metadata")).get("labels"))
         self._context.labels_of_cluster.clear()
         self._context.labels_of_cluster.update({str(name): str(value) for name, value in labels.items()})

@@ -62,7 +62,7 @@ class ReadinessGates:
                 try:
                     await self.tell(key)
                 except RPCError as error:
-                    log.warning("a pod's readiness gates cannot be told: %s", error.message)
+                    log.warning("a pod's readiness gates cannot be sent to its workflow: %s", error.message)
                     self._due[key] = None
                     await asyncio.sleep(_RETRY_SECONDS)
 

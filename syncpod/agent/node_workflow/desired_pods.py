@@ -306,7 +306,7 @@ class DesiredPods:
                 await self._require()
                 result = await self._orders.end(order)
         except RPCError as error:
-            log.warning("the workflow of pod %s cannot be told: %s", pod.name, error.message)
+            log.warning("the workflow of pod %s cannot be reached: %s", pod.name, error.message)
             return _RETRY_SECONDS
         except Exception as error:  # noqa: BLE001  # it must not keep the source's other pods from their orders
             pod.tries += 1

@@ -91,7 +91,7 @@ class ManifestReport:
             try:
                 await self.round()
             except RPCError as error:
-                log.warning("the node's workflow cannot be told of the manifests' pods: %s", error.message)
+                log.warning("the manifests' pods cannot be reported to the node's workflow: %s", error.message)
                 self._pods.news.set()
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -110,7 +110,7 @@ class ManifestReport:
         new = tuple(each for each in now.problems if each not in known)
         await self._tell(now.model_copy(update={"gone": self._gone, "problems": new}))
         self._reported, self._gone, self.reported = now, (), True
-        log.info("told the node's workflow of %d pods of manifests", len(now.pods))
+        log.info("reported %d pods of manifests to the node's workflow", len(now.pods))
         return True
 
 

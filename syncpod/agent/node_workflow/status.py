@@ -76,7 +76,7 @@ class NodeStatusReporter:
             try:
                 await self.round()
             except RPCError as error:
-                log.warning("the node's workflow cannot be told the node's status: %s", error.message)
+                log.warning("the node's status cannot be sent to the node's workflow: %s", error.message)
             await asyncio.sleep(LOOK_SECONDS)
 
     def forget(self) -> None:

@@ -155,7 +155,7 @@ class _WorkflowCheck:
                 reporter.forget()
         self._was_running = view is not None
         if count := await self._recalled.round(view):
-            log.info("told the node's workflow of %d pods that lists made before it was started", count)
+            log.info("reported %d earlier pods of lists to the node's new workflow", count)
 
 
 def _lacks(view: NodeView | None, reporter: ManifestReport | NodeStatusReporter) -> bool:

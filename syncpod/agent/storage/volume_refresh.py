@@ -206,7 +206,12 @@ class VolumeRefresh:
             try:
                 await self._tell(*waiter, ", ".join(str(ref) for ref in wanted))
             except RPCError as error:
-                log.debug("cannot tell %s in %s that its object is available: %s", waiter[1], waiter[0], error)
+                log.debug(
+                    "pod %s in %s cannot be signalled for its object: %s",
+                    waiter[1],
+                    waiter[0],
+                    error,
+                )
                 return
             for ref in self._to_tell:
                 self._forget(ref, waiter)

@@ -168,8 +168,8 @@ def foreign_refusal(pods: tuple[str, ...], endpoint: str) -> str:
     """Return one sentence that says why a runtime with these pods is not used."""
     shown = ", ".join(pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
     return (
-        f"the runtime at {endpoint} has pods of a kubelet ({shown}), which kills pods that it does not know: "
-        "stop it and remove them, name another runtime, or insist with SYNCPOD_ALLOW_FOREIGN_KUBELET=true"
+        f"the runtime at {endpoint} has pods of a kubelet ({shown}), and a kubelet kills pods that are not its own: "
+        "stop the kubelet and remove its pods, name another runtime, or insist with SYNCPOD_ALLOW_FOREIGN_KUBELET=true"
     )
 
 

@@ -60,7 +60,7 @@ def describe(pod: Pod, facts: Facts, now: datetime) -> list[str]:
     lines += volume_lines(spec.volumes)
     lines += pairs(_tail(pod))
     lines += _workflow(facts, now)
-    lines += _events(facts.events, now, "Events" if not _silence(pod) else "Events, as told last")
+    lines += _events(facts.events, now, "Events" if not _silence(pod) else "Events, as last reported")
     return lines
 
 
@@ -117,7 +117,7 @@ def _silence(pod: Pod) -> str:
 
 
 def _marked(pod: Pod, word: str) -> str:
-    return f"{word}? (told last; {why})" if (why := _silence(pod)) else word
+    return f"{word}? (last reported; {why})" if (why := _silence(pod)) else word
 
 
 def _tail(pod: Pod) -> Iterator[tuple[str, Sequence[str]]]:

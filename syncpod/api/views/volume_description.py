@@ -32,7 +32,7 @@ def _rows(volume: Volume) -> Iterator[tuple[str, str]]:
     elif volume.ephemeral is not None:
         yield "Type", "EphemeralVolume (a claim that is made and deleted with the pod)"
     elif volume.empty_dir is not None:
-        yield "Type", "EmptyDir (a directory that lives as long as the pod)"
+        yield "Type", "EmptyDir (a directory that is deleted with the pod)"
         yield "Medium", volume.empty_dir.medium
         yield "SizeLimit", volume.empty_dir.size_limit or "<unset>"
     elif volume.config_map is not None:

@@ -69,7 +69,10 @@ def adopt(
         found, nameless = await chosen(client, place, names, namespace=namespace, keys=tuple(manifests))
         orphans = await staying(place, found) if everything else found
         if nameless:
-            remark(f"Note: {len(nameless)} of what runs names no pod, and cannot be adopted; see `syncpod node`")
+            remark(
+                f"Note: sandboxes and containers that name no pod cannot be adopted: {len(nameless)} found; "
+                "see `syncpod node`"
+            )
         if force and len({(each.pod.namespace, each.pod.name) for each in orphans}) < len(orphans):
             raise Failure("--force: the runtime has several pods of that name; `syncpod prune` removes the others")
         if not orphans and everything:
@@ -136,9 +139,9 @@ async def _adopt(client: Client, place: Here, orphan: FoundOrphan, how: _How) ->
     record = orphan.record or (record_from(manifest, orphan, place.node.name) if manifest is not None else None)
     if record is None:
         raise Failure(
-            f'pod "{name}" cannot be adopted: node {place.node.name} has no record of what its manifest says, and the '
-            "runtime does not know that: `syncpod adopt -f FILE` takes it from the manifest (a pod of the manifest "
-            "directory is adopted by itself); or `syncpod prune` ends it"
+            f'pod "{name}" cannot be adopted: node {place.node.name} has no record of its manifest, and the runtime '
+            "does not store manifests: `syncpod adopt -f FILE` reads the manifest from a file (the node itself adopts "
+            "a pod of the manifest directory); `syncpod prune` ends the pod instead"
         )
     if not how.dry_run:
         try:

@@ -93,7 +93,7 @@ def debug(
 
     if pod.partition("/")[0] in NODE_WORDS and "/" in pod:
         raise BadInput(
-            f"{pod!r}: a node is a machine, so its own shell debugs it; `syncpod explain node` tells its past"
+            f"{pod!r}: a node is a machine: debug it in its own shell; `syncpod explain node` shows its past"
         )
     name = pod_name([pod])
     how = _How(stdin if attach is None else attach, copy_to=copy_to, share_processes=share_processes, quiet=quiet)

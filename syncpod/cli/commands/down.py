@@ -199,7 +199,7 @@ def _let_the_node_remove(directory: Path) -> None:
     deadline, pods = time.monotonic() + _REMOVAL_SECONDS, directory / PODS
     while left := len(list(pods.iterdir())) if pods.is_dir() else 0:
         if time.monotonic() > deadline:
-            remark(f"Note: files of {left} pods are not removed yet; if the worker ends before, the next `up` goes on")
+            remark(f"Note: files of {left} pods are not removed yet: if the worker ends first, the next `up` does it")
             return
         time.sleep(_LOOK_SECONDS)
 
@@ -239,9 +239,7 @@ def _how_to_go_on(directory: Path) -> str:
     if not running:
         return f"nothing of this node's is running any more; `{us} down` tries again"
     what = f"{', '.join(running)} {'is' if len(running) == 1 else 'are'} still running"
-    return (
-        f"{what}; `{us} down` goes on, `{us} down --keep-pods` ends what serves the pods, and leaves the pods running"
-    )
+    return f"{what}; `{us} down` continues, `{us} down --keep-pods` ends these processes and leaves the pods running"
 
 
 # --- processes -------------------------------------------------------------------------------------------------------

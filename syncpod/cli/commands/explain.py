@@ -263,9 +263,9 @@ def _absences(state_dir: Path) -> list[Absence]:
 def _require_none_of_pods(at: str | None, uid: str, *, start: bool) -> None:
     """Raise BadInput for a flag that has no meaning for a node."""
     flags = {
-        "--start: is of a pod": start,
-        "--at: names a moment of a pod": at is not None,
-        "--uid: is of a pod": bool(uid),
+        "--start: needs a pod": start,
+        "--at: needs a pod": at is not None,
+        "--uid: needs a pod": bool(uid),
     }
     for flag, is_given in flags.items():
         if is_given:
@@ -367,7 +367,7 @@ def _without_workflow(state_dir: Path, records: PodRunRecords, unserved: str) ->
     """
     life = records.life
     if unserved and _is_noted_as_over(state_dir, life) and _has_none(life):
-        return "it is deleted, and its node ends what runs of it: `syncpod up` first"
+        return "it is deleted, and the node's worker has yet to end its containers: start the worker by `syncpod up`"
     orphan = orphan_of(life.namespace, life.name) if records.gone is None else None
     if orphan is None or orphan["metadata"].get("uid") != life.uid:
         return ""

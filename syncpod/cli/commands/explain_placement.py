@@ -29,7 +29,7 @@ def explain_placement(
 
     require_json(output)
     if others:
-        raise BadInput(f"--placement: is of now, and of all nodes; not with {', '.join(others)}")
+        raise BadInput(f"--placement: shows all nodes as they are now, and cannot be combined with {', '.join(others)}")
     kind, asked = kind_and_name(what or [])
 
     async def work(client: Client) -> list[ExplainedPlacement]:

@@ -145,9 +145,9 @@ def certificates(state_dir: StateDir = "") -> None:
         rows.append((each.node, each.serial, f"{each.not_after:%Y-%m-%dT%H:%M:%SZ}", by, status))
         if address := refused_from(fleet.directory / DIRECTORY, each.serial):
             second.append(
-                f"Note: certificate {each.serial} of node {each.node} was shown from {address} by a machine that is "
-                f"not the first one with it, and refused: if you do not know that machine, invite {each.node} anew, "
-                "and revoke this certificate"
+                f"Note: certificate {each.serial} of node {each.node} was presented by a second machine, at "
+                f"{address}, and refused: if you do not know that machine, invite {each.node} anew, and revoke this "
+                "certificate"
             )
     say("\n".join(columns(rows)))
     for note in second:

@@ -85,7 +85,7 @@ async def _remove(client: Client, authority: Fleet, name: str, how: _How) -> Non
         await asyncio.sleep(_CUT_OFF_SECONDS)
     await fleet.update(client, name, "remove")
     if node.presence in _HEARD:
-        remark(f"run `syncpod leave` on node {name}: until then it goes on trying to reach the fleet")
+        remark(f"run `syncpod leave` on node {name}: until then the node keeps trying to reach the fleet")
 
 
 async def _cordoned(client: Client, node: FleetNodeView, how: _How) -> FleetNodeView:
@@ -180,7 +180,7 @@ def _dismiss(authority: Fleet, name: str) -> list[str]:
     """
     dismissed = authority.dismiss(name)
     for serial in dismissed:
-        say(f"certificate/{serial} of node/{name} is only good to tell it so when it is back")
+        say(f"certificate/{serial} of node/{name} now only lets the node learn of its removal when it is back")
     return dismissed
 
 

@@ -140,7 +140,7 @@ def status(
                 is_pause_said = True
                 remark(f"it is paused: `{program()} fleet rollout resume {kind.lower()}/{name}` resumes it")
             if end is not None and loop.time() >= end:
-                raise Failure("timed out waiting for the rollout to end; the fleet goes on with it")
+                raise Failure("timed out waiting for the rollout to end; the rollout continues")
             await asyncio.sleep(_LOOK_SECONDS)
 
     fleet.run(work, state_dir=state_dir)

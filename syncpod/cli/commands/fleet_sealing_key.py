@@ -120,8 +120,8 @@ def _require_unneeded(named: str, current: str, needs: Needs, ended: int, *, for
     anew = f"`{program()} fleet key use {current}`"
     if needs.nodes and not force:
         raise Failure(
-            f"key {named}: {first_few(needs.nodes)} would not believe the fleet without it: a node learns of the new "
-            "key when it is back, or from a new invitation; --force cuts these nodes off"
+            f"key {named}: {first_few(needs.nodes)} would refuse the fleet's requests without it: a node receives "
+            "the new key when it is back, or in a new invitation; --force cuts these nodes off"
         )
     if needs.objects:
         raise Failure(f"key {named}: {first_few(needs.objects)} could not be read without it: {anew} seals them anew")

@@ -79,7 +79,7 @@ def _what_runs(state_dir: str) -> str:
     found += [f"fleet's gate (pid {gate.process.pid})"] if gate else []
     if not found:
         return "Nothing was left running."
-    return f"Running: {', '.join(found)}; `{program()} fleet down` ends that, `{program()} fleet up` goes on."
+    return f"Running: {', '.join(found)}; `{program()} fleet down` ends them, `{program()} fleet up` continues."
 
 
 def down(state_dir: StateDir = "") -> None:

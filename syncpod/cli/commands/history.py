@@ -63,7 +63,7 @@ def history(
         )
     if any(each.subject == "adopt" and each.kind == "update" for each in records):
         earlier = shlex.join((program(), "explain", name, *(() if namespace == "default" else ("-n", namespace))))
-        remark(f"Note: what was before the pod was adopted is told by `{earlier}`")
+        remark(f"Note: `{earlier}` shows what happened before the pod was adopted")
     if output == "json":
         say(json.dumps(documents, indent=4))
     else:

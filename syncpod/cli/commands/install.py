@@ -62,7 +62,7 @@ def install(state_dir: StateDir = "", print_: PrintUnits = False) -> None:
 
 
 def uninstall(state_dir: StateDir = "") -> None:
-    """Have systemd serve this machine's node no more.
+    """Remove the systemd units of this machine's node.
 
     Its units are stopped and removed. The pods run on, and `syncpod up` serves them again.
     """

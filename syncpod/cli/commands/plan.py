@@ -198,7 +198,7 @@ async def _turned_away(foresight: Foresight, pod: Pod, node: str) -> list[str]:
     try:
         return await foresight.reasons(pod, node)
     except NodeUnanswered as unanswered:
-        warn(f"pod {pod.metadata.name}: {unanswered}, so it is not known whether it would run the pod")
+        warn(f"pod {pod.metadata.name}: {unanswered}, so this plan cannot show whether the node would run the pod")
         return []
 
 

@@ -34,7 +34,7 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be killed and removed.")] = False,
     output: OnlyNames = "",
 ) -> None:
-    """Kill and remove what runs without a workflow.
+    """Kill and remove pods and containers without a workflow.
 
     Containers of this machine's pods that have no workflow are stopped with the pod's grace period; sandbox,
     containers, volumes and logs are removed. A pod that has a workflow is left alone: `syncpod delete` ends it.

@@ -173,7 +173,7 @@ def _check(restart: str, dry_run: str, output: str) -> None:
     if dry_run not in ("none", "client"):
         raise BadInput(f"--dry-run: must be none or client, not {dry_run}")
     if output not in ("", "json", "yaml", "name") or (output and dry_run == "none"):
-        raise BadInput("--output: json, yaml or name, of a --dry-run=client")
+        raise BadInput("--output: needs --dry-run=client, and must be json, yaml or name")
 
 
 def _check_streams(*, stdin: bool, tty: bool, is_attached: bool, remove: bool, wait: bool) -> None:

@@ -100,7 +100,7 @@ def _tell_what_lacks(chosen: _Chosen, found: Sequence[TopContainer], silent: Seq
     known = {each.pod for each in found} | {name for name, _ in silent}
     if missing := [name for name in chosen.names if name not in known]:
         node = _node()
-        raise Failure("\n".join(f'pod "{name}": none of its containers runs on this node, {node}' for name in missing))
+        raise Failure("\n".join(f'pod "{name}": no container of the pod runs on this node, {node}' for name in missing))
     if not found and not silent:
         remark("No resources found" + ("" if chosen.namespace is None else f" in {chosen.namespace} namespace."))
 

@@ -366,8 +366,8 @@ async def _bring_up(
     given_up = [fetched.pod.metadata.name for _, fetched, _ in outcomes if fetched and gives_up(fetched.pod)]
     if given_up:
         remark(
-            "The node goes on trying to get the images: "
-            f"`{shlex.quote(program())} wait pod {' '.join(given_up)} --for condition=Ready` waits for that, "
+            "The node keeps trying to pull the images: "
+            f"`{shlex.quote(program())} wait pod {' '.join(given_up)} --for condition=Ready` waits for them, "
             "as does --timeout; a corrected manifest can be applied over this one"
         )
     if bad:

@@ -43,8 +43,8 @@ def tell(here: NodeSettings, server: local_processes.Server, running: local_proc
     say("\n".join(columns(rows)))
     if not here.signed:
         remark(
-            f"Note: commands to this node are not signed: whoever reaches {worker.address} commands it; "
-            f"`{program()} down`, then `{program()} up` changes that"
+            f"Note: commands to this node are not signed: every client that reaches {worker.address} can "
+            f"command it; `{program()} down`, then `{program()} up` makes it require signatures"
         )
     if not is_in_memory(here.memory_dir):
         remark(f"Note: {here.memory_dir} is not on a memory file system: Secrets lie on its disk")

@@ -47,7 +47,7 @@ def wait(
         typer.Option(
             "--timeout",
             metavar="DURATION",
-            help="How long to wait: 30s, 5m; 0 = check once; -1s = as long as it takes.",
+            help="How long to wait: 30s, 5m; 0 = check once; -1s = without limit.",
         ),
     ] = "30s",
     output: Annotated[str, typer.Option("--output", "-o", metavar="json|yaml|name", help="The output format.")] = "",

@@ -86,7 +86,7 @@ _OF_NODES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("annotate", "edit", "patch"), "a node is changed by `syncpod cordon`, `drain` and `up`"),
     "restart": "`syncpod down --keep-pods`, then `syncpod up`, on its machine, start its worker again",
     "events": "`syncpod describe node NAME` shows those of a node",
-    "history": "`syncpod explain node` tells what happened to this machine's",
+    "history": "`syncpod explain node` shows the past of this machine's node",
     "wait": "`syncpod get node NAME -w` shows what changes",
 }
 """What to use instead of a command that does not take nodes, by command."""

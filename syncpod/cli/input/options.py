@@ -116,7 +116,7 @@ StateDir = Annotated[
     ),
 ]
 Timeout = Annotated[
-    str, typer.Option("--timeout", metavar="DURATION", help="How long to wait: 30s, 5m; 0 = as long as it takes.")
+    str, typer.Option("--timeout", metavar="DURATION", help="How long to wait: 30s, 5m; 0 = without limit.")
 ]
 AllOfKind = Annotated[bool, typer.Option("--all", help="All of that kind in the namespace.")]
 UntilGone = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")]
@@ -161,7 +161,7 @@ OfNode = Annotated[
     typer.Option(
         "--node",
         metavar="NODE",
-        help="The node that has it: needed for a pod that is none of the fleet's.",
+        help="The pod's node; required if the fleet has not placed the pod.",
         show_default="where the fleet has placed it",
     ),
 ]

@@ -62,14 +62,14 @@ def _open(path: str, form: Form, variable: str, flag: str) -> Field:
 
 
 _CLOSED: Final[Mapping[str, tuple[Any, str]]] = {
-    v.ANONYMOUS_AUTH: (False, "requests of nobody in particular are taken at the kubelet's port"),
+    v.ANONYMOUS_AUTH: (False, "anonymous requests are accepted at the kubelet's port"),
     v.AUTHORIZATION_MODE: ("Webhook", "every known client of the kubelet's port may do everything in every container"),
     v.READ_ONLY_PORT: (0, "anybody who reaches this port reads the node's pods, their usage and metrics, without TLS"),
 }
 """Settings that can let strangers in: the safe value, and what strangers may do with any other value."""
 _NO_MANAGER: Final = "a node of ours pins no processor and no memory"
 _NO_CGROUP: Final = "a node of ours limits its pods, and nothing else on the machine"
-_FOLLOWED: Final = "the node is told of changes as they happen"
+_FOLLOWED: Final = "the node receives changes as they happen"
 _NOT_RATED: Final = "the node's own limits apply"
 _FLAG_ONLY: Final = ""
 
@@ -268,7 +268,7 @@ FIELDS: Final = (
     _warned(
         "volumeStatsAggPeriod",
         "duration",
-        "volumes are measured when they are asked for",
+        "volumes are measured when a client requests their usage",
         "1m0s",
         "1m",
         flag="volume-stats-agg-period",
@@ -333,7 +333,7 @@ FIELDS: Final = (
     _warned(
         "rotateCertificates",
         "bool",
-        "a certificate is replaced if the node has asked for it itself, and any other is used to its end",
+        "a certificate that the node itself requested is renewed; any other is used until it expires",
         False,
         flag="rotate-certificates",
     ),

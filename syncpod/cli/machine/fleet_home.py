@@ -32,7 +32,7 @@ def home_of_a_fleet(state_dir: str = "") -> Path:
         raise BadInput(f"the fleet's keys cannot be read: {sentence_of(wrong)}") from None
     if keys is None:
         raise BadInput(
-            f"{directory / DIRECTORY} has none of the fleet's keys, or none that you may read: put them back from the "
+            f"{directory / DIRECTORY} has no keys of the fleet, or no keys that you may read: put them back from the "
             f"backup, or copy {directory} from the machine that commands the fleet, with all that is in it"
         )
     return here

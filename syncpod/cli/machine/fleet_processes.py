@@ -142,8 +142,8 @@ def _await_ready(part: FleetPart, child: subprocess.Popen[bytes], log: Path, beg
             raise Failure(f"the {_CALLED[part]} did not start: {said}", BAD_INPUT if code == BAD_INPUT else 1)
         time.sleep(_LOOK_SECONDS)
     raise Failure(
-        f"the {_CALLED[part]} (pid {child.pid}) does not serve after {_READY_SECONDS:g} s, and goes on by itself; "
-        f"{log} says what it does"
+        f"the {_CALLED[part]} (pid {child.pid}) does not serve after {_READY_SECONDS:g} s, and keeps trying; "
+        f"{log} shows what it does"
     )
 
 

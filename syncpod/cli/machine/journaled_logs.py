@@ -119,7 +119,7 @@ def _default_container(
     """
     names = sorted({instance.container for records in lives for instance in records.instances})
     if not names:
-        raise Failure(f'the journal knows of no container of pod "{name}" that was ever started')
+        raise Failure(f'the journal records no start of a container of pod "{name}"')
     if len(names) == 1:
         return names[0]
     from syncpod.cli.machine.containers import chosen_container, note_default

@@ -22,8 +22,8 @@ def require_ours(directory: Path) -> None:
         mark(directory)
     if not is_marked(directory):
         raise BadInput(
-            f"{directory} lacks the file {MARK}, by which syncpod knows a directory of its own: "
-            "nothing is ended or removed; remove what you do not need there yourself"
+            f"{directory} lacks the file {MARK}, which marks syncpod's own directories: "
+            "nothing is ended or removed; remove the files there yourself"
         )
 
 

@@ -185,8 +185,8 @@ def _not_ready(child: subprocess.Popen[bytes], log: Path, begin: int) -> Failure
     if code is None:
         doing = f"; its last warning: {trouble[-1]}" if trouble else ""
         return Failure(
-            f"the worker (pid {child.pid}) is not ready after {_READY_SECONDS:g} s, and goes on by itself{doing}; "
-            f"`{program()} node` says when it serves, and {log} what it does"
+            f"the worker (pid {child.pid}) is not ready after {_READY_SECONDS:g} s, and keeps trying{doing}; "
+            f"`{program()} node` shows when it serves, and {log} what it does"
         )
     refusals = [line.removeprefix(_REFUSAL) for line in lines if line.startswith(_REFUSAL)]
     if refusals:

@@ -62,7 +62,7 @@ class FoundOrphan:
         """Why it has no workflow."""
         if self.standing == "another":
             return "its name is another pod's now"
-        return "its workflow has ended or is not known to the Temporal server"
+        return "its workflow has ended or is missing in the Temporal server"
 
     @property
     def running(self) -> str:
@@ -172,7 +172,7 @@ async def without_workflow_here(client: Client) -> tuple[list[FoundOrphan], tupl
 def _require_own_server(place: Here) -> None:
     if address := other_server(place.node.state_dir):
         raise Failure(
-            f"the Temporal server at {address} does not know which pods of node {place.node.name} have a workflow: "
+            f"the Temporal server at {address} has no record of the workflows of node {place.node.name}: "
             "name the node's own in TEMPORAL_ADDRESS, or give the node to this one with `syncpod up --adopt-cluster`"
         )
 

@@ -62,7 +62,8 @@ async def prune_pod(
             await _until_removed(pod_directory(place.node, pod.uid))
     except TimeoutError:
         raise Failure(
-            f'pod "{pod.name}" did not end within {seconds:g} s: `syncpod describe pod` says why; its end goes on'
+            f'pod "{pod.name}" did not end within {seconds:g} s: `syncpod describe pod` shows why; '
+            "the deletion continues"
         ) from None
 
 

@@ -160,7 +160,7 @@ async def _answer_to_one(
 ) -> Any:
     """Send an update until it is accepted or refused; return its answer. Raises WorkflowUpdateFailedError, Failure."""
     asked = "it is not known whether the request will be carried out"
-    taken = "the request is accepted, and is carried out as soon as one answers"
+    taken = "the request is accepted, and is carried out as soon as a worker answers"
     handle = await _patiently(client, workflow_id, send, BUSY_SECONDS, but=asked)
     return await _patiently(client, workflow_id, lambda: handle.result(rpc_timeout=RPC), None, but=taken)
 

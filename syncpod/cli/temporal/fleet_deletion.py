@@ -104,7 +104,7 @@ class FleetThings:
     async def object_left(self, thing: Thing) -> str:
         """Return what the end of a ConfigMap or a Secret waits for; "" = it is gone. Raises Failure."""
         is_left = await fleet_objects.is_deleting(self._client, *thing)
-        return "its nodes are being told" if is_left else ""
+        return "its deletion is being sent to its nodes" if is_left else ""
 
     def pod_left(self, node: str) -> Callable[[Thing], Awaitable[str]]:
         """Return a function that returns what the end of a pod on this node waits for; "" = it is gone."""

@@ -82,8 +82,8 @@ class FleetNodes:
                     remark(why)
             if left and end is not None and loop.time() > end:
                 raise Failure(
-                    f"timed out waiting for {named(left.values())} to leave {name}; the fleet goes on with "
-                    f"the drain, and `fleet uncordon {name}` stops it"
+                    f"timed out waiting for {named(left.values())} to leave {name}; the drain "
+                    f"continues, and `fleet uncordon {name}` stops it"
                 )
             if left:
                 await asyncio.sleep(_LOOK_SECONDS)

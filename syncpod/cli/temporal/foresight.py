@@ -108,7 +108,7 @@ async def _foreseen(client: Client, pod: Pod, node: str, before: list[ComesBefor
         rpc_timeout=_RPC,
     )
     name = pod.metadata.name
-    late = f"Note: node {node} has not answered yet about {name}; it is waited for, up to half a minute"
+    late = f"Note: node {node} has not answered yet about {name}; waiting up to half a minute"
     try:
         with waiting(late):
             found: list[str] | None = await answer_in_time(client, node, asking, patience)
@@ -116,8 +116,8 @@ async def _foreseen(client: Client, pod: Pod, node: str, before: list[ComesBefor
             raise NodeUnanswered(await absence(client, (node,)))
     except ActivityFailureError as error:
         if isinstance(error.cause, ApplicationError):
-            raise NodeUnanswered(f"node {node} cannot tell: {error.cause.message}") from None
+            raise NodeUnanswered(f"node {node} cannot check the pod: {error.cause.message}") from None
         raise NodeUnanswered(f"node {node} has not answered in time") from None
     except RPCError as error:
-        raise NodeUnanswered(f"the server does not let node {node} be asked: {error.message}") from None
+        raise NodeUnanswered(f"the server refuses the request to node {node}: {error.message}") from None
     return found

@@ -109,8 +109,8 @@ async def _another_in_its_place(client: Client, name: str) -> str:
         return ""
     kind, queue = described.workflow_type, described.task_queue
     return (
-        f"somebody has started a {kind} on task queue {queue} as workflow {handle.id}: the node's worker ends that "
-        f"within a minute, as does `temporal workflow terminate -w {handle.id}`"
+        f"workflow {handle.id} is not the node's, but a {kind} on task queue {queue}: the node's worker ends it within "
+        f"a minute, and `temporal workflow terminate -w {handle.id}` at once"
     )
 
 

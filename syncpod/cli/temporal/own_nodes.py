@@ -158,4 +158,4 @@ async def _change(client: Client, name: str, change: Change) -> None:
             await asyncio.sleep(PAUSE_SECONDS)
 
     if not await answer_in_time(client, name, send()):
-        raise Failure(f"{await absence(client, (name,))}, so it is not known whether it is {change}ed")
+        raise Failure(f"{await absence(client, (name,))}, so the node may or may not be {change}ed")

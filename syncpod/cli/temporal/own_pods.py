@@ -140,10 +140,10 @@ def _ended_without_node(one: FetchedPod, *, is_ordered: bool) -> str:
     ended = f"node {where} is away, so pod {name} has ended without it: its name is free"
     if is_ordered:
         return (
-            f"{ended}, and the order to end what runs of it there is in the node's records: its worker ends it as soon "
-            f"as it is back (`{shlex.quote(program())} up`)"
+            f"{ended}, and the order to end its containers there is in the node's records: the node's worker ends them "
+            f"as soon as it is back (`{shlex.quote(program())} up`)"
         )
     return (
-        f"{ended}, but what runs of it there goes on: that node's worker ends it once it is back, unless it takes only "
-        f"signed commands, as every node of `up` does; then {way_for('prune', [one.document])} there ends it"
+        f"{ended}, but its containers there still run: that node's worker ends them once it is back, unless the node "
+        f"requires signed commands, as every node of `up` does; then {way_for('prune', [one.document])} there ends them"
     )

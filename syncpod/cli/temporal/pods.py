@@ -126,7 +126,7 @@ def _require_pods_own(execution: WorkflowExecution) -> None:
         return
     name, kind = execution.id.rpartition("/")[2], execution.workflow_type
     raise Squatted(
-        f'pod "{name}": workflow {execution.id} is not a pod\'s: somebody has started a {kind} there, on task queue '
+        f'pod "{name}": workflow {execution.id} is not a pod\'s, but a {kind} on task queue '
         f"{queue}: `temporal workflow terminate -w {execution.id}` frees the name"
     )
 

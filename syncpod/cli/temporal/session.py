@@ -67,8 +67,7 @@ def _own_address(directory: Path, begun_by: str) -> str:
     from syncpod.temporal.plugin import DEFAULT_ADDRESS
 
     sentence = (
-        f"no Temporal server of yours runs (none of {directory}): "
-        f"start one with `{begun_by}`, or name one in TEMPORAL_ADDRESS"
+        f"no Temporal server of yours runs in {directory}: start one with `{begun_by}`, or name one in TEMPORAL_ADDRESS"
     )
     if (worker := serving(directory)) is not None:
         sentence += f" (the one that your worker serves: TEMPORAL_ADDRESS={worker.address})"

@@ -47,8 +47,7 @@ async def taken_by_another(client: Client, workflow_id: str) -> str:
     if not is_open or expected is None or found == (expected, FLEET_QUEUE):
         return ""
     return (
-        f"workflow {workflow_id} is not the fleet's: somebody has started a {found[0]} there, on task queue "
-        f"{found[1]}: "
+        f"workflow {workflow_id} is not the fleet's, but a {found[0]} on task queue {found[1]}: "
         f"`temporal workflow terminate -w {workflow_id}` at the fleet's server frees the name"
     )
 

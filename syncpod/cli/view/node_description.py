@@ -52,7 +52,7 @@ def _head(fetched: FetchedNode, now: datetime) -> Iterator[tuple[str, Sequence[s
             ["the node is busy: its worker lives, but has not answered in time; its last answer follows"],
         )
     elif not fetched.current:
-        yield "Note", ["the node does not answer: what follows is what it said last"]
+        yield "Note", ["the node does not answer: its last reported state follows"]
 
 
 def _sign(fetched: FetchedNode, now: datetime) -> str:
@@ -78,7 +78,7 @@ def _conditions(fetched: FetchedNode) -> list[str]:
     told = {each.type: each for each in fetched.view.conditions} if not fetched.current else {}
     for each in fetched.conditions:
         before = told.get(each.type)
-        last = f" The last that it told: {before.status}, {before.message or before.reason}" if before else ""
+        last = f" Last reported: {before.status}, {before.message or before.reason}" if before else ""
         rows.append([each.type, each.status, moment_text(each.last_transition_time), each.reason, each.message + last])
     return ["Conditions:", *(f"  {'  '.join(row)}".rstrip() for row in align(rows))]
 

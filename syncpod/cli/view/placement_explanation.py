@@ -8,7 +8,7 @@ from typing import Any
 from syncpod.api.views.text import columns
 from syncpod.fleet.placement import NodeFit, Placement
 
-NEVER_SPOKEN = "it has not spoken yet"
+NEVER_SPOKEN = "it has not reported yet"
 
 
 def lines(called: str, at: str, placement: Placement, silent: Sequence[str]) -> list[str]:

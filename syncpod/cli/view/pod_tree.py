@@ -114,7 +114,7 @@ def _pod(branch: Branch) -> str:
         return f"pod/{namespace}/{name}: {_status(branch.pod)}: it does not answer; this was recorded last"
     summary = summarize(branch.pod.document)
     if why_orphaned(branch.pod.document):
-        return f"pod/{namespace}/{name}: {summary.status}: it has no workflow; this was told last"
+        return f"pod/{namespace}/{name}: {summary.status}: it has no workflow; this was reported last"
     restarts = f", {summary.restarts} restart{'s' if summary.restarts != 1 else ''}" if summary.restarts else ""
     return f"pod/{namespace}/{name}: {summary.status}, {summary.ready}/{summary.total} ready{restarts}"
 

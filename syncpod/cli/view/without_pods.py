@@ -43,7 +43,7 @@ def without_pods(view: WorkloadView) -> WithoutPods:
             ("its rollouts are paused, and none has begun",), f"nothing, until `syncpod fleet rollout resume {named}`"
         )
     if view.desired:
-        return WithoutPods((view.says or f"none of its {view.desired} pods has been made",), "the fleet makes its pods")
+        return WithoutPods((view.says or f"its {view.desired} pods are not made yet",), "the fleet makes its pods")
     if is_per_node(view.kind):
         return WithoutPods(
             ("no node that the fleet reaches is one that it runs on",),

@@ -31,7 +31,7 @@ def check_pod_annotations(pod: Pod, path: str) -> Iterator[Problem]:
     """Check annotations against their pod (ValidatePodSpecificAnnotations)."""
     annotations = pod.metadata.annotations
     if _MIRROR in annotations and not pod.spec.node_name:
-        yield Problem(f"{path}[{_MIRROR}]", "may be set only with spec.nodeName, being a kubelet's")
+        yield Problem(f"{path}[{_MIRROR}]", "may be set only with spec.nodeName, since only a kubelet sets it")
     if tolerations := annotations.get(_TOLERATIONS):
         yield from _check_written_tolerations(tolerations, f"{path}[{_TOLERATIONS}]")
     cost = annotations.get(_DELETION_COST)

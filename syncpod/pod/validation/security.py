@@ -66,9 +66,9 @@ def _check_sysctls(context: PodSecurityContext, spec: PodSpec, path: str) -> Ite
         elif name in seen:
             yield Problem(here, f"{sysctl.name} is there twice")
         elif spec.host_network and name.startswith(_NET_PREFIX):
-            yield Problem(here, "must not be set with hostNetwork: true, being the node's own")
+            yield Problem(here, "must not be set with hostNetwork: true, since it would apply to the whole node")
         elif spec.host_ipc and (name in _IPC_NAMES or name.startswith(_IPC_PREFIXES)):
-            yield Problem(here, "must not be set with hostIPC: true, being the node's own")
+            yield Problem(here, "must not be set with hostIPC: true, since it would apply to the whole node")
         seen.add(name)
 
 

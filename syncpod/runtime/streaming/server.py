@@ -229,5 +229,5 @@ def _unknown_protocol(
 ) -> Refused:
     said = ", ".join(offered) or "none"
     return Refused(
-        HTTPStatus.FORBIDDEN, f"the client speaks {said}; the server speaks one of {', '.join(supported)}", headers
+        HTTPStatus.FORBIDDEN, f"the client offers protocols {said}; the server supports {', '.join(supported)}", headers
     )

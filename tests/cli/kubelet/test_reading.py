@@ -164,7 +164,7 @@ def test_a_field_that_only_tunes_is_warned_about(tmp_path: Path) -> None:
         memoryThrottlingFactor=0.9,
     )
     assert start.warnings == (
-        "syncFrequency: 1m: the node is told of changes as they happen",
+        "syncFrequency: 1m: the node receives changes as they happen",
         "memoryThrottlingFactor: 0.9: no container has memory.high, as where no factor is given",
         "oomScoreAdj: 0: the worker's is -999",
         "featureGates.InPlace: a node of ours has no such switch",
