@@ -35,7 +35,7 @@ KNOWN_AT_ONCE: Final = "0"
 
 
 async def list_pods(source: PodSource, asked: Request, namespace: str | None) -> Answer:
-    """Answer with a PodList or a Table. A table may show the server's last record of a pod whose workflow is silent."""
+    """Answer with a PodList or a Table. A table may show Temporal's last record of a pod whose workflow is silent."""
     labels, fields = _selectors(asked)
     now, is_whole = datetime.now(UTC), asked.one("includeObject") == "Object"
     found = await _asked_pods(

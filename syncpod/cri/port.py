@@ -275,7 +275,7 @@ class ContainerStats:
 
 @dataclass(frozen=True, slots=True)
 class SandboxStats:
-    """One pod's use of resources, as its sandbox: of its cgroup as a whole, and of its containers."""
+    """The resource usage of one sandbox: that of the pod's cgroup as a whole, and that of each container."""
 
     id: str
     uid: str

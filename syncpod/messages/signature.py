@@ -19,7 +19,7 @@ PURPOSE: Final = "syncpod-for"
 """Metadata: the purpose of the signature: ``start``, ``signal/NAME``, ``update/NAME``, ``any``, ``input``,
 ``result``."""
 NUMBER: Final = "syncpod-number"
-"""Metadata: the command's number, decimal; microseconds since 1970 unless the clock has gone back."""
+"""Metadata: the command's number, decimal: microseconds since 1970, or the last number plus one if that is larger."""
 SIGNATURE: Final = "syncpod-signature"
 """Metadata: the HMAC, hexadecimal."""
 FIELDS: Final = (KEY, PURPOSE, NUMBER, SIGNATURE)

@@ -21,6 +21,11 @@ def limits_of(pod: Pod) -> Limits:
     return tuple((f"{path}.limits[{name}]", name) for path, given in _resources(pod) for name in _limited(given))
 
 
+def is_of_pod(path: str) -> bool:
+    """Return whether a path of :func:`limits_of` is a limit of the pod as a whole, and not of one container."""
+    return path.startswith("spec.resources.")
+
+
 def limited_resources(pod: Pod) -> frozenset[str]:
     """Return the resources that a pod limits, by the names of `limited`. Raises ValueError as `limits_of`."""
     return frozenset(limited(name) for _, name in limits_of(pod))

@@ -8,13 +8,30 @@ import pytest
 from pydantic import ValidationError
 
 from syncpod.messages.command_table import CommandTable
+from syncpod.messages.fleet_commands import FLEET_NODE_COMMANDS, WORKLOAD_COMMANDS
 from syncpod.messages.node_commands import NODE_COMMANDS
 from syncpod.messages.pod_commands import POD_COMMANDS, RESTART
 from syncpod.messages.signals import Restart
 from syncpod.pod.model_errors import first_problem
 from workflows.effects import Effect
+from workflows.fleet import node_changes, workload_updates
 from workflows.handlers import unknown_signal, unknown_update
+from workflows.node import absorb as node_absorb
+from workflows.pod import absorb as pod_absorb
 from workflows.rejections import Rejected
+
+OF_THE_RUN = {"renew"}
+"""Signals that concern only the run of a workflow, so its entity takes them."""
+
+
+def test_every_command_has_an_effect() -> None:
+    """A row without one would answer that there is no such command, and only when it is sent."""
+    assert POD_COMMANDS.signals.keys() - OF_THE_RUN == pod_absorb.SIGNALS.keys()
+    assert POD_COMMANDS.updates.keys() == pod_absorb.UPDATES.keys()
+    assert (NODE_COMMANDS.signals.keys() | NODE_COMMANDS.updates.keys()) - OF_THE_RUN == node_absorb.EFFECTS.keys()
+    assert FLEET_NODE_COMMANDS.signals.keys() - OF_THE_RUN == node_changes.SIGNALS.keys()
+    assert FLEET_NODE_COMMANDS.updates.keys() == node_changes.UPDATES.keys()
+    assert WORKLOAD_COMMANDS.updates.keys() == workload_updates.updates_of("deployment/web").keys()
 
 
 @pytest.mark.parametrize(

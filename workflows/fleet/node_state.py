@@ -88,7 +88,7 @@ class FleetNodeState(EventLog, BaseModel):
     generation: int = 0
     """Grows with each change of `placed`."""
     key_generation: int = 0
-    """The first generation whose list carries the fleet's key, for a node that trusts another key."""
+    """The generation from which on the node's list carries the fleet's key, since the node trusts another key."""
     fleet_key: str = ""
     """The id of the key that the fleet uses; "" = it is not known here."""
     fleet_key_since: datetime | None = None

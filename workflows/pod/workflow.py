@@ -70,7 +70,11 @@ def _memo() -> object:
 @workflow.defn(name=POD_WORKFLOW)
 @takes(POD_COMMANDS)
 class PodWorkflow:
-    """The life of one pod, from its first apply to its deletion."""
+    """The life of one pod, from its first apply to its deletion.
+
+    `takes` makes a handler for each signal and update of `POD_COMMANDS`. Their effects are in `absorb.SIGNALS` and
+    `absorb.UPDATES`.
+    """
 
     @workflow.init
     def __init__(self, *inputs: Any) -> None:

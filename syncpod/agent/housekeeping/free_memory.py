@@ -83,7 +83,7 @@ class FreeMemory:
             self._least = self._resident()  # the remaining memory counts as needed
 
     async def _given_back(self, has_grown: Callable[[], bool]) -> bool:
-        """Return freed memory to the kernel if the process has grown; say whether it had."""
+        """Give freed memory back to the kernel if the process has grown; return whether it had grown."""
         if not has_grown():
             return False
         await in_daemon_thread(self._trim, name="free memory")

@@ -88,7 +88,7 @@ class Disks:
         self._disks = DiskReader()
 
     async def of_node(self) -> Disk | None:
-        """Measure the node's disk; None if it does not answer."""
+        """Measure the disk of the state directory; None if the disk does not answer in time."""
         return await self._measure(self._state_dir)
 
     async def of_images(self) -> tuple[FilesystemUsage, Disk | None] | None:

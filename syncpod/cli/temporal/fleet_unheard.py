@@ -33,7 +33,7 @@ async def _in_workload(client: Client, node: str, placed: PlacedPod) -> tuple[st
 
 
 async def _rule(client: Client, node: str, placed: PlacedPod) -> WhenLost:
-    """Return the rule that the node was given with the pod."""
+    """Return the pod's rule for a lost node, from the document that the fleet sent to the node."""
     document = (await wanted_pods(client, [node])).get((node, placed.namespace, placed.name))
     try:
         return when_lost((document or {}).get("metadata", {}).get("annotations") or {})

@@ -22,7 +22,7 @@ from syncpod.messages.identity import node_task_queue
 from syncpod.messages.queries import FORESEE_ADMISSION, ComesBefore
 from syncpod.node.fit import demand_of
 from syncpod.pod import Pod, pod_to_wire
-from syncpod.pod.limits import limits_of
+from syncpod.pod.limits import is_of_pod, limits_of
 from syncpod.translation.refused_limits import names_a_limit
 
 _RPC: Final = timedelta(seconds=10)
@@ -69,11 +69,11 @@ async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str, serv
     these pods already has there, unless that pod has failed.
     """
     foresight = Foresight(client, PATIENCE_SECONDS, served)
-    enforces: set[tuple[str, frozenset[str]]] = set()  # one query for each node and set of limits
+    enforces: set[tuple[str, frozenset[tuple[bool, str]]]] = set()  # one query for each node and set of limits
     refused: list[str] = []
     for pod in pods:
         there, limits = pod.spec.node_name or node, limits_of(pod)
-        question = (there, frozenset(f"{path.count('.') == 2}{name}" for path, name in limits))
+        question = (there, frozenset((is_of_pod(path), name) for path, name in limits))
         if not limits or question in enforces:
             continue
         known = await read_pod(client, pod.metadata.namespace, pod.metadata.name)

@@ -27,10 +27,10 @@ def lines(records: Sequence[HistoryEntry], *, headers: bool = True) -> list[str]
 
 
 def _begun(records: Sequence[HistoryEntry]) -> list[datetime]:
-    """Return when each record's step began, which is before its result.
+    """Return when each record's step began.
 
-    If the results of two steps came together, the second may have begun ahead of its turn: no step is shown to begin
-    later than its follower.
+    A start that is begun ahead begins before the step that precedes it has ended. No step is shown to begin later than
+    the one after it.
     """
     found: list[datetime] = []
     follower: HistoryEntry | None = None
