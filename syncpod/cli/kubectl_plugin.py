@@ -129,7 +129,7 @@ class _Kubectl:
         found = json.loads(self._said("get", "pod", *where, "--output=json", "--", pod))
         node = found["spec"].get("nodeName")
         if not node:
-            raise Failure(f"pod {pod} has no node yet: `kubectl describe pod {pod}` says what the scheduler says of it")
+            raise Failure(f"pod {pod} has no node yet: `kubectl describe pod {pod}` shows the scheduler's events")
         uid = mirrored_uid(found) or str(found["metadata"].get("uid") or "")
         return found["metadata"]["namespace"], node, uid
 

@@ -37,7 +37,7 @@ FAILURES_OF_ONE_PER_SECOND: Final = 1
 FAILURES_OF_ONE_BURST: Final = 64
 HANDSHAKES_OF_ONE: Final = 16
 """Maximum concurrent handshakes with the hello of one certificate."""
-SILENT: Final = "it said nothing"
+SILENT: Final = "it sent nothing"
 _DESCRIPTORS_OF_ONE_ADDRESS: Final = 8
 """One address may have one connection for every eight descriptors of the process. A connection takes three descriptors:
 one for the client, and two for the socket behind the door."""

@@ -122,7 +122,7 @@ def cause_of(instance: Instance, events: Iterable[EventRecord] = (), memory_limi
         return Cause(OOM_WITHIN, f"exited {code} after a process in it ran out of memory{limit}", "itself")
     if reason == _NOT_SEEN or (code, reason) == (255, "Unknown"):
         known = f": {one_line(instance.message)}" if instance.message else ""
-        return Cause(UNKNOWN, f"nobody saw how it ended{known}", "unknown")
+        return Cause(UNKNOWN, f"its exit was not observed{known}", "unknown")
     if reason in NEVER_RAN:
         return Cause("start", f"could not be started: {innermost(instance.message)}", "the runtime")
     if instance.signal:

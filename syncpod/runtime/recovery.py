@@ -55,7 +55,7 @@ async def kill_what_runs(runtime: Runtime, directory: Path) -> None:
                 found.kill()
                 await found.wait()
     except Exception as error:  # noqa: BLE001 - records that cannot be read are expected here
-        log(f"{directory}: what runs there, if anything, cannot be ended: {error!r}")
+        log(f"{directory}: its processes, if any, cannot be ended: {error!r}")
 
 
 async def discard(runtime: Runtime, directory: Path, process: str) -> None:

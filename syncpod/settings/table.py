@@ -169,14 +169,14 @@ SETTINGS: Final = (
     Setting(
         "token_reviews",
         TOKEN_REVIEWS,
-        "do not ask the API server whose the tokens are that clients show at that port: they are nobody's",
+        "do not send clients' tokens at that port to the API server for review: no token identifies a user then",
         "--no-token-reviews",
         switch="false",
     ),
     Setting(
         "authorization_mode",
         AUTHORIZATION_MODE,
-        "who says what a client may do at that port: the API server, or nobody (AlwaysAllow)",
+        "what authorizes requests at that port: the API server, or nothing (AlwaysAllow)",
         "--authorization-mode",
         default=AUTHORIZATION_MODES[0],
         choices=AUTHORIZATION_MODES,

@@ -86,7 +86,7 @@ class Connection:
         """
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.hostname is None:
-            raise UpgradeRefused(f"its address begins with {parts.scheme}://, and only http:// is spoken")
+            raise UpgradeRefused(f"its address begins with {parts.scheme}://, and only http:// is supported")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = cls(await _connected(parts.hostname, parts.port or 80))

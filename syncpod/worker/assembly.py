@@ -152,7 +152,9 @@ def _tell_who_commands(settings: NodeSettings, address: str) -> None:
     """Log that anybody who reaches the Temporal server commands the node, unless commands are signed."""
     if settings.signed:
         return
-    text = "commands are not signed: anybody who reaches the Temporal server at %s commands node %s; --signed ends that"
+    text = (
+        "commands are not signed: every client of the Temporal server at %s can command node %s; --signed prevents that"
+    )
     if os.geteuid() == 0:
         log.warning(f"{text}. THIS WORKER IS ROOT, SO THEY ARE ROOT ON THIS MACHINE", address, settings.node)
     else:

@@ -121,7 +121,7 @@ async def run(worker: Worker, agent: Agent, record: WorkerRecord, settings: Node
             if isinstance(ended, Exception):
                 raise ended
         if not stop.is_set():
-            raise RuntimeError("the worker, or the agent beside it, has ended, and nobody has asked it to")
+            raise RuntimeError("the worker or its agent has ended unexpectedly")
     finally:
         await agent.close()
 

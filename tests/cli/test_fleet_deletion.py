@@ -74,7 +74,7 @@ async def test_a_deployment_is_waited_for_and_each_look_says_what_for(monkeypatc
     assert [await THINGS.workload_left(WEB) for _ in range(5)] == [
         "5 pods are left: web-1 on n1, web-2 on n2, web-3 on n3 and 2 more",
         "1 pod is left: web-1 on n1, which cannot be reached",
-        "no answer yet from n8, n9, which may have pods of it (a node that is gone: `fleet remove --force`)",
+        "no answer yet from n8, n9, which may have its pods (a node that is gone: `fleet remove --force`)",
         "its workflow is ending",
         "",
     ]

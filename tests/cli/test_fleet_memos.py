@@ -70,7 +70,7 @@ def test_a_node_that_cannot_be_read_is_unknown_and_the_others_are_listed(
     said = capsys.readouterr()
     assert [line.split()[:2] for line in said.out.splitlines()] == [["n1", "Ready"], ["n2", "Unknown"]]
     (note,) = said.err.splitlines()
-    assert note.startswith("Note: node n2 is Unknown: what its workflow says of it cannot be read: it is not ")
+    assert note.startswith("Note: node n2 is Unknown: its workflow's answer cannot be read: it is not ")
     assert run(["fleet", "get", "nodes", "n2"]) == 1, "one that is asked for by name must be read"
     assert "syncpod: node n2 is Unknown: " in capsys.readouterr().err
     assert run(["fleet", "get", "nodes", "n1"]) == 0

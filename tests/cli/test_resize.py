@@ -113,7 +113,7 @@ async def test_a_failed_plan_is_reported_in_one_sentence(
 ) -> None:
     """As with workers of earlier versions, where the pod begins to end just then."""
     name = await running(syncpod, node)
-    why = "the pod is being deleted or has finished: nothing of it can be resized"
+    why = "the pod is being deleted or has finished: its containers cannot be resized"
 
     def fail(*_: Any, **__: Any) -> Any:
         raise Rejected(f"{why}\nat length")

@@ -120,7 +120,7 @@ def test_of_those_that_say_nothing_the_oldest_ends_for_a_new_one() -> None:
     assert not any(each.is_cancelled for each in here)  # type: ignore[attr-defined]
     doorstep.arrive()
     assert [each.is_cancelled for each in here] == [True, False, False, False]  # type: ignore[attr-defined]
-    assert doorstep.refused == [(HERE, "it said nothing")]
+    assert doorstep.refused == [(HERE, "it sent nothing")]
     doorstep.handshakes.left(first, HERE)
     there = [doorstep.arrive(THERE) for _ in range(3)]  # in all there is room for six
     assert not any(each.is_cancelled for each in there)  # type: ignore[attr-defined]

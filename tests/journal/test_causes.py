@@ -51,15 +51,15 @@ LIVENESS = "Container app failed liveness probe, will be restarted"
         ),
         (
             ended(exit_code=137, reason="ContainerStatusUnknown"),
-            Cause("unknown", "nobody saw how it ended", "unknown"),
+            Cause("unknown", "its exit was not observed", "unknown"),
         ),
         (
             ended(exit_code=137, reason="ContainerStatusUnknown", message="The runtime gave up\nthe start"),
-            Cause("unknown", "nobody saw how it ended: The runtime gave up the start", "unknown"),
+            Cause("unknown", "its exit was not observed: The runtime gave up the start", "unknown"),
         ),
         (ended(message="cannot open\nconfig"), Cause("exit 3", "exited 3: cannot open config", "itself")),
         (ended(message="last\nlines\n", log_end="the last\nlines\n"), Cause("exit 3", "exited 3", "itself")),
-        (ended(exit_code=255, reason="Unknown"), Cause("unknown", "nobody saw how it ended", "unknown")),
+        (ended(exit_code=255, reason="Unknown"), Cause("unknown", "its exit was not observed", "unknown")),
         (
             ended(cause="an operator restarts it", killed_by=KillCause.OPERATOR),
             Cause("operator", "restarted by an operator", "an operator"),

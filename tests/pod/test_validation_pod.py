@@ -147,7 +147,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"spec.os": {"name": "windows"}, "spec.securityContext": {"fsGroup": 1}}, "spec.securityContext.fsGroup: must not be set with os.name: windows"),
     ({"spec.os": {"name": "windows"}, f"{C}.securityContext": {"privileged": False}}, "spec.containers[0].securityContext.privileged: must not be set with os.name: windows"),
     ({"spec.os": {"name": "windows"}, f"{C}.lifecycle": {"stopSignal": "SIGINT"}}, "spec.containers[0].lifecycle.stopSignal: must be SIGKILL or SIGTERM with os.name: windows"),
-    (windows(runAsUserName=""), "spec.containers[0].securityContext.windowsOptions.runAsUserName: its user must be 1 to 104 characters, more than dots and blanks, with none of \"/\\:;|=,+*?<>@[]"),
+    (windows(runAsUserName=""), "spec.containers[0].securityContext.windowsOptions.runAsUserName: its user must be 1 to 104 characters, not only dots and blanks, and without \"/\\:;|=,+*?<>@[]"),
     (windows(runAsUserName="a\\b\\c"), "spec.containers[0].securityContext.windowsOptions.runAsUserName: must be a user, perhaps with a domain and one backslash before it, and no control characters"),
     (windows(runAsUserName="a b*\\c"), "spec.containers[0].securityContext.windowsOptions.runAsUserName: its domain must be a NetBIOS or DNS name of no more than 255 characters"),
     (windows(gmsaCredentialSpec=""), "spec.containers[0].securityContext.windowsOptions.gmsaCredentialSpec: must have between 1 byte and 64 KiB"),

@@ -61,7 +61,7 @@ async def end(agent: Watching, tmp_path: Path, stop: asyncio.Event) -> None:
 async def test_an_agent_that_ends_by_itself_is_reported_as_a_defect(tmp_path: Path) -> None:
     agent = Watching()
     agent.loses = True
-    with pytest.raises(RuntimeError, match="nobody has asked"):
+    with pytest.raises(RuntimeError, match="has ended unexpectedly"):
         await end(agent, tmp_path, asyncio.Event())
     assert agent.closed
 

@@ -109,7 +109,7 @@ async def test_an_impossible_restart_is_refused_with_the_reason(client: Client, 
     await until(handle, lambda pod: phase(pod) == "Succeeded")
     await handle.signal("restart", {})
     await until(handle, lambda _: True)
-    why = "signal restart: the pod is ending or has ended: nothing of it is started again"
+    why = "signal restart: the pod is ending or has ended: its containers are not started again"
     assert (await rejections(handle))[-1] == why
 
 

@@ -189,7 +189,7 @@ def _forget(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
         state.pods.pop(key, None)
         state.note(key, owner)
     if keys:
-        text = f"{_named(keys)}: forgotten, though the node has not confirmed that nothing of it runs any more"
+        text = f"{_named(keys)}: forgotten, though the node has not confirmed the end of its containers"
         state.event(now, "Warning", "ForcedDeletion", text)
 
 

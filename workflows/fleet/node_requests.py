@@ -283,7 +283,7 @@ class NodeRequests:
         """Show that the node did not answer a request as it should, and pause before the next one."""
         self.state.troubles[name] = clipped(why)
         self.state.event(workflow.now(), "Warning", "FailedNode", why)
-        await workflow.sleep(_PAUSE, summary=f"before {self.state.name} is asked again")
+        await workflow.sleep(_PAUSE, summary=f"pause before the next request to {self.state.name}")
 
 
 def _seconds(pause: timedelta) -> str:

@@ -98,7 +98,7 @@ def surveyed(state: WorkloadState, found: Surveyed, now: datetime, heard: Iterab
             pods_reported(state, news, now)
     state.missed = tuple(name for name in found.missed if before is None or name in before)
     if state.missed and before is None:
-        text = f"without an answer from {', '.join(state.missed)}, which may have pods of it"
+        text = f"without an answer from {', '.join(state.missed)}, which may have its pods"
         state.event(now, "Warning", "MissedNodes", text)
 
 

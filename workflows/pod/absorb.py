@@ -216,7 +216,7 @@ def _restart(state: PodState, signal: Restart, _now: datetime) -> Sequence[Said]
     init containers and ephemeral containers are never run again.
     """
     if state.ending:
-        raise Rejected("the pod is ending or has ended: nothing of it is started again")
+        raise Rejected("the pod is ending or has ended: its containers are not started again")
     if state.rejection is not None:
         raise Rejected("the node has not admitted the pod yet: `syncpod retry` asks it again")
     spec = state.pod.spec

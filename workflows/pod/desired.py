@@ -75,7 +75,7 @@ def resize(state: PodState, document: Any, now: datetime) -> None:
     Raises PodInvalid, which names the field, and Rejected if the pod is ending.
     """
     if state.ending:
-        raise Rejected("the pod is being deleted or has finished: nothing of it can be resized")
+        raise Rejected("the pod is being deleted or has finished: its containers cannot be resized")
     _take(state, resized(state.pod, document), now, "resize")
 
 
@@ -83,7 +83,7 @@ def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
     """Take the pod that results from `update` as the desired one. Raises PodInvalid."""
     problems = [*validate_update(state.pod, new), *validate_same_qos(state.pod, new)]
     if state.ending and not same_resources(resources_of(state.pod), resources_of(new)):
-        problems.append(Problem("spec", "the pod has finished or failed: nothing of it can be resized"))
+        problems.append(Problem("spec", "the pod has finished or failed: its containers cannot be resized"))
     if problems:
         raise PodInvalid(problems)
     updated = merge_update(state.pod, new)

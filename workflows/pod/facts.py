@@ -34,7 +34,7 @@ from syncpod.lifecycle.observed import (
 from syncpod.messages.steps import StartContainer, StepInput
 from workflows.pod.state import Kill, PodState
 
-LOST = "The container is no longer listed by the runtime, and nobody saw how it ended"
+LOST = "The container is no longer listed by the runtime: its exit was not observed"
 """Message of an end whose exit code nobody knows. Its reason and code are those that the kubelet uses."""
 
 

@@ -79,5 +79,5 @@ async def _read(stream: asyncio.StreamReader) -> bytes:
         parts.append(part)
         size += len(part)
         if size > _LARGEST:
-            raise ApiError(500, f"the command says more than {_LARGEST >> 20} MiB")
+            raise ApiError(500, f"the command prints more than {_LARGEST >> 20} MiB")
     return b"".join(parts)

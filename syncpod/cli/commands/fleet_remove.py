@@ -158,7 +158,7 @@ async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> FleetNode
     elif node.placed:
         warn(
             f"node {node.name} cannot be reached: if it is running, its pods run there until it is back and ends them, "
-            "or until somebody ends them there with `syncpod delete pod`"
+            "or until a user ends them there with `syncpod delete pod`"
         )
     return node
 

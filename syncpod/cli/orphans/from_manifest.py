@@ -28,7 +28,7 @@ def record_from(manifest: Pod, orphan: FoundOrphan, node: str) -> PodRecord:
         )
     if wrong := [*_other_identity(manifest, orphan, node), *_differences(manifest, orphan)]:
         raise Failure(
-            f'pod "{orphan.pod.name}" cannot be adopted from this manifest, since what runs was made from another: '
+            f'pod "{orphan.pod.name}" cannot be adopted from this manifest, since its containers have another: '
             f"{'; '.join(wrong)}"
         )
     meta = manifest.metadata.model_copy(

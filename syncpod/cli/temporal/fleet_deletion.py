@@ -168,7 +168,7 @@ def why_workload_is_left(view: WorkloadView) -> str:
     """Return what the end of a workload waits for."""
     if not view.pods and view.missed:
         names = ", ".join(view.missed)
-        return f"no answer yet from {names}, which may have pods of it (a node that is gone: `fleet remove --force`)"
+        return f"no answer yet from {names}, which may have its pods (a node that is gone: `fleet remove --force`)"
     if not view.pods:
         return "its workflow is ending"
     named = first_few([_pod(pod) for pod in view.pods])

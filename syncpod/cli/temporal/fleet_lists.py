@@ -61,9 +61,7 @@ async def _nodes(client: Client, names: Sequence[str], form: Form) -> FoundObjec
     chosen = {row.name for row in found.rows}
     found.missing = [f'nodes "{each}" not found in the fleet' for each in names if each not in chosen]
     unread = [each for each in nodes if isinstance(each, fleet.UnreadNode) and each.name in chosen]
-    sentences = [
-        f"node {one.name} is Unknown: what its workflow says of it cannot be read: {one.why}" for one in unread
-    ]
+    sentences = [f"node {one.name} is Unknown: its workflow's answer cannot be read: {one.why}" for one in unread]
     if names:
         found.missing += sentences
     else:

@@ -107,7 +107,5 @@ def _windows_user(name: str) -> str:
     ):
         return f"its domain must be a NetBIOS or DNS name of no more than {_LONGEST_DOMAIN} characters"
     if len(user) > _LONGEST_USER or _NO_USER.fullmatch(user):
-        return (
-            f"its user must be 1 to {_LONGEST_USER} characters, more than dots and blanks, with none of {_NOT_IN_USER}"
-        )
+        return f"its user must be 1 to {_LONGEST_USER} characters, not only dots and blanks, and without {_NOT_IN_USER}"
     return ""
