@@ -275,7 +275,7 @@ async def adopted_by_their_owner(node: OrphanNode, here: Population) -> None:
     plan = await syncpod(node, "adopt", "--all", "--dry-run")
     assert (plan.code, len(plan.out.splitlines())) == (0, 4), plan
     assert f"pod/{web.name} adopted (dry run); running: crashing, web" in plan.out.splitlines()
-    assert "Note: sandboxes and containers that name no pod cannot be adopted: 1 found" in plan.err
+    assert "Note: objects that name no pod cannot be adopted (1 found)" in plan.err
     adopted = await syncpod(node, "adopt", web.name, f"pod/{job.name}", "-o", "name")
     assert (adopted.code, sorted(adopted.out.split())) == (0, sorted([f"pod/{web.name}", f"pod/{job.name}"])), adopted
     seen = await web.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")

@@ -69,10 +69,7 @@ def adopt(
         found, nameless = await chosen(client, place, names, namespace=namespace, keys=tuple(manifests))
         orphans = await staying(place, found) if everything else found
         if nameless:
-            remark(
-                f"Note: sandboxes and containers that name no pod cannot be adopted: {len(nameless)} found; "
-                "see `syncpod node`"
-            )
+            remark(f"Note: objects that name no pod cannot be adopted ({len(nameless)} found); see `syncpod node`")
         if force and len({(each.pod.namespace, each.pod.name) for each in orphans}) < len(orphans):
             raise Failure("--force: the runtime has several pods of that name; `syncpod prune` removes the others")
         if not orphans and everything:
