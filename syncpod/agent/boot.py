@@ -109,6 +109,6 @@ class Boot:
                 return
 
     async def close(self) -> None:
-        """Cancel all tasks; the next worker takes over from the start."""
+        """Cancel all tasks; the next worker begins the takeover anew."""
         await self._tasks.close()
         await self._takeover.close()

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 WRITE_SECONDS: Final = 1.0
 """Seconds before a state is written: of a pod's states within this time, only the last is written."""
 _AT_ONCE: Final = 8
-"""How many states one call in a thread writes. Such a call costs as much CPU as writing one state."""
+"""How many states one call in a thread writes: the call itself costs as much CPU as writing a state."""
 
 
 class PublishedRun(NamedTuple):

@@ -58,7 +58,7 @@ class ConnectionRoom:
     """Connections of one address, whatever their state."""
 
     def within_descriptors(self) -> ConnectionRoom:
-        """Return this room, reduced to the present number of descriptors that the process may have."""
+        """Return these maximums, each cut to its share of the descriptors that the process may have open now."""
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         most = most if most != resource.RLIM_INFINITY else 2**20
         part = max(16, most // _DESCRIPTORS_OF_ONE_ADDRESS)

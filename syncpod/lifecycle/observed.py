@@ -41,7 +41,7 @@ class Seq(Model):
     boot: int = 0
     """Number of the agent's life on its node; grows with each start."""
     counter: int = 0
-    """Grows with each listing begun in that life."""
+    """Grows with each listing begun in the life `boot`."""
 
     def __lt__(self, other: Seq) -> bool:
         return (self.boot, self.counter) < (other.boot, other.counter)

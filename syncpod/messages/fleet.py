@@ -72,7 +72,10 @@ def fleet_node_id(node: str) -> str:
 
 
 def is_placed(annotations: Mapping[str, str]) -> bool:
-    """Say whether a fleet has chosen the node of a pod with these annotations; one with a `nodeName` has no owner."""
+    """Return whether these are the annotations of a pod whose node the fleet has chosen.
+
+    They then name an owner. Those of a pod that was applied with a `nodeName` do not.
+    """
     return annotations.get(SOURCE_ANNOTATION) == FLEET_SOURCE and bool(annotations.get(OWNER_ANNOTATION))
 
 

@@ -96,7 +96,7 @@ class Place(Enum):
 
 
 class Failure(NamedTuple):
-    """How a step's failure reads if the step gives no event for it: a timeout, an unreadable result.
+    """How a step's failure reads if it comes without an event, as a timeout or an unreadable result does.
 
     Mirrors events/event.go, v1.36.
     """

@@ -152,7 +152,7 @@ def _shared_converters() -> Mapping[bytes, EncodingPayloadConverter]:
 
 
 class SigningCodec(PayloadCodec, WithSerializationContext):
-    """Signs marked payloads, and encrypts all payloads if the keys do; in a worker, it also verifies payloads."""
+    """Signs marked payloads, and encrypts all payloads if the node encrypts; in a worker, it also verifies payloads."""
 
     def __init__(self, keys: Keys, *, verifies: bool, place: PayloadPlace | None = None) -> None:
         """Sign and verify for a place, which :meth:`with_context` sets; without one nothing is signed or verified."""
@@ -171,7 +171,7 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         return SigningCodec(self._keys, verifies=self._verifies, place=place)
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Sign marked payloads and the results of a worker's steps; then encrypt all payloads, if the keys do."""
+        """Sign marked payloads and the results of a worker's steps; then encrypt all payloads, if `encrypts` is set."""
         key = self._keys.current  # one key for both: the id beside a ciphertext names only one
         signed = [self._signed(payload, key) for payload in payloads]
         if not self._keys.encrypts:

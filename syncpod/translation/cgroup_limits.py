@@ -68,7 +68,7 @@ def pod_limits(pod: Pod, host: Host) -> CgroupLimits:
 
 
 def asked_as_a_whole(pod: Pod) -> Mapping[str, str]:
-    """Return the pod-level limits that the pod sets: by resource, the controller that has to enforce the limit."""
+    """Return the controllers that have to enforce the pod-level limits, by resource. A limit of 0 counts as none."""
     amounts = read_amounts(pod.spec.resources.limits) if pod.spec.resources is not None else {}
     controllers = {name: "hugetlb" if name.startswith(HUGE_PAGES) else name for name in amounts}
     return {name: controllers[name] for name, amount in amounts.items() if amount.number > 0}

@@ -249,9 +249,10 @@ class NodeRequests:
         return read
 
     async def recall_newer(self, why: str) -> None:
-        """Take over the node's list, which is newer: the fleet's database was restored from an older state.
+        """Request the node's list, and take it over: it is newer, since the fleet's database is an older backup.
 
-        If a node announces a newer list again and again, the pause before the request doubles, up to five minutes.
+        If the node announces a newer list again and again, the pause before this request doubles each time, up to five
+        minutes.
         """
         state = self.state
         state.event(workflow.now(), "Warning", "StaleIntent", why)

@@ -125,7 +125,7 @@ class WorkloadState(EventLog, BaseModel):
 
     @property
     def is_paused(self) -> bool:
-        """Whether no other template may be rolled out now."""
+        """Whether its rollouts are paused, by the update `pause` or by its document."""
         return self.paused or bool((self.document or {}).get("spec", {}).get("paused"))
 
     def asked_for(self) -> str:

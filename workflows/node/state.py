@@ -167,7 +167,7 @@ class NodeState(EventLog, BaseModel):
         return is_known and not current.ending and not current.resync_requested
 
     def is_unjudged(self, key: str) -> bool:
-        """Say whether the list of a pod has not reported yet. Such a pod stays as it is."""
+        """Return whether the source that a pod was made for has not sent its list yet. Such a pod stays as it is."""
         current = self.governed.get(key)
         return current is not None and not current.ending and current.source not in self.sources
 

@@ -88,7 +88,7 @@ def _ran_out_of_memory_first(state: PodState, ended: Exit, at: datetime) -> bool
 
 
 def _is_needless(kill: Kill) -> bool:
-    """Return whether only a failed probe has caused this kill, so that an earlier exit was the container's own.
+    """Return whether a failed probe is the only cause of this kill, which then does not count after an earlier exit.
 
     A probe's command ends together with its container, and that counts as one more failure of the probe. So the kill
     may be decided after the container has ended by itself.

@@ -255,7 +255,10 @@ class PodEvents:
             log.warning("cannot note which events the cluster has: %s", error.strerror)
 
     def _read(self) -> dict[str, datetime]:
-        """Return the recorded times by UID; empty if they cannot be read, since repeated writes do no harm."""
+        """Return the time of the newest written event of each pod, by UID.
+
+        Empty if the file cannot be read: then events are written again, which does no harm.
+        """
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             noted = json.loads(self._path.read_bytes())
             return {str(uid): datetime.fromisoformat(at) for uid, at in noted.items()}

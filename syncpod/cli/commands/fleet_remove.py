@@ -89,7 +89,10 @@ async def _remove(client: Client, authority: Fleet, name: str, how: _How) -> Non
 
 
 async def _cordoned(client: Client, node: FleetNodeView, how: _How) -> FleetNodeView:
-    """Cordon a node, and return its state after that. Without --force, uncordons a node in use, and raises Failure."""
+    """Cordon a node, and return its state after that.
+
+    Without --force, raises Failure if the node is in use; a cordon made here is then undone.
+    """
     from syncpod.cli.temporal import fleet
 
     if not how.force:

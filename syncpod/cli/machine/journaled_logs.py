@@ -98,7 +98,7 @@ def why_never_ran(state_dir: Path, life: tuple[str, str, str], container: str, r
 
 
 def lives_with_uid(lives: Sequence[PodRunRecords], uid: str) -> list[PodRunRecords]:
-    """Return the lives of a name that have a uid; "" = all. Raises Failure if none has it.
+    """Return those of a name's lives that have this UID; "" = all. Raises Failure if none has it.
 
     A static pod has the same uid in each of its lives.
     """

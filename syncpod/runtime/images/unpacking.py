@@ -80,8 +80,8 @@ class Unpacking:
     def finish(self) -> None:
         """Set the owners and modes of directories.
 
-        Raises EntryInvalid for an invalid owner, and OSError, also if a directory has been removed: a link in its place
-        is not followed.
+        Raises EntryInvalid for an invalid owner. Raises OSError, also if a directory has been removed or replaced by a
+        link: links are not followed.
         """
         from_the_top = [(Path(), self._directories)]
         for path, directory in from_the_top:  # This list grows meanwhile.
