@@ -31,7 +31,7 @@ _TOLD: Final = 10
 _AT_ONCE: Final = 50
 """Maximum number of objects ended or queried at the same time: more could overload a node."""
 
-DELETION_IS_KEPT: Final = "the deletion is recorded, and continues once the node's worker runs (`syncpod up` there)"
+DELETION_IS_KEPT: Final = "the deletion is kept, and continues once the node's worker runs (`syncpod up` there)"
 """The part of a sentence about a deletion while the pod's node is away."""
 
 

@@ -268,7 +268,7 @@ def test_a_deletion_is_kept_and_not_waited_for_for_ever_while_no_worker_serves_t
     done = syncpod("delete", "pod", "kept", "--now")
     assert done.code == 1
     assert 'no worker serves this node, so nothing ends pod "kept" now' in done.err
-    assert "the deletion is recorded, and continues once the node's worker runs (`syncpod up` there)" in done.err
+    assert "the deletion is kept, and continues once the node's worker runs (`syncpod up` there)" in done.err
     assert syncpod("up").code == 0
     gone = syncpod("wait", "pod", "kept", "--for", "delete", "--timeout", "60s")
     assert gone.code == 0, gone.err
