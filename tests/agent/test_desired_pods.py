@@ -16,8 +16,8 @@ import pytest_asyncio
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.node_workflow import desired_pods
-from syncpod.agent.node_workflow.desired_pods import AT_ONCE, DesiredPods, Listing
+from syncpod.agent.sources import desired_pods
+from syncpod.agent.sources.desired_pods import AT_ONCE, DesiredPods, Listing
 from syncpod.lifecycle.orphans import Standing
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import FILE_SOURCE, ApplyPodWorkflow, DeletePodWorkflow, PodKey, PodWorkflowResult

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from syncpod.agent.node_workflow import manifest_files
-from syncpod.agent.node_workflow.desired_pods import Listing
-from syncpod.agent.node_workflow.manifest_place import MEANT, DirectoryPlace, place_of, recall_place
+from syncpod.agent.sources import manifest_files
+from syncpod.agent.sources.desired_pods import Listing
+from syncpod.agent.sources.manifest_place import MEANT, DirectoryPlace, place_of, recall_place
 from syncpod.kernel.mounting import mount_tmpfs, unmount
 from syncpod.messages.node import PodKey
 from tests.agent.test_manifest_source import NODE, Directory, names, pod

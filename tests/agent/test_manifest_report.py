@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.node_workflow import manifest_report
-from syncpod.agent.node_workflow.manifest_report import ManifestReport
+from syncpod.agent.sources import manifest_report
+from syncpod.agent.sources.manifest_report import ManifestReport
 from syncpod.messages.node import LISTED_LIMIT, DesiredPod, NodeView, PodKey, SourceView, StaticPods
 from tests.agent.waiting import until
 

@@ -19,11 +19,11 @@ import pytest
 import yaml
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.node_workflow import manifest_files, manifest_source
-from syncpod.agent.node_workflow.desired_pods import DesiredPods, Listing
-from syncpod.agent.node_workflow.manifest_files import ManifestFiles
-from syncpod.agent.node_workflow.manifest_report import ManifestReport
-from syncpod.agent.node_workflow.manifest_source import ManifestSource
+from syncpod.agent.sources import manifest_files, manifest_source
+from syncpod.agent.sources.desired_pods import DesiredPods, Listing
+from syncpod.agent.sources.manifest_files import ManifestFiles
+from syncpod.agent.sources.manifest_report import ManifestReport
+from syncpod.agent.sources.manifest_source import ManifestSource
 from syncpod.kernel.inotify import DirectoryChange, DirectoryWatch
 from syncpod.pod import LARGEST_MANIFEST
 from tests.agent.waiting import until

@@ -24,8 +24,8 @@ from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from qa.fault_points import VARIABLE
-from syncpod.agent.node_workflow.desired_pods import with_origin
-from syncpod.agent.node_workflow.manifest_files import ManifestFiles
+from syncpod.agent.sources.desired_pods import with_origin
+from syncpod.agent.sources.manifest_files import ManifestFiles
 from syncpod.cri.client import CriClient
 from syncpod.messages.node import FILE_SOURCE, NodeView, node_workflow_id
 from syncpod.pod import admit_pod

@@ -28,7 +28,7 @@ from syncpod.agent.kubernetes.readiness_gates import ReadinessGates
 from syncpod.agent.kubernetes.registration import Registration
 from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
 from syncpod.agent.kubernetes.statuses import StatusWriter
-from syncpod.agent.node_workflow.desired_pods import DesiredPods
+from syncpod.agent.sources.desired_pods import DesiredPods
 from syncpod.kubernetes import reflector as reflectors
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.node import Machine

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.statuses import StatusWriter
-from syncpod.agent.node_workflow.desired_pods import AT_ONCE, Orders
+from syncpod.agent.sources.desired_pods import AT_ONCE, Orders
 from syncpod.kubernetes.bound_pod import BoundPod
 from syncpod.kubernetes.client import ApiClient
 from syncpod.messages.node import DeletePodWorkflow, PodWorkflowResult

@@ -10,7 +10,7 @@ BUGS = (
     Plant(
         name="begun-and-not-heard-of",
         room=AGENT,
-        file="syncpod/agent/node_workflow/desired_pods.py",
+        file="syncpod/agent/sources/desired_pods.py",
         before="pod.uids = (*(uid for uid in pod.uids if uid != _uid(document)), _uid(document))",
         after="pass",
         harm="A pod that was begun while the server failed, and whose manifest is gone since, runs for ever.",
@@ -19,7 +19,7 @@ BUGS = (
     Plant(
         name="file-went-while-no-worker-ran",
         room=AGENT,
-        file="syncpod/agent/node_workflow/desired_pods.py",
+        file="syncpod/agent/sources/desired_pods.py",
         before="pod.uids = (meta.uid, *pod.uids)",
         after="pod.uids = pod.uids",
         harm="A pod whose manifest was removed while the worker was away runs for ever.",
@@ -28,7 +28,7 @@ BUGS = (
     Plant(
         name="ended-before-the-directory-was-read",
         room=AGENT,
-        file="syncpod/agent/node_workflow/desired_pods.py",
+        file="syncpod/agent/sources/desired_pods.py",
         before="if not self.is_read or list_of(meta) != self._source:",
         after="if list_of(meta) != self._source:",
         harm="A worker that starts ends the pods of a directory that it has not read yet.",
@@ -55,7 +55,7 @@ BUGS = (
     Plant(
         name="two-orders-at-a-time",
         room=AGENT,
-        file="syncpod/agent/node_workflow/desired_pods.py",
+        file="syncpod/agent/sources/desired_pods.py",
         before="if pod.sending is not None or pod.retry_timer is not None:",
         after="if pod.retry_timer is not None:",
         harm="A pod whose manifest is back at once is ended by the order that was given while it was gone.",

@@ -82,7 +82,7 @@ BUGS = (
     Plant(
         name="broken-manifest-ends-its-pod",
         room="syncpod/agent",
-        file="syncpod/agent/node_workflow/desired_pods.py",
+        file="syncpod/agent/sources/desired_pods.py",
         before="return self.kept or (",
         after="return (",
         harm="A manifest that is broken for a moment ends the pod that was made from it.",

@@ -21,7 +21,7 @@ from syncpod.agent.kubernetes.node_labels import ClusterLabels
 from syncpod.agent.kubernetes.readiness_gates import ReadinessGates
 from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
 from syncpod.agent.kubernetes.statuses import StatusWriter
-from syncpod.agent.node_workflow.desired_pods import DesiredPods, Listing
+from syncpod.agent.sources.desired_pods import DesiredPods, Listing
 from syncpod.kubernetes.bound_pod import BoundPod, bound_pod, concern
 from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.reflector import ObjectKey, Reflector

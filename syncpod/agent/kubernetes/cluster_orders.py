@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from syncpod.agent.kubernetes.statuses import NewestPod
-from syncpod.agent.node_workflow.desired_pods import Orders
+from syncpod.agent.sources.desired_pods import Orders
 from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, PodWorkflowResult
 
 

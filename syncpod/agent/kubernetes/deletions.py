@@ -21,7 +21,7 @@ from temporalio.exceptions import ApplicationError
 
 from syncpod.agent.background import cancel_all
 from syncpod.agent.kubernetes.statuses import StatusWriter, path_of
-from syncpod.agent.node_workflow.desired_pods import AT_ONCE, Orders
+from syncpod.agent.sources.desired_pods import AT_ONCE, Orders
 from syncpod.kubernetes.bound_pod import BoundPod
 from syncpod.kubernetes.client import ApiClient, ClusterError
 from syncpod.kubernetes.reflector import Backoff, ObjectKey

@@ -31,10 +31,10 @@ from syncpod.agent.kubernetes.registration import Registration, machine
 from syncpod.agent.kubernetes.runtime_classes import RuntimeClasses
 from syncpod.agent.kubernetes.runtime_report import RuntimeReport
 from syncpod.agent.kubernetes.statuses import StatusWriter
-from syncpod.agent.node_workflow.desired_pods import DesiredPods
 from syncpod.agent.node_workflow.status import engine_version
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.scraping.readings import NodeReadings
+from syncpod.agent.sources.desired_pods import DesiredPods
 from syncpod.cri.port import CriRuntime
 from syncpod.fleet.offers import Taint
 from syncpod.kubernetes.certificate_files import CertificateFile, client_file

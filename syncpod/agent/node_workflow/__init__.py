@@ -1,1 +1,1 @@
-"""Connects the agent with the node's own workflow: reports the node's status, and runs the pods of its manifests."""
+"""Connects the agent with the node's own workflow: reports the status of the node and the pods that were recalled."""

@@ -3,7 +3,7 @@
 If a node's workflow was terminated, or lost with its database, its successor has no record of any pod. The pods' own
 workflows continue, or are adopted. A list comes from outside of the node, so a pod that left its list meanwhile would
 run for ever. But each pod's workflow publishes the annotation that names its list, and pods with that annotation are
-sent. (Pods of the directory of manifests are not sent: :mod:`syncpod.agent.node_workflow.desired_pods` ends them.)
+sent. (Pods of the directory of manifests are not sent: :mod:`syncpod.agent.sources.desired_pods` ends them.)
 
 After a restart, the kubelet ends every pod in its runtime that no source lists (kubelet_pods.go, v1.36,
 HandlePodCleanups). Difference: no pod is ended before its source has reported, however long that takes.

@@ -13,14 +13,14 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from syncpod.agent.agent import Agent
-from syncpod.agent.node_workflow.desired_pods import DesiredPods
-from syncpod.agent.node_workflow.manifest_files import ManifestFiles
-from syncpod.agent.node_workflow.manifest_report import ManifestReport
-from syncpod.agent.node_workflow.manifest_source import ManifestSource
 from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.agent.node_workflow.recalled_pods import RecalledPods
 from syncpod.agent.node_workflow.status import NodeStatusReporter, node_info
 from syncpod.agent.pod_workflows import PodWorkflows
+from syncpod.agent.sources.desired_pods import DesiredPods
+from syncpod.agent.sources.manifest_files import ManifestFiles
+from syncpod.agent.sources.manifest_report import ManifestReport
+from syncpod.agent.sources.manifest_source import ManifestSource
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.agent.takeover.pods import Takeover
 from syncpod.cri.port import RuntimeVersion

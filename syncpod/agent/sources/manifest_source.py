@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 
 from temporalio.service import RPCError
 
-from syncpod.agent.node_workflow.desired_pods import DesiredPods, Listing
-from syncpod.agent.node_workflow.manifest_files import ManifestFiles
-from syncpod.agent.node_workflow.manifest_report import ManifestReport
+from syncpod.agent.sources.desired_pods import DesiredPods, Listing
+from syncpod.agent.sources.manifest_files import ManifestFiles
+from syncpod.agent.sources.manifest_report import ManifestReport
 from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.kernel.inotify import DirectoryChange, DirectoryWatch
 

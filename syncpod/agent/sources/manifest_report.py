@@ -23,7 +23,7 @@ _RETRY_SECONDS: Final = 1.0
 
 
 class Pods(Protocol):
-    """The contents of the report. Implemented by `syncpod.agent.node_workflow.desired_pods.DesiredPods`."""
+    """The contents of the report. Implemented by `syncpod.agent.sources.desired_pods.DesiredPods`."""
 
     news: asyncio.Event
     """Set when the report may have changed."""

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.agent.node_workflow.desired_pods import Listing
-from syncpod.agent.node_workflow.manifest_place import MEANT, DirectoryPlace, place_of, recall_place, remember_place
+from syncpod.agent.sources.desired_pods import Listing
+from syncpod.agent.sources.manifest_place import MEANT, DirectoryPlace, place_of, recall_place, remember_place
 from syncpod.kernel.atomic_file import replace_file, sync_file
 from syncpod.kernel.os_errors import why_of
 from syncpod.messages.node import PodKey

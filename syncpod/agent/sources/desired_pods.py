@@ -101,7 +101,7 @@ class _Pod:
     """By UID: when the node first saw the pod, from the pod's annotation."""
     sending: asyncio.Task[None] | None = None
     retry_timer: asyncio.TimerHandle | None = None
-    """Calls `_look` again when the pod's back-off ends."""
+    """Calls `_send_if_due` again when the pod's back-off ends."""
     tries: int = 0
     """How many consecutive tries have failed, except those that the server did not answer."""
 
@@ -179,7 +179,7 @@ class DesiredPods:
             for meta in self._known():
                 self.published(meta)
         for pod in list(self._pods.values()):
-            self._look(pod)
+            self._send_if_due(pod)
         self.news.set()
 
     def _assume(self, pod: _Pod, document: Mapping[str, Any], *, is_named: bool) -> None:
@@ -207,7 +207,7 @@ class DesiredPods:
         if pod.document is not None and _uid(pod.document) != meta.uid:
             pod.sent_document = None  # another pod runs under this name, despite the order
         self._forget_backoff(pod)
-        self._look(pod)
+        self._send_if_due(pod)
 
     def _compare(self, pod: _Pod, meta: ObjectMeta) -> None:
         """Check an assumed `sent_document` by what the workflow has published; if it is wrong, send an order."""
@@ -216,7 +216,7 @@ class DesiredPods:
         pod.is_assumed = False
         if not _is_of(meta, pod.sent_document):
             pod.sent_document = None
-            self._look(pod)
+            self._send_if_due(pod)
 
     def gone(self, meta: ObjectMeta, *, is_followed: bool) -> None:
         """Note that a pod's workflow has ended. `is_followed`: another pod of its name starts in the same workflow."""
@@ -229,7 +229,7 @@ class DesiredPods:
         if not is_followed and pod.sent_document is not None and _uid(pod.sent_document) == meta.uid:
             self._was_ended(pod)
         self._forget_backoff(pod)  # the name may have been another pod's
-        self._look(pod)
+        self._send_if_due(pod)
 
     async def find_ended(self) -> None:
         """Find the pods whose workflows have ended without publishing their end. Raises RPCError."""
@@ -242,7 +242,7 @@ class DesiredPods:
             standing = await self._workflows.standing(PodRef(**pod.key.model_dump(), uid=_uid(document)))
             if standing in ("closed", "unknown") and pod.sent_document is document and pod.sending is None:
                 self._was_ended(pod)
-                self._look(pod)
+                self._send_if_due(pod)
 
     def _was_ended(self, pod: _Pod) -> None:
         pod.sent_document = None
@@ -265,31 +265,31 @@ class DesiredPods:
         replaces = tuple(each for each in pod.uids if each != uid)
         return ApplyPodWorkflow(node=self._node, pod=with_origin(pod.document, self._source, seen), replaces=replaces)
 
-    def _look(self, pod: _Pod) -> None:
+    def _send_if_due(self, pod: _Pod) -> None:
         """Start sending a pod's order, if it has one, and no order is being sent or waits for a retry."""
         if pod.sending is not None or pod.retry_timer is not None:
             return
         if self._order(pod) is not None:
-            pod.sending = asyncio.create_task(self._tell(pod), name=f"pod {pod.name} of {self._source}")
+            pod.sending = asyncio.create_task(self._send_and_retry(pod), name=f"pod {pod.name} of {self._source}")
         elif pod.document is None and not pod.kept:
             self._forget_backoff(pod)
             del self._pods[pod.key]
             self.news.set()
 
-    async def _tell(self, pod: _Pod) -> None:
+    async def _send_and_retry(self, pod: _Pod) -> None:
         retry = None
         try:
             async with self._room:
-                retry = await self._told(pod)
+                retry = await self._send_order(pod)
         finally:
             pod.sending = None
             self.news.set()
         if retry is not None:
             pod.retry_timer = asyncio.get_running_loop().call_later(retry, self._retry, pod)
         else:
-            self._look(pod)
+            self._send_if_due(pod)
 
-    async def _told(self, pod: _Pod) -> float | None:
+    async def _send_order(self, pod: _Pod) -> float | None:
         """Send a pod's current order; return the seconds until it is to be repeated, None if it need not be."""
         order, document = self._order(pod), pod.document
         if order is None:
@@ -337,7 +337,7 @@ class DesiredPods:
 
     def _retry(self, pod: _Pod) -> None:
         pod.retry_timer = None
-        self._look(pod)
+        self._send_if_due(pod)
 
     def _forget_backoff(self, pod: _Pod) -> None:
         """Drop a pod's back-off, so that its next order is sent at once."""
