@@ -143,12 +143,12 @@ def _backoff_expired(state: PodState, signal: BackoffExpired, now: datetime) -> 
     if signal.appeared and (runs or signal.container not in subjects):
         return ()
     if signal.restart is None:
-        return (_release(state, signal, subjects, runs=runs),)
-    _pass(state, signal.container, signal.restart, subjects, now)
+        return (_end_all_backoffs(state, signal, subjects, runs=runs),)
+    _end_due_backoff(state, signal.container, signal.restart, subjects, now)
     return ()
 
 
-def _pass(state: PodState, subject: str, restart: int, subjects: tuple[str, ...], now: datetime) -> None:
+def _end_due_backoff(state: PodState, subject: str, restart: int, subjects: tuple[str, ...], now: datetime) -> None:
     """Record that the node's queue has ended the back-offs of a subject that are due.
 
     A late signal, about an earlier restart, has no effect. Only an operator ends a hold at the limit of restarts.
@@ -158,7 +158,7 @@ def _pass(state: PodState, subject: str, restart: int, subjects: tuple[str, ...]
         state.over = {**state.over, subject: now + QUEUE_TOLERANCE}
 
 
-def _release(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...], *, runs: bool) -> Said:
+def _end_all_backoffs(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...], *, runs: bool) -> Said:
     """End every back-off of a subject, for an operator or for the agent. Raises Rejected."""
     subject = signal.container
     if subject not in subjects:
