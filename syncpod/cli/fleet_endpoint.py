@@ -209,9 +209,7 @@ async def reached(state_dir: str, node: FleetNodeView, patience: float = _CONNEC
 def _credentials(state_dir: str, node: FleetNodeView) -> tuple[Fleet, ssl.SSLContext, str]:
     """Return the fleet, our TLS context, and the server name to send. Blocks. Raises EndpointUnreachable."""
     if not is_address(node.endpoint):
-        raise EndpointUnreachable(
-            f"node {node.name} says that it listens at {node.endpoint[:80]!r}, which is no address"
-        )
+        raise EndpointUnreachable(f"the endpoint of node {node.name} is {node.endpoint[:80]!r}, which is no address")
     try:
         fleet = open_fleet(fleet_directory(settings(state_dir=state_dir).state_dir), now())
         if fleet.id != node.fleet:

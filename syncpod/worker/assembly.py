@@ -327,7 +327,8 @@ def _add_kubernetes(
         raise CannotServe(f"kubeconfig {wrong}") from None
     if config.insecure:
         log.warning(
-            "%s: insecure-skip-tls-verify: the API server's certificate is not verified: anybody on the way can be it",
+            "%s: insecure-skip-tls-verify: the API server's certificate is not verified: anybody on the network "
+            "path can impersonate the server",
             config.path,
         )
     port = _add_port(settings, agent, config, context, node, readings, client)

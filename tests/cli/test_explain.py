@@ -182,7 +182,7 @@ def test_what_the_journal_does_not_have_is_said_in_a_sentence(environ: dict[str,
 def test_the_log_of_any_instance_is_read_from_its_file_or_else_from_the_journal(environ: dict[str, str]) -> None:
     kept = program("logs", "web", "--restart", "1", environ=environ)
     assert (kept.code, kept.out) == (0, "try 1\nno \x1b[31mroute\n")
-    assert "the log file of restart 1 is gone; this is the end of it that the journal keeps" in kept.err
+    assert "the log file of restart 1 is gone; these are its last lines, from the journal" in kept.err
     assert program("logs", "web", "--restart", "1", "--tail", "1", environ=environ).out == "no \x1b[31mroute\n"
     assert program("logs", "web", "--restart", "1", "--limit-bytes", "5", environ=environ).out == "try 1"
     timed = program("logs", "web", "--restart", "1", "--since", "10s", environ=environ)

@@ -227,7 +227,7 @@ def _print_restart(namespace: str, name: str, container: str, restart: int, uid:
         asyncio.run(LogPrinter(manner).print_file(pod, instance.container, found.path, runs))
         return
     said = instance.log_end.splitlines(keepends=True)
-    has = "this is the end of it that the journal keeps" if said else "the journal has nothing of it"
+    has = "these are its last lines, from the journal" if said else "the journal has nothing of it"
     if said and (manner.since is not None or manner.timestamps):
         has = f"{has}, without the times of its lines: --since, --since-time and --timestamps have no effect"
     remark(f"Note: the log file of restart {restart} is gone; {has}")
