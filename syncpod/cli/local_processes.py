@@ -26,7 +26,7 @@ from syncpod.cli.machine.state_directory import (
 from syncpod.cli.temporal import session
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.process_records import RuntimeRecord, running_runtime
-from syncpod.settings.table import SETTINGS, Setting, is_same
+from syncpod.settings.table import first_difference
 from syncpod.settings.worker_record import WorkerRecord, serving
 
 if TYPE_CHECKING:
@@ -222,19 +222,8 @@ def _require_same_settings(here: NodeSettings, worker: WorkerRecord) -> None:
     Where nothing is requested, `here` has the value of the last start.
     """
     kept = kept_settings(here.state_dir).variables
-    for setting in SETTINGS:
-        there, wanted = kept.get(setting.variable, ""), here.given.get(setting.variable, "")
-        if setting.name not in _COMPARED_ELSEWHERE and not is_same(setting, there, wanted):
-            raise Failure(
-                f"{_whose(here, worker)} was started {_with(setting, there)}, not {_with(setting, wanted)}: "
-                f"{_how_to_end(here, worker)}"
-            )
-
-
-def _with(setting: Setting, text: str) -> str:
-    if setting.switch:
-        return f"{'with' if text == setting.switch else 'without'} {setting.flag}"
-    return f"with {setting.flag} {shlex.quote(text)}" if text else f"without {setting.flag}"
+    if differs := first_difference(kept, here.given, apart_from=_COMPARED_ELSEWHERE):
+        raise Failure(f"{_whose(here, worker)} was started {differs}: {_how_to_end(here, worker)}")
 
 
 def _require_workers(here: NodeSettings, address: str, namespace: str) -> None:

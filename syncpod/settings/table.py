@@ -6,7 +6,8 @@ setting is a row here, a field of :class:`syncpod.settings.node.NodeSettings`, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -479,19 +480,34 @@ BY_NAME: Final[Mapping[str, Setting]] = {each.name: each for each in SETTINGS}
 BY_VARIABLE: Final[Mapping[str, Setting]] = {each.variable: each for each in SETTINGS}
 
 
-def is_same(setting: Setting, one: str, other: str) -> bool:
-    """Say whether two texts give a setting the same value: lists in any order, and switches in any of their words.
+def first_difference(there: Mapping[str, str], wanted: Mapping[str, str], *, apart_from: Container[str] = ()) -> str:
+    """Return the first setting with two values, as ``with --node-labels a=b, not without --node-labels``; "" = none.
 
-    Raises SettingsInvalid for a switch that is neither true nor false.
+    Both are texts by variable; the names in `apart_from` are not compared. Items of a list may come in any order, and
+    switches in any of their words. Raises SettingsInvalid for a switch that is neither true nor false.
     """
+    for setting in SETTINGS:
+        one, other = there.get(setting.variable, ""), wanted.get(setting.variable, "")
+        if setting.name not in apart_from and not _is_same(setting, one, other):
+            return f"{_with(setting, one)}, not {_with(setting, other)}"
+    return ""
+
+
+def _is_same(setting: Setting, one: str, other: str) -> bool:
     if setting.switch:
-        usual = setting.switch != "true"
-        return _is_on(setting, one, usual) == _is_on(setting, other, usual)
+        return _is_given(setting, one) == _is_given(setting, other)
     return one == other or sorted(one.split(",")) == sorted(other.split(","))
 
 
-def _is_on(setting: Setting, text: str, usual: bool) -> bool:
-    return is_true(setting.variable, text) if text else usual
+def _is_given(setting: Setting, text: str) -> bool:
+    """Return whether a switch has the value that its flag gives."""
+    return bool(text) and is_true(setting.variable, text) == (setting.switch == "true")
+
+
+def _with(setting: Setting, text: str) -> str:
+    if setting.switch:
+        return f"{'with' if _is_given(setting, text) else 'without'} {setting.flag}"
+    return f"with {setting.flag} {shlex.quote(text)}" if text else f"without {setting.flag}"
 
 
 def as_arguments(texts: Mapping[str, str], otherwise: Mapping[str, str]) -> list[str]:
@@ -510,8 +526,7 @@ def as_arguments(texts: Mapping[str, str], otherwise: Mapping[str, str]) -> list
 
 def _argument(setting: Setting, text: str, *, is_set: bool) -> list[str]:
     if setting.switch:
-        given = text and is_true(setting.variable, text) == (setting.switch == "true")
-        return [setting.flag] if given else []
+        return [setting.flag] if _is_given(setting, text) else []
     if text:
         return [f"{setting.flag}={text}"]  # one word: a value may begin with a dash, as -1 does
     if setting.may_be_none and is_set:

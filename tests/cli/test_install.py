@@ -33,6 +33,8 @@ from syncpod.cli.machine.systemd_units import (
 )
 from syncpod.cli.machine.units_of_node import given_to_units
 from syncpod.kernel.procfs import ProcessIdentity
+from syncpod.settings.kept import KeptSettings, write_kept_settings
+from syncpod.settings.node import node_settings
 from syncpod.settings.process_records import RuntimeRecord, write_runtime
 from tests.cli.conftest import Command, program
 
@@ -127,6 +129,7 @@ def test_units_are_given_configuration_but_nothing_that_they_or_the_node_keep() 
         "TEMPORAL_API_KEY": "secret",
         "TEMPORAL_ADDRESS": "t:7233",
         "OTEL_TRACES_EXPORTER": "otlp",
+        "SYNCPOD_ALLOW_FOREIGN_KUBELET": "true",
         "SYNCPOD_IMAGE_GC_HIGH": "90",
         "SYNCPOD_NODE": "n1",
         "SYNCPOD_STATE_DIR": "/s",
@@ -135,7 +138,14 @@ def test_units_are_given_configuration_but_nothing_that_they_or_the_node_keep() 
         "AWS_SECRET_ACCESS_KEY": "not ours",
     }
     assert set(given_to_units(environ)) == {
-        *("TEMPORAL_TLS", "TEMPORAL_API_KEY", "OTEL_TRACES_EXPORTER", "SYNCPOD_IMAGE_GC_HIGH", "HTTPS_PROXY", "PATH")
+        *(
+            "TEMPORAL_TLS",
+            "TEMPORAL_API_KEY",
+            "OTEL_TRACES_EXPORTER",
+            "SYNCPOD_ALLOW_FOREIGN_KUBELET",
+            "HTTPS_PROXY",
+            "PATH",
+        )
     }
 
 
@@ -152,8 +162,19 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         StartedWorker(GONE, "n1", "/l", "unix:///r.sock", "127.0.0.1:7234", "default", own_server=True),
     )
     monkeypatch.setenv("SYNCPOD_STATE_DIR", str(directory))
+    write_kept_settings(directory, KeptSettings(node_settings(os.environ).given))
     monkeypatch.setattr(systemd, "unit_directory", lambda environ: units)
     return directory
+
+
+async def test_a_setting_that_the_node_was_not_started_with_is_refused(
+    syncpod: Command, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The units have the node's kept settings, so this one would be ignored in silence."""
+    monkeypatch.setenv("SYNCPOD_IMAGE_GC_HIGH", "90")
+    refused = await syncpod("install", "--print")
+    assert (refused.code, refused.out) == (2, "")
+    assert "was started without --image-gc-high, not with --image-gc-high 90: start it so first" in refused.err
 
 
 async def test_print_shows_the_units_and_no_secret(

@@ -38,5 +38,5 @@ def test_a_client_that_does_not_acknowledge_the_settings_sends_only_so_many_head
     settled, other = Frames(), Frames()
     settled.read(PREFACE + some + frame(4, 0, 1) + some + some)
     other.read(PREFACE + some)
-    with pytest.raises(HeadersTooLarge, match="acknowledge"):
+    with pytest.raises(HeadersTooLarge, match="without acknowledging the server's settings"):
         other.read(frame(4, 0) + frame(1, 1_000))

@@ -36,17 +36,21 @@ def install(state_dir: StateDir = "", print_: PrintUnits = False) -> None:
     telemetry, proxies and syncpod are kept for them in a file that only you can read.
     """
     from syncpod.cli.machine.ending import end_all
-    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.settings import kept_settings, settings
     from syncpod.cli.machine.state_directory import recorded_worker
     from syncpod.cli.machine.units_of_node import units_for
+    from syncpod.settings.table import first_difference
 
-    directory = settings(state_dir=state_dir).state_dir
+    here = settings(state_dir=state_dir)
+    directory = here.state_dir
     worker = recorded_worker(directory)
     if worker is None:
         raise BadInput(
             f"no node of {directory} was started with `{program()} up`, whose settings the units would have: "
             "start it so first"
         )
+    if differs := first_difference(kept_settings(directory).variables, here.given):
+        raise BadInput(f"the node of {directory} was started {differs}: start it so first with `{program()} up`")
     units = units_for(directory, worker)
     if print_:
         show(directory, units)
