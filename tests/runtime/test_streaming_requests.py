@@ -136,7 +136,7 @@ async def test_a_token_is_valid_only_for_its_kind_of_request(streaming: Streamin
             403,
             "v9.channel.k8s.io; the server",
         ),
-        (SPDY | {"X-Stream-Protocol-Version": ""}, "POST", 403, "speaks none"),
+        (SPDY | {"X-Stream-Protocol-Version": ""}, "POST", 403, "offers protocols none"),
         (SPDY | {"Content-Length": "3"}, "POST", 400, "has a body"),
         (SPDY | {"Transfer-Encoding": "chunked"}, "POST", 400, "has a body"),
         (HANDSHAKE | {"Long": "x" * 16384}, "GET", 431, "16384 bytes"),
