@@ -290,7 +290,7 @@ def test_a_node_whose_worker_was_killed_shows_since_when_and_what_it_told_last(
 ) -> None:
     """The last test of this machine: its worker stays away."""
     assert syncpod("up").code == 0
-    before = syncpod("describe", "nodes").out
+    before = until_ready(syncpod)
     assert "Capacity:\n" in before, before
     worker = read_worker_record(state_of(environ))
     assert worker is not None
@@ -303,6 +303,17 @@ def test_a_node_whose_worker_was_killed_shows_since_when_and_what_it_told_last(
         assert told.partition(part)[2].split("\n")[0] == before.partition(part)[2].split("\n")[0], told
     assert "Last reported: True, kubelet is posting ready status" in told, told
     assert "NodeNotSchedulable" in told, told
+
+
+def until_ready(syncpod: Run) -> str:
+    """Wait until the node has reported that it is Ready, which it is after its first relist; return its description."""
+    deadline = time.monotonic() + 60
+    while "kubelet is posting ready status" not in (
+        described := syncpod("describe", "nodes").out.partition("Events:")[0]
+    ):
+        assert time.monotonic() < deadline, described
+        time.sleep(0.2)
+    return described
 
 
 def until_cordoned(environ: dict[str, str]) -> None:

@@ -518,7 +518,7 @@ async def test_a_node_that_always_has_a_newer_list_is_asked_ever_more_slowly_and
         view = await fleet.until(lambda view: view.trouble)
         assert view.trouble == "it has announced a newer list 2 times: the list is requested in 5 s"
         assert f"Trouble:      {view.trouble}" in describe_node(view, datetime.now(UTC))
-        view = await fleet.until(lambda view: "said 3 times" in view.trouble and "in 10 s" in view.trouble)
+        view = await fleet.until(lambda view: "newer list 3 times" in view.trouble and "in 10 s" in view.trouble)
         assert asked_for(await fleet.handle.fetch_history(), TAKE_INTENT) == 3
 
 
