@@ -71,7 +71,7 @@ class ScriptedMember:
     """The generations of the lists that it received."""
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
     awaits: bool = False
-    """Whether the last request was for changes, and there are none."""
+    """Whether a request for changes waits here, since there are none."""
     last: FleetNodeReport | None = None
     """Its report when its worker is stopped properly; None: no report."""
 
@@ -88,8 +88,11 @@ class ScriptedMember:
 
     async def attend(self, asked: Attend) -> Attended:
         self.awaits = asked.version == str(self.number)
-        async with self.news:
-            await self.news.wait_for(lambda: asked.version != str(self.number))
+        try:
+            async with self.news:
+                await self.news.wait_for(lambda: asked.version != str(self.number))
+        finally:
+            self.awaits = False
         there = tuple(PodKey(namespace=each.namespace, name=each.name) for each in self.pods.values())
         return Attended(
             version=str(self.number),
