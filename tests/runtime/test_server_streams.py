@@ -148,9 +148,10 @@ async def test_a_port_is_forwarded_to_the_pods_address_or_else_to_localhost(pod:
         writer.write(word)
         writer.close()
 
-    own = await asyncio.start_server(lambda _, writer: say(b"own", writer), address, 0)
-    port = own.sockets[0].getsockname()[1]
-    local = await asyncio.start_server(lambda _, writer: say(b"local", writer), "127.0.0.1", port)
+    # A free port of 127.0.0.1 is free at the pod's address too, which nobody else uses; not the other way round.
+    local = await asyncio.start_server(lambda _, writer: say(b"local", writer), "127.0.0.1", 0)
+    port = local.sockets[0].getsockname()[1]
+    own = await asyncio.start_server(lambda _, writer: say(b"own", writer), address, port)
     assert await forwarded(pod, port) == (b"own", b"")
     own.close()
     assert await forwarded(pod, port) == (b"local", b"")
