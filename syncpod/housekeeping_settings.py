@@ -17,6 +17,7 @@ from syncpod.lifecycle.eviction_settings import (
     eviction_policy,
 )
 from syncpod.settings import variables as v
+from syncpod.settings.table import BY_VARIABLE
 from syncpod.settings.values import SettingsInvalid
 
 _EVICTION: Final[Mapping[str, str]] = {
@@ -48,8 +49,8 @@ def housekeeping_settings(texts: Mapping[str, str]) -> HousekeepingSettings:
     """Return the settings from `texts` by variable; a missing one has its default. Raises SettingsInvalid."""
     kept = _number(texts, v.CONTAINER_GC_PER_CONTAINER, 1)
     if kept < 1:
-        raise SettingsInvalid(
-            f"{v.CONTAINER_GC_PER_CONTAINER}={kept}: must be at least 1: a pod's next decision depends on the last one"
+        raise _invalid(
+            v.CONTAINER_GC_PER_CONTAINER, "must be at least 1: a pod's next decision depends on the last one"
         )
     return HousekeepingSettings(
         containers=ContainerGcPolicy(
@@ -71,13 +72,13 @@ def _eviction(texts: Mapping[str, str]) -> EvictionPolicy:
     try:
         return eviction_policy(EvictionSettings(**given))
     except EvictionSettingInvalid as wrong:
-        raise SettingsInvalid(f"{_EVICTION[wrong.setting]}: {wrong}") from None
+        raise _invalid(_EVICTION[wrong.setting], str(wrong)) from None
 
 
 def _number(texts: Mapping[str, str], name: str, usual: int) -> int:
     text = texts.get(name) or str(usual)
     if not _NUMBER.fullmatch(text):
-        raise SettingsInvalid(f"{name}={text!r}: must be a whole number, or -1")
+        raise _invalid(name, f"{text!r} must be a whole number, or -1")
     return int(text)
 
 
@@ -85,11 +86,15 @@ def _seconds(texts: Mapping[str, str], name: str, usual: float) -> float:
     try:
         return duration_seconds(name, texts[name]) if texts.get(name) else usual
     except EvictionSettingInvalid as wrong:
-        raise SettingsInvalid(f"{name}: {wrong}") from None
+        raise _invalid(name, str(wrong)) from None
 
 
 def _period(texts: Mapping[str, str], name: str, usual: float) -> float:
     seconds = _seconds(texts, name, usual)
     if seconds < 0.1:
-        raise SettingsInvalid(f"{name}: must be at least 100ms")
+        raise _invalid(name, "must be at least 100ms")
     return seconds
+
+
+def _invalid(variable: str, why: str) -> SettingsInvalid:
+    return SettingsInvalid(f"{variable}: {why} ({BY_VARIABLE[variable].flag})")

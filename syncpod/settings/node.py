@@ -33,6 +33,10 @@ from syncpod.settings.values import (
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CGROUP_PART = re.compile(r"[A-Za-z0-9._-]+")
+_PATHS: Final[tuple[str, ...]] = (
+    *(v.MEMORY_DIR, v.LOG_DIR, v.MANIFEST_DIR, v.KUBECONFIG, v.REGISTRY_AUTH_FILE),
+    *(v.CLIENT_CA_FILE, v.TLS_CERT_FILE, v.TLS_PRIVATE_KEY_FILE),
+)
 _SMALLEST_JOURNAL: Final = 2**20
 _KUBELETS_BACKOFF_MAX: Final = 300.0
 
@@ -330,7 +334,11 @@ def _given(state: Path, given: Mapping[str, str]) -> dict[str, str]:
     default_memory = memory_directory(state, {**given, v.MEMORY_DIR: ""})
     # A default directory in memory may be gone after a reboot, so it is chosen again.
     is_default = memory_directory(state, given) == default_memory
-    return {name: given[name] for name in BY_VARIABLE if given.get(name) and not (name == v.MEMORY_DIR and is_default)}
+    kept = {name: given[name] for name in BY_VARIABLE if given.get(name) and not (name == v.MEMORY_DIR and is_default)}
+    # In one form each, so that two texts of one value are not taken for a change.
+    paths = {name: str(Path(kept[name]).expanduser()) for name in _PATHS if name in kept}
+    address = {name: host_and_port(name, kept[name]) for name in (v.METRICS_ADDRESS,) if name in kept}
+    return {**kept, **paths, **address}
 
 
 def _default_log_dir(state: Path, environ: Mapping[str, str]) -> Path:

@@ -14,6 +14,7 @@ from typing import NoReturn
 from temporalio.envconfig import ClientConnectConfig
 
 from syncpod.agent.takeover.preconditions import CannotServe
+from syncpod.checked_settings import require_valid
 from syncpod.kernel import early_listening
 from syncpod.kernel.daemon_thread import started_pool
 from syncpod.kernel.libc import map_large_blocks, share_arenas
@@ -48,6 +49,7 @@ def run(served: ServedByNode, arguments: Sequence[str] | None, cri_of: CriOf) ->
     level, read_settings = parse_arguments(arguments)
     try:
         settings = read_settings(os.environ)
+        require_valid(settings)  # before the runtime or the server is reached
         log_to_stderr(level, is_json=settings.json_log)
         prefer_this_process()
         if not lower_oom_score_adj(OOM_SCORE):

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+import worker
 from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.node import NodeSettings, node_settings
-from syncpod.settings.table import BY_NAME, SETTINGS, Setting, as_arguments
+from syncpod.settings.table import BY_NAME, SETTINGS, Setting, as_arguments, first_difference
 
 VALUES = {
     "node": "n1",
@@ -103,3 +104,40 @@ def test_what_is_taken_back_is_not_taken_from_the_environment(setting: Setting, 
     )
     assert setting.variable not in taken_back.given
     assert worker_settings(tmp_path, as_arguments(taken_back.given, environ), environ) == taken_back
+
+
+def test_two_texts_of_one_value_are_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`up --metrics-address :9105` a second time is the same node, and so is a switch or a list in other words."""
+    monkeypatch.setenv("HOME", "/home/me")
+    one = {"SYNCPOD_METRICS_ADDRESS": ":9105", "SYNCPOD_MANIFEST_DIR": "~/pods/", "SYNCPOD_PODS_API": "1"}
+    other = {
+        "SYNCPOD_METRICS_ADDRESS": "127.0.0.1:9105",
+        "SYNCPOD_MANIFEST_DIR": "/home/me/pods",
+        "SYNCPOD_PODS_API": "true",
+    }
+    labels = {"SYNCPOD_NODE_LABELS": "a=1,b=2"}, {"SYNCPOD_NODE_LABELS": "b=2,a=1"}
+    texts = [
+        node_settings({**each, **more}, state_dir=str(tmp_path)).given
+        for each, more in zip((one, other), labels, strict=True)
+    ]
+    assert first_difference(*texts) == ""
+    assert (
+        first_difference(texts[0], {**texts[0], "SYNCPOD_PODS_API": "off"}) == "with --pods-api, not without --pods-api"
+    )
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--eviction-hard=memory<1Gi",
+        "--container-gc-period=0",
+        "--orphans-period=soon",
+        "--container-gc-per-container=0",
+    ],
+)
+def test_a_worker_refuses_a_mistyped_setting_by_its_flag_before_it_reaches_anything(
+    argument: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert worker.main(["--state-dir", str(tmp_path), "--runtime-endpoint", "unix:///nowhere.sock", argument]) == 2
+    told = capsys.readouterr().err
+    assert argument.partition("=")[0] in told and "nowhere" not in told

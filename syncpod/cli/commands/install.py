@@ -49,7 +49,9 @@ def install(state_dir: StateDir = "", print_: PrintUnits = False) -> None:
             f"no node of {directory} was started with `{program()} up`, whose settings the units would have: "
             "start it so first"
         )
-    if differs := first_difference(kept_settings(directory).variables, here.given):
+    # The units have the recorded socket; a link to it is the same runtime.
+    kept = kept_settings(directory).variables
+    if differs := first_difference(kept, here.given, apart_from=("runtime_endpoint",)):
         raise BadInput(f"the node of {directory} was started {differs}: start it so first with `{program()} up`")
     units = units_for(directory, worker)
     if print_:
