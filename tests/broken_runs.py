@@ -2,9 +2,9 @@
 
 If pytest itself breaks, in one of xdist's workers or in its controller, it prints no summary, and the cause is far
 above the end of the output, of which perhaps only the end is kept. Nor is there a summary if a run is ended because it
-took too long. So this plugin prints one line at each failure, and at SIGTERM the running tests. It also replaces text
-that is not UTF-8 in the report of a test (an odd path in a log line), since xdist cannot send it and the run would
-break.
+took too long. So this plugin prints one line at each failure, and at SIGTERM the failures again, the slowest tests, the
+use of the processors and the running tests. It also replaces text that is not UTF-8 in the report of a test (an odd
+path in a log line), since xdist cannot send it and the run would break.
 """
 
 from __future__ import annotations
@@ -17,19 +17,26 @@ from typing import Any
 
 import pytest
 
+from tests.durations import Processors, slowest_of
+
 LINES = 30
 """The number of lines that are repeated from the end of each error, which names the exception."""
+
+SLOWEST = 20
+"""The number of tests that an ended run lists as its slowest."""
 
 _errors: list[str] = []
 _failed: list[str] = []
 
 
 class AtOnce:
-    """In xdist's controller: prints one line for each failure, and the tests that run when the run is ended."""
+    """In xdist's controller: prints one line for each failure, and why a run took so long when it is ended."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal
         self._under_way: dict[str, None] = {}
+        self._seconds: dict[str, float] = {}
+        self._processors = Processors.now()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record that a test is running."""
@@ -40,16 +47,22 @@ class AtOnce:
         self._under_way.pop(nodeid, None)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Print a failure."""
+        """Print a failure, and count a test's seconds."""
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
         if report.failed:
             self._terminal.ensure_newline()
             self._terminal.write_line(f"FAILED {told(report)}", flush=True)
 
     def ended(self, number: int, _frame: object) -> None:
-        """Print the running tests, and end as by the signal's default action."""
+        """Print what is known of the run, and end as by the signal's default action."""
         lines = (
             "",
-            "the run was ended; under way were:",
+            "the run was ended; until then had failed:",
+            *(f"  {line}" for line in _failed or ["nothing"]),
+            "the slowest tests, in seconds:",
+            *slowest_of(self._seconds, SLOWEST),
+            f"the processors: {Processors.now().since(self._processors)}",
+            "under way were:",
             *(f"  {test}" for test in self._under_way or ["nothing"]),
             "",
         )

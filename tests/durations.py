@@ -1,4 +1,6 @@
-"""Prints where the time of a run went: by directory, by process, and the slowest tests. `make test` loads this plugin.
+"""Prints where the time of a run went: by directory, by process, the slowest tests, and how busy the processors were.
+
+`make test` loads this plugin.
 
 On two cores, CPU time determines how long a run takes, however many tests wait at the same time. So CPU time is counted
 too: that of the process that runs the test, and of child processes for which it waited. It excludes servers that
@@ -8,9 +10,10 @@ another process ends.
 from __future__ import annotations
 
 import resource
-from collections.abc import Generator, Iterable
+import time
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pluggy
 import pytest
@@ -38,6 +41,33 @@ class Timed:
         return "/".join(PurePosixPath(self.test.partition("::")[0]).parts[:2])
 
 
+@dataclass(frozen=True)
+class Processors:
+    """What the machine's processors have done since its boot, in ticks of any process, and the time of this count."""
+
+    at: float
+    """Seconds of a monotonic clock."""
+    ticks: tuple[int, ...]
+    """The columns of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal."""
+
+    @classmethod
+    def now(cls) -> Processors:
+        """Read the counters."""
+        counters = Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]
+        return cls(time.monotonic(), tuple(map(int, counters)))
+
+    def since(self, earlier: Processors) -> str:
+        """How busy the processors were since an earlier count, and how much of them the hypervisor gave to others.
+
+        A run that takes far longer than usual was either stolen from, or waited: for a test that hangs.
+        """
+        spent = [now - then for now, then in zip(self.ticks, earlier.ticks, strict=True)]
+        whole = sum(spent) or 1
+        idle, stolen = (spent[3] + spent[4]) / whole, spent[7] / whole
+        return f"{1 - idle - stolen:.0%} busy, {stolen:.0%} stolen, {idle:.0%} idle in {self.at - earlier.at:.0f} s"
+
+
+_began = Processors.now()
 _counted = 0.0
 
 
@@ -59,7 +89,7 @@ def _used() -> float:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the three tables, whatever the result of the tests."""
+    """Print the tables, for any result of the tests."""
     grouped = config.getoption("dist", "no") == "loadgroup"
     phases = [
         Timed(
@@ -80,6 +110,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.section("seconds by process")
     for process, seconds in sorted(_summed((phase.process, phase.seconds) for phase in phases).items()):
         terminalreporter.write_line(f"{process:<24}{seconds:>17.1f}")
+    terminalreporter.write_line(f"the processors: {Processors.now().since(_began)}")
     terminalreporter.section(f"the {SLOWEST} slowest tests")
     for line in slowest(phases):
         terminalreporter.write_line(line)
@@ -108,7 +139,11 @@ def by_folder(phases: Iterable[Timed]) -> list[str]:
 
 def slowest(phases: Iterable[Timed], count: int = SLOWEST) -> list[str]:
     """One line for each of the slowest tests, with the fixtures that it set up first."""
-    seconds = _summed((phase.test, phase.seconds) for phase in phases)
+    return slowest_of(_summed((phase.test, phase.seconds) for phase in phases), count)
+
+
+def slowest_of(seconds: Mapping[str, float], count: int) -> list[str]:
+    """One line for each of the tests that took longest, of these with their seconds."""
     return [
         f"{seconds[test]:>7.1f}  {test[:WIDTH]}" for test in sorted(seconds, key=lambda test: -seconds[test])[:count]
     ]

@@ -93,11 +93,15 @@ def test_a_failure_is_told_before_a_run_is_cut_off(tmp_path: Path) -> None:
     assert "FAILED test_it.py::test_first@one (call): AssertionError: broken before" in done.stdout
 
 
-def test_a_run_that_is_ended_names_the_tests_under_way(tmp_path: Path) -> None:
+def test_a_run_that_is_ended_names_its_failed_its_slowest_and_its_running_tests(tmp_path: Path) -> None:
     done = run(tmp_path, TWO, hooks=ENDED)
     assert done.returncode == -signal.SIGTERM
-    told = done.stderr.partition("the run was ended; under way were:\n")[2]  # its processes may print more
-    assert told.startswith("  test_it.py::test_second@one\n")
+    told = done.stderr.partition("the run was ended; until then had failed:\n")[2]  # its processes may print more
+    failed, _, told = told.partition("the slowest tests, in seconds:\n")
+    slowest, _, under_way = told.partition("under way were:\n")
+    assert failed == "  test_it.py::test_first@one (call): AssertionError: broken before\n"
+    assert "test_it.py::test_first@one" in slowest and "% stolen" in slowest
+    assert under_way.startswith("  test_it.py::test_second@one\n")
 
 
 def test_a_test_that_hangs_fails_and_the_run_goes_on(tmp_path: Path) -> None:

@@ -27,8 +27,15 @@ from syncpod.pod import ObjectMeta
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import ApiServer, Fault
 
-NOW = datetime.now(UTC).replace(microsecond=0)
+NOW = datetime(2026, 7, 1, tzinfo=UTC)
+"""When each test began: `now` sets it."""
 EVENTS = "/api/v1/namespaces/default/events/"
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set `NOW`. A run of all tests may take longer than events are kept, so the time of its import may be too old."""
+    monkeypatch.setattr(f"{__name__}.NOW", datetime.now(UTC).replace(microsecond=0))
 
 
 def happened(

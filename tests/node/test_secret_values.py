@@ -19,7 +19,8 @@ from tests.translation.translation import NODE, UID, make_pod
 PLAIN: dict[str, Any] = {}
 ENV = {"env": [{"name": "T", "valueFrom": {"secretKeyRef": {"name": "a", "key": "k"}}}]}
 MAPPED = {"envFrom": [{"configMapRef": {"name": "a"}}]}
-BEFORE, AFTER = datetime.now(UTC) - timedelta(hours=1), datetime.now(UTC) + timedelta(hours=1)
+BEFORE, AFTER = timedelta(hours=-1), timedelta(hours=1)
+"""The time from a test's begin to the container's."""
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def node(tmp_path: Path) -> NodeContext:
 
 
 @pytest.mark.parametrize(
-    ("uses", "began", "is_unknown"),
+    ("uses", "begins", "is_unknown"),
     [
         (ENV, BEFORE, True),
         (ENV, None, True),
@@ -41,7 +42,7 @@ def node(tmp_path: Path) -> NodeContext:
     ids=["old", "of unknown age", "new", "without Secrets", "ConfigMap", "no record", "new without a record"],
 )
 def test_only_what_an_old_container_with_secrets_has_said_is_withheld(
-    node: NodeContext, uses: dict[str, Any] | None, began: datetime | None, is_unknown: bool
+    node: NodeContext, uses: dict[str, Any] | None, begins: timedelta | None, is_unknown: bool
 ) -> None:
     store = ObjectStore(node.state_dir, node.memory_dir)
     store.begin_knowing()
@@ -49,4 +50,5 @@ def test_only_what_an_old_container_with_secrets_has_said_is_withheld(
         pod = make_pod({"containers": [{"name": "main", "image": "b:1", **uses}]})
         prepare_pod(plan_pod(pod, node), store)
         write_pod_record(node, PodRecord(pod=pod))
+    began = None if begins is None else datetime.now(UTC) + begins
     assert may_have_unknown(node, store, UID, began) is is_unknown
