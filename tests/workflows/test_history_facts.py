@@ -28,6 +28,9 @@ MANIFEST: dict[str, Any] = {
     "metadata": {"name": "web", "namespace": "default"},
     "spec": {"containers": [{"name": "operator", "image": "busybox:1"}]},
 }
+ENDED = ObservedContainer(
+    id="1", name="operator", state="exited", restart_count=3, exit_code=137, reason="Error", started_at=NOW
+)
 
 
 @pytest.fixture
@@ -104,13 +107,20 @@ def test_the_ends_of_what_a_restart_of_all_stops_are_told_once_and_as_other_ends
     assert (line.kind, line.subject, line.restart, line.outcome) == ("exit", "operator", 3, "exited 137 (Error)")
     assert (line.reason, line.fact) == (f"{words}; killed after its grace period", "rule")
     assert [*state.exits] == [], "nothing follows from it"
-    ended = ObservedContainer(
-        id="1", name="operator", state="exited", restart_count=3, exit_code=137, reason="Error", started_at=NOW
-    )
-    observing.observe(state, ObservedPod(uid="uid", containers=(ended,)), NOW)
+    observing.observe(state, ObservedPod(uid="uid", containers=(ENDED,)), NOW)
     outcome.finished_step(state, step, result.model_dump(mode="json"), NOW, NOW)
     assert [exit_.id for exit_ in state.exits] == ["1"], "the late listing counts as before"
     assert [each.kind for each in state.history] == ["step", "exit", "step"], "a listing tells it, or a step, not both"
+
+
+def test_an_end_that_a_step_has_told_is_not_told_again_by_the_listing_of_the_next_one(state: PodState) -> None:
+    step = Step(StepName.REMOVE_CONTAINER, RemoveContainers(), "", "words", key="step/remove", resets=True)
+    stopped = (Exit(id="1", name="operator", restart=3, exit_code=137, reason="Error"),)
+    listed = ObservedPod(uid="uid", containers=(ENDED,))
+    for result in (StepResult(stopped=stopped), StepResult(status=listed)):
+        outcome.finished_step(state, step, result.model_dump(mode="json"), NOW, NOW)
+    assert [exit_.id for exit_ in state.exits] == ["1"]
+    assert [each.kind for each in state.history] == ["step", "exit", "step"]
 
 
 def test_the_events_of_one_task_have_the_order_of_their_times(state: PodState) -> None:

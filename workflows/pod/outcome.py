@@ -27,7 +27,7 @@ from syncpod.messages.steps import (
 from syncpod.pod import Pod
 from workflows.pod import observing, resizing, verdicts
 from workflows.pod.decision import Step
-from workflows.pod.state import FAILED_HOOKS_KEPT, HISTORY_KEPT, FailedHook, PodState, clipped
+from workflows.pod.state import FAILED_HOOKS_KEPT, FailedHook, PodState, clipped
 
 
 def finished_step(state: PodState, step: Step, payload: Any, started: datetime, now: datetime) -> None:
@@ -41,7 +41,11 @@ def finished_step(state: PodState, step: Step, payload: Any, started: datetime, 
 
 def _fold(state: PodState, step: Step, result: StepResult, started: datetime, now: datetime) -> None:
     """Fold in the result of a step that has not failed. Raises ValueError."""
-    told, state.history = state.history, ()
+    # The step's line comes before those of its consequences: a container may end before its start has returned.
+    state.note(
+        now, "step", step.name.value, _with_hooks(step, result), outcome=result.outcome.value, attempt=result.attempt,
+        took_ms=_took(started, now, result), container=step.container, fact=step.fact,
+    )  # fmt: skip
     _look(state, step, result, started, now)
     state.backoff = backoff.forget(state.backoff, step.key)
     match result.outcome:
@@ -59,14 +63,6 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
                 resizing.answered(state, step.input, result.allocation, now, outdated=step.outdated)
         case Outcome.NOT_BEGUN | Outcome.CANCELLED | Outcome.STOPPING:
             state.cleared = _without(state.cleared, step.container)
-    took = _took(started, now, result)
-    seen, state.history = state.history, told
-    state.note(
-        now, "step", step.name.value, _with_hooks(step, result), outcome=result.outcome.value, attempt=result.attempt,
-        took_ms=took, container=step.container, fact=step.fact,
-    )  # fmt: skip
-    # The step's consequences follow it in the history: a container may end before its start has returned.
-    state.history = (*state.history, *seen)[-HISTORY_KEPT:]
 
 
 def _with_hooks(step: Step, result: StepResult) -> str:
