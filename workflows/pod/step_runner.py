@@ -75,8 +75,8 @@ class Begun:
     step: Step
     activity: workflow.ActivityHandle[Any]
     at: datetime
-    must_stop: Callable[[], bool]
-    """Returns whether the step is to be cancelled."""
+    kill_by: datetime | None
+    """The end of the pod's grace when the step began; None if the pod was not being killed."""
     is_cancelled: bool = False
 
 
@@ -86,6 +86,8 @@ class StartAhead(NamedTuple):
     step: Step
     """The start as it was decided."""
     begun: Begun
+    image: str
+    """The image of its container when it began."""
 
     @property
     def knows_sandbox(self) -> bool:
@@ -163,53 +165,37 @@ class StepRunner:
         being ready must show at once.
         """
         was_ending = self.is_ending
-        spec = STEPS[step.name]
-
-        def must_stop() -> bool:
-            if spec.interruption is Interruption.GOES_ON:
-                # Only a shorter grace interrupts a kill, which then starts again with the rest of the grace.
-                return step.name == StepName.KILL_POD and self.is_grace_shortened(kill_by)
-            if spec.interruption is Interruption.GIVES_WAY:
-                return not was_ending and self.must_end()
-            return self.must_end()
-
-        begun, follower = self.begin(step, must_stop)
-        kill_by = self.state.kill_by  # read after `begin`, which may have set it
+        begun, follower = self.begin(step)
         if follower is not None and not begun.activity.done():
             self.ahead = self.begin_ahead(follower, step)
-        await self.see_through(begun, self.ahead.begun if self.ahead is not None else None)
+        await self.see_through(begun, lambda: self.is_interrupted(begun, was_ending=was_ending), self.ahead)
         if self.ahead is not None and (self.ahead.begun.activity.done() or is_last(self.state, self.ahead.step)):
             # It has ended, or is the pod's last start: no further start can begin ahead, so no decision is needed
             # before.
             await self.let_end(self.ahead)
 
-    def begin(self, step: Step, must_stop: Callable[[], bool]) -> tuple[Begun, Step | None]:
+    def begin(self, step: Step) -> tuple[Begun, Step | None]:
         """Begin a step, unless it has begun ahead. Return the begun step, and the start sure to follow, or None."""
         follower: Step | None = None
         if (self.goes_ahead or _makes_sandbox(step)) and not is_overlong(self.state):
             follower = follower_of(self.state, step, workflow.now(), pulling=self.pulls)
         if self.ahead is not None:
             begun, self.ahead = self.ahead.begun, None
-            begun.must_stop = must_stop
             self.display.show()
             return begun, follower
         if follower is not None and _makes_sandbox(step):
             step = replace(step, input=step.input.model_copy(update={"followed": True}))
-        return self.schedule(step, must_stop), follower
+        return self.schedule(step), follower
 
     def begin_ahead(self, start: Step, before: Step) -> StartAhead:
-        """Begin a start that follows the step scheduled last; it is cancelled if it must not take place any more."""
-        container, image = start.container, self.state.container(start.container).image
-
-        def must_not_start() -> bool:
-            return self.must_end() or self.state.container(container).image != image
-
+        """Begin a start that follows the step scheduled last."""
+        image = self.state.container(start.container).image
         given = start.input.model_copy(update={"follows": self.state.fence})
-        begun = self.schedule(replace(start, known=before.known, input=given), must_not_start)
+        begun = self.schedule(replace(start, known=before.known, input=given))
         # Retrieves the exception of a start that fails before it is awaited: asyncio would log it if the run were
         # evicted.
         begun.activity.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        return StartAhead(start, begun)
+        return StartAhead(start, begun, image)
 
     async def go_on(self, ahead: StartAhead, decision: Decision) -> None:
         """Continue with a start that has begun ahead, if it is the step decided now; else only wait for its end.
@@ -230,21 +216,25 @@ class StepRunner:
         """
         if not ahead.begun.activity.done():
             await self.look(ahead.begun.step)
-        await self.see_through(ahead.begun)
+        await self.see_through(ahead.begun, lambda: self.must_not_start(ahead))
         self.ahead = None
         if ahead.knows_sandbox and all(each.name != ahead.step.container for each in self.state.own.containers):
             self.goes_ahead = False
 
-    async def see_through(self, begun: Begun, follower: Begun | None = None) -> None:
-        """Wait for the end of a step, showing what comes in meanwhile, and fold its outcome in."""
-        activity, steps = begun.activity, (begun.step, *([follower.step] if follower is not None else []))
-        while not activity.done() and not begun.must_stop():
-            await self.entity.until(lambda: activity.done() or begun.must_stop() or bool(self.entity.inbox))
+    async def see_through(self, begun: Begun, must_stop: Callable[[], bool], ahead: StartAhead | None = None) -> None:
+        """Wait for the end of a step, showing what comes in meanwhile, and fold its outcome in.
+
+        The step is cancelled once `must_stop` returns True. `ahead`, a start that has begun ahead of its turn, is
+        cancelled then too, or when it must not take place any more.
+        """
+        activity, steps = begun.activity, (begun.step, *([ahead.begun.step] if ahead is not None else []))
+        while not activity.done() and not must_stop():
+            await self.entity.until(lambda: activity.done() or must_stop() or bool(self.entity.inbox))
             if self.entity.inbox and not activity.done():
                 await self.look(*steps)
-                if follower is not None and follower.must_stop():
-                    self.cancel(follower)
-        await self.finish(begun, follower)
+                if ahead is not None and self.must_not_start(ahead):
+                    self.cancel(ahead.begun)
+        await self.finish(begun, must_stop, ahead)
 
     async def look(self, *steps: Step) -> None:
         """Absorb what has come in while the steps run, and show the resulting status; decide nothing.
@@ -273,18 +263,18 @@ class StepRunner:
         def must_stop() -> bool:
             return self.are_pulls_cancelled or self.must_end() or self.state.container(step.container).image != image
 
-        begun = self.schedule(step, must_stop)
+        begun = self.schedule(step)
 
         async def run() -> None:
-            await self.finish(begun)
+            await self.finish(begun, must_stop)
             # Replay: nothing is awaited between the outcome and this, or the image could be pulled twice.
             del self.pulls[step.container]
             self.entity.wake()
 
         self.pulls[step.container] = Pull(image, asyncio.create_task(run()))
 
-    def schedule(self, step: Step, must_stop: Callable[[], bool]) -> Begun:
-        """Begin a step, which is cancelled as soon as `must_stop` returns True."""
+    def schedule(self, step: Step) -> Begun:
+        """Begin a step."""
         spec = STEPS[step.name]
         began = workflow.now()
         if step.name == StepName.KILL_POD:
@@ -308,7 +298,7 @@ class StepRunner:
             summary=summary,
             result_type=RawValue,  # a result that nobody can decode fails the step, and not the workflow task
         )
-        return Begun(step, activity, began, must_stop)
+        return Begun(step, activity, began, self.state.kill_by)
 
     def cancel(self, begun: Begun) -> None:
         """Request the cancellation of a step, unless it has ended or its cancellation was requested before."""
@@ -317,19 +307,19 @@ class StepRunner:
             begun.activity.cancel()
             self.worker_hooks.hasten_cancellation()
 
-    async def finish(self, begun: Begun, follower: Begun | None = None) -> None:
+    async def finish(self, begun: Begun, must_stop: Callable[[], bool], ahead: StartAhead | None = None) -> None:
         """Wait for a step's end, cancel it as soon as it must stop, and fold its outcome into the state.
 
-        `follower`, a start that has begun ahead, is cancelled together with it.
+        `ahead`, a start that has begun ahead of its turn, is cancelled together with it.
         """
         step, activity, began = begun.step, begun.activity, begun.at
         # Replay: `must_stop` is called whenever the run wakes, and fails a pod whose deadline has passed. It must
         # depend on nothing but the state and the workflow's time.
-        await self.entity.until(lambda: activity.done() or begun.must_stop())
+        await self.entity.until(lambda: activity.done() or must_stop())
         if not activity.done():
             self.cancel(begun)
-            if follower is not None:
-                self.cancel(follower)
+            if ahead is not None:
+                self.cancel(ahead.begun)
             await self.entity.until(activity.done)
         del self.display.under_way[step.name, step.container]
         try:
@@ -377,10 +367,25 @@ class StepRunner:
         verdicts.expire(self.state, workflow.now())
         return self.is_ending
 
-    def is_grace_shortened(self, kill_by: datetime | None) -> bool:
-        """Say whether the pod's grace now ends before `kill_by`, its end when a kill began."""
+    def is_interrupted(self, begun: Begun, *, was_ending: bool) -> bool:
+        """Say whether a step whose turn has come is to be cancelled. `was_ending`: the pod was ending before it."""
+        match STEPS[begun.step.name].interruption:
+            case Interruption.GOES_ON:
+                # Only a shorter grace interrupts a kill, which then starts again with the rest of the grace.
+                return begun.step.name == StepName.KILL_POD and self.is_grace_shortened(begun)
+            case Interruption.GIVES_WAY:
+                return not was_ending and self.must_end()
+            case Interruption.GIVES_UP:
+                return self.must_end()
+
+    def is_grace_shortened(self, kill: Begun) -> bool:
+        """Say whether the pod's grace now ends sooner than when a kill began."""
         self.must_end()
-        return self.state.kill_by is not None and kill_by is not None and self.state.kill_by < kill_by
+        return self.state.kill_by is not None and kill.kill_by is not None and self.state.kill_by < kill.kill_by
+
+    def must_not_start(self, ahead: StartAhead) -> bool:
+        """Say whether a start that has begun ahead of its turn is to be cancelled."""
+        return self.must_end() or self.state.container(ahead.step.container).image != ahead.image
 
     async def cancel_pulls(self) -> None:
         """Cancel the pulls, and wait until none is left."""
