@@ -37,8 +37,9 @@ from activities.containers.noted_starts import noted_start, which_counts
 from activities.containers.removal import remove_unstarted
 from activities.images.presence import FoundImages
 from activities.node.clock import monotonic
+from activities.node.context import Node
 from activities.node.fences import FenceClaim
-from activities.node.pairs import Failed
+from activities.node.pairs import Failed, FirstAttempt
 from activities.preparing import Prepared, looks_into_volumes, prepare
 from activities.step_attempt import Interrupted, MadeEarly, NotYet, StepAttempt
 from syncpod.cri.errors import CriError, DeadlineExceeded
@@ -46,7 +47,6 @@ from syncpod.messages import ObservedContainer
 from syncpod.messages.startup import has_come_to, in_order
 from syncpod.messages.steps import CreateSandbox, Outcome, StartContainer, StepInput, StepResult
 from syncpod.node.reader import InstanceKey
-from syncpod.pod import Pod
 
 Request = TypeVar("Request", bound=StepInput)
 
@@ -69,35 +69,33 @@ async def in_company(attempt: StepAttempt, request: StepInput, trying: Coroutine
     """
     if isinstance(request, StartContainer) and request.follows:
         trying = _second(attempt, request, trying)
-    if (pod := may_be_followed(request)) is not None:
-        return await _first(attempt, pod, trying)
+    if attempt.first is not None:
+        return await _first(attempt, attempt.first, trying)
     return await trying
 
 
-def may_be_followed(request: StepInput) -> Pod | None:
-    """Return the pod of a step that a start may follow; None if there is none that could."""
-    if isinstance(request, CreateSandbox) and request.followed:
-        return request.pod
-    if isinstance(request, StartContainer) and request.container in (each.name for each in in_order(request.pod)[:-1]):
-        return request.pod
-    return None
+def begun_first(node: Node, request: StepInput) -> FirstAttempt | None:
+    """Begin an attempt of a pair's first step; None if no start can follow the step."""
+    if not isinstance(request, CreateSandbox | StartContainer):
+        return None
+    starts = tuple(each.name for each in in_order(request.pod))
+    is_followed = request.followed if isinstance(request, CreateSandbox) else request.container in starts[:-1]
+    return node.pairs.of(request.ref, request.fence).begin_first(starts) if is_followed else None
 
 
-async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
+async def _first(attempt: StepAttempt, first: FirstAttempt, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
     pair = attempt.node.pairs.of(attempt.ref, attempt.fence)
-    end = pair.begin_first()
-    attempt.mark_waiting, attempt.mark_finishing = pair.mark_waiting, pair.mark_finishing
     try:
         result = await trying
     except BaseException as error:
-        end.set_result(Failed(str(error), _is_tried_again(error)))
+        first.end.set_result(Failed(str(error), _is_tried_again(error)))
         raise
     else:
         # A step that was asked to let go has made its objects, but nothing may follow it any more.
-        end.set_result(result if not attempt.asked else Failed("it was asked to let go", is_tried_again=False))
+        first.end.set_result(result if not attempt.asked else Failed("it was asked to let go", is_tried_again=False))
     finally:
         attempt.node.pairs.forget_soon(attempt.ref, attempt.fence)
-    if not is_kept_back(pair.second, pod, result):
+    if not is_kept_back(pair.second, first.starts, result):
         return result
     since = monotonic()
     made = "is done" if attempt.container else "has made the sandbox"
@@ -111,20 +109,21 @@ async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, Ste
     return result.model_copy(update={"idle_ms": result.idle_ms + int(1000 * (monotonic() - since))})
 
 
-def is_kept_back(second: StartContainer | None, pod: Pod, result: StepResult) -> bool:
+def is_kept_back(second: StartContainer | None, starts: Sequence[str], result: StepResult) -> bool:
     """Return whether the first step's result is kept back until the second step is over.
 
     It is if the second step is the pod's last start, or will only return NOT_BEGUN. Otherwise the workflow needs the
-    result at once, to begin a third step while the second is under way. `second` is None if it has not begun.
+    result at once, to begin a third step while the second is under way. `second` is None if it has not begun; `starts`
+    has the pod's containers, in the order of their starts.
     """
     if second is None:
-        return len(in_order(pod)) == 1
-    return second.container == in_order(pod)[-1].name or not is_as_expected(result, second)
+        return len(starts) == 1
+    return second.container == starts[-1] or not is_as_expected(result, second)
 
 
 async def _second(attempt: StepAttempt, request: StartContainer, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
     pair = attempt.node.pairs.of(attempt.ref, request.follows)
-    pair.second_is_over.clear()
+    pair.begin_second(request)
     try:
         result = await trying
     except BaseException:
@@ -161,21 +160,21 @@ async def begun_after_first(attempt: StepAttempt, request: Request) -> Request |
 async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | None:
     """Return the id of the sandbox in which the start is to begin; None if it must not."""
     pair = attempt.node.pairs.of(attempt.ref, request.follows)
-    pair.second = request
     await attempt.pause(COMES_SECONDS, until=pair.came)
     if pair.first is None:
         return await _sandbox_of_begun(attempt, request) if attempt.number > 1 else None
     is_late, beside = looks_into_volumes(request), None
-    while not pair.first.done():  # a further attempt of the first step replaces `pair.first`
-        awaited, ready = pair.first, pair.first_is_finishing if is_late else pair.first_is_waiting
-        if ready is None or attempt.number > 1 or awaited is beside:
-            await attempt.interruptible(_until(awaited))
+    while not pair.first.end.done():  # a further attempt of the first step replaces `pair.first`
+        awaited = pair.first
+        ready = awaited.finishes if is_late else awaited.waits
+        if attempt.number > 1 or awaited is beside:
+            await attempt.interruptible(_until(awaited.end))
             continue
-        await attempt.interruptible(_until(awaited, ready))
-        if ready.done() and not awaited.done():
+        await attempt.interruptible(_until(awaited.end, ready))
+        if ready.done() and not awaited.end.done():
             await drop_ahead(attempt)  # an earlier attempt of the first step came this far, and then failed
             attempt.ahead, beside = Ahead(attempt, request, claim_of(attempt, request)), awaited
-    first = pair.first.result()
+    first = pair.first.end.result()
     if isinstance(first, Failed) and attempt.number > 1 and first.is_tried_again:
         raise NotYet(f"the result of the step before it is not certain yet: {first.why}")
     if isinstance(first, StepResult) and is_as_expected(first, request):

@@ -14,7 +14,7 @@ from activities.node.context import Node
 from activities.node.fences import StaleFence
 from activities.node.metrics import AttemptOutcome, count_attempt
 from activities.node.uid_owners import UID_IN_USE
-from activities.pipelining import begun_after_first, claim_of, drop_ahead, in_company
+from activities.pipelining import begun_after_first, begun_first, claim_of, drop_ahead, in_company
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt, delay_between
 from syncpod.cri.errors import CriError
 from syncpod.kernel.os_errors import where_and_why
@@ -87,6 +87,7 @@ async def run_step(
         number=info.attempt,
         delay_seconds=delay_between(info.scheduled_time, info.started_time),
         name=info.activity_type,
+        first=begun_first(node, request),
     )
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
     task = asyncio.create_task(in_company(attempt, request, _try(attempt, body, request, interruption, stage)))

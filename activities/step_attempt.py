@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from activities.node.clock import monotonic
 from activities.node.context import Node
+from activities.node.pairs import FirstAttempt
 from activities.node.pod_queues import QueuePlace
 from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
@@ -77,7 +78,14 @@ class StepAttempt:
     """
 
     def __init__(
-        self, node: Node, request: StepInput, *, number: int, delay_seconds: float = 0.0, name: str = ""
+        self,
+        node: Node,
+        request: StepInput,
+        *,
+        number: int,
+        delay_seconds: float = 0.0,
+        name: str = "",
+        first: FirstAttempt | None = None,
     ) -> None:
         self.node = node
         self.ref: PodRef = request.ref
@@ -111,12 +119,8 @@ class StepAttempt:
         """Cleared while the step waits for other pods, for the step that it follows, or for something to end."""
         if not (isinstance(request, StartContainer) and request.follows):
             self.acts.set()
-        self.mark_waiting: Callable[[], None] = _nobody_hears
-        """Called once the step only waits for the runtime, and will most likely succeed. The following start may then
-        create its container, unless it looks into volumes that this step's container may still change."""
-        self.mark_finishing: Callable[[], None] = _nobody_hears
-        """Called once the step has succeeded and only has to read the pod. Any following start may then create its
-        container."""
+        self.first = first
+        """This attempt as the start that follows the step sees it; None if no start follows."""
         self.ahead: MadeEarly | None = None
         """The objects that are made for the start while it waits for the step that it follows
         (`activities.pipelining`)."""
@@ -274,6 +278,25 @@ class StepAttempt:
         in_queue = self._place.waited_seconds if self._place is not None else 0.0
         return self._delay_seconds + monotonic() - self._began - in_queue
 
+    # --- the start that follows ---------------------------------------------------------------------------------------
+
+    def mark_waiting(self) -> None:
+        """Note that the step only waits for the runtime, and will most likely succeed.
+
+        The following start may now create its container, unless it looks into volumes that this step's container may
+        still change.
+        """
+        if self.first is not None:
+            self.first.mark_waiting()
+
+    def mark_finishing(self) -> None:
+        """Note that the step has succeeded and only has to read the pod.
+
+        Any following start may now create its container.
+        """
+        if self.first is not None:
+            self.first.mark_finishing()
+
     # --- reporting ----------------------------------------------------------------------------------------------------
 
     def say(self, reason: str, message: str, container: str = "") -> None:
@@ -339,10 +362,6 @@ async def _happens(event: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-
-
-def _nobody_hears() -> None:
-    pass
 
 
 async def _wait(tasks: set[asyncio.Task[None]]) -> None:

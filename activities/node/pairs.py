@@ -27,16 +27,35 @@ class Failed:
     is_tried_again: bool
 
 
+class FirstAttempt:
+    """An attempt of a pair's first step, as the second step sees it."""
+
+    def __init__(self, starts: tuple[str, ...]) -> None:
+        loop = asyncio.get_running_loop()
+        self.starts = starts
+        """The names of the pod's containers, in the order of their starts."""
+        self.end: asyncio.Future[StepResult | Failed] = loop.create_future()
+        self.waits: asyncio.Future[None] = loop.create_future()
+        """Done once the attempt only waits for the runtime."""
+        self.finishes: asyncio.Future[None] = loop.create_future()
+        """Done once the attempt has succeeded and only has to read the pod."""
+
+    def mark_waiting(self) -> None:
+        """Note that the attempt only waits for the runtime."""
+        _set(self.waits)
+
+    def mark_finishing(self) -> None:
+        """Note that the attempt has succeeded and only has to read the pod."""
+        _set(self.waits)
+        _set(self.finishes)
+
+
 class StepPair:
     """Two steps: the second one begins before the first one has ended, and waits for it."""
 
     def __init__(self) -> None:
-        self.first: asyncio.Future[StepResult | Failed] | None = None
-        """The end of the first step's newest attempt in this worker; None if none has begun here."""
-        self.first_is_waiting: asyncio.Future[None] | None = None
-        """Done once that attempt only waits for the runtime."""
-        self.first_is_finishing: asyncio.Future[None] | None = None
-        """Done once that attempt has succeeded and only has to read the pod."""
+        self.first: FirstAttempt | None = None
+        """The first step's newest attempt in this worker; None if none has begun here."""
         self.came = asyncio.Event()
         """Set once an attempt of the first step has begun here."""
         self.second_is_over = asyncio.Event()
@@ -47,22 +66,16 @@ class StepPair:
         """Cleared while the first step keeps back its result."""
         self.first_is_free.set()
 
-    def begin_first(self) -> asyncio.Future[StepResult | Failed]:
-        """Note that an attempt of the first step begins; return the future for the attempt's result."""
-        loop = asyncio.get_running_loop()
-        self.first = loop.create_future()
-        self.first_is_waiting, self.first_is_finishing = loop.create_future(), loop.create_future()
+    def begin_first(self, starts: tuple[str, ...]) -> FirstAttempt:
+        """Begin an attempt of the first step; `starts` has the pod's containers, in the order of their starts."""
+        self.first = FirstAttempt(starts)
         self.came.set()
         return self.first
 
-    def mark_waiting(self) -> None:
-        """Note that the first step's newest attempt only waits for the runtime."""
-        _set(self.first_is_waiting)
-
-    def mark_finishing(self) -> None:
-        """Note that the first step's newest attempt has succeeded and only has to read the pod."""
-        _set(self.first_is_waiting)
-        _set(self.first_is_finishing)
+    def begin_second(self, second: StartContainer) -> None:
+        """Note that an attempt of the second step begins."""
+        self.second = second
+        self.second_is_over.clear()
 
 
 class Pairs:
@@ -86,7 +99,7 @@ class Pairs:
         asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, key, self._pairs.get(key))
 
     def _drop(self, key: tuple[str, str, int], pair: StepPair | None) -> None:
-        is_over = pair is None or pair.first is None or pair.first.done()  # else the attempt under way forgets it
+        is_over = pair is None or pair.first is None or pair.first.end.done()  # else the attempt under way forgets it
         if is_over and self._pairs.get(key) is pair:
             self._pairs.pop(key, None)
 
@@ -95,6 +108,6 @@ class Pairs:
         self._pairs.pop((ref.uid, ref.incarnation, first_fence), None)
 
 
-def _set(future: asyncio.Future[None] | None) -> None:
-    if future is not None and not future.done():
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
         future.set_result(None)

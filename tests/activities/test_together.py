@@ -331,7 +331,7 @@ async def test_of_a_step_that_failed_only_the_reason_is_kept(bench: Bench, monke
     pod, first, _ = await chain(bench)
     await not_created(init_started(pod, first))
     kept = bench.node.pairs.of(pod.ref, first.fence).first
-    assert kept is not None and kept.result() == pairs.Failed("CreateContainerError: it is too large", False)
+    assert kept is not None and kept.end.result() == pairs.Failed("CreateContainerError: it is too large", False)
 
 
 async def test_steps_that_failed_are_forgotten(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
