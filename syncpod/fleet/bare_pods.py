@@ -1,4 +1,4 @@
-"""A Pod without a workload, which its fleet places: the next steps for it, and its fields that cannot change.
+"""A Pod without a workload, which its fleet places: its reading, the next steps for it, and the fields that are fixed.
 
 Such a pod has the same name on every node. A second copy is made only while the pod's node is drained, or after the
 node was lost if the pod's annotation allows that; and never while the first copy may still be ending. A pod that has
@@ -7,15 +7,22 @@ ended stays, as in a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
+
+from typing_extensions import override
 
 from syncpod.fleet.members import Member
 from syncpod.fleet.rollout import RolloutSpec, RolloutState, WorkloadDecision, decide
 from syncpod.fleet.when_lost import WhenLost
-from syncpod.pod import Pod
+from syncpod.fleet.workload_documents import AdmittedWorkload, PodTemplate, check_when_lost
+from syncpod.fleet.workload_kinds import Situation, WorkloadKind
+from syncpod.fleet.workload_pods import grace_of
+from syncpod.fleet.workload_traits import POD
+from syncpod.pod import Pod, PodInvalid, admit, readmit
+from syncpod.pod.support import is_of_placement
 
 _ONE: Final = "the pod"
 """The constant revision of such a pod: its node changes it in place, so a change never creates another pod."""
@@ -27,6 +34,50 @@ _FIXED: Final = (
     "topology_spread_constraints",
 )
 """Fields that the placement has already used."""
+
+
+class BarePods(WorkloadKind[Pod]):
+    """The kind of a Pod without a workload."""
+
+    traits = POD
+
+    @override
+    def admit(self, document: Mapping[str, Any]) -> AdmittedWorkload[Pod]:
+        """Admit a Pod as a node does, and check the annotation that only a fleet reads.
+
+        If the fleet places the Pod, there are no warnings about fields for its placement. A Pod with a `nodeName` gets
+        them.
+        """
+        admitted = admit(document)
+        if problems := list(check_when_lost(admitted.pod.metadata.annotations, "metadata", self.traits)):
+            raise PodInvalid(problems)
+        is_placed = not admitted.pod.spec.node_name
+        warnings = tuple(each for each in admitted.warnings if not (is_placed and is_of_placement(each)))
+        return AdmittedWorkload(admitted.pod, warnings)
+
+    @override
+    def readmit(self, document: Mapping[str, Any]) -> Pod:
+        return readmit(document).pod
+
+    @override
+    def template(self, workload: Pod) -> PodTemplate:
+        """Return the Pod itself, without its name."""
+        metadata = workload.metadata.model_copy(update={"name": "", "namespace": ""})
+        return PodTemplate(metadata=metadata, spec=workload.spec)
+
+    @override
+    def pod(self, workload: Pod, template: PodTemplate, number: int) -> Pod:
+        """Return the Pod as it is, whatever the template and the number."""
+        return workload
+
+    @override
+    def decide(self, workload: Pod, at: Situation, now: datetime) -> WorkloadDecision:
+        return decide_bare(self.lost_rule(workload), grace_of(self.template(workload)), at.members, at.rollout, now)
+
+    @override
+    def fixed(self, before: Pod, after: Pod, at: Situation) -> str:
+        path = placement_changed(before, after) if at.is_placed else ""
+        return f"{path}: must not be changed once a node is chosen; delete the pod, and apply it again" if path else ""
 
 
 def decide_bare(

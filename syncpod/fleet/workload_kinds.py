@@ -1,36 +1,41 @@
-"""The decisions of each kind of workload: one object for a Deployment, a DaemonSet and a Pod by itself.
+"""One kind of workload as an object: it reads documents, makes pods and decides.
 
-A new kind needs its row in `workload_traits`, its document and the object that reads it in `workload_documents`, and
-its class here.
+A kind with a template shares the reading of its document, and the making of pods, with all others of that sort. Its
+own module, such as `syncpod.fleet.deployments`, has the rest; `syncpod.fleet.workloads` has the table of all kinds.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from typing_extensions import override
 
-from syncpod.fleet.bare_pods import decide_bare, placement_changed
-from syncpod.fleet.daemons import DaemonRolloutSpec, decide_daemons, standing, with_daemon_tolerations
 from syncpod.fleet.members import Member
 from syncpod.fleet.offers import NodeOffer
-from syncpod.fleet.rollout import RolloutSpec, RolloutState, WorkloadDecision, decide
-from syncpod.fleet.sizes import surge_and_unavailable
+from syncpod.fleet.pod_names import LARGEST_NUMBER
+from syncpod.fleet.rollout import RolloutState, WorkloadDecision
+from syncpod.fleet.selectors import selects
+from syncpod.fleet.when_lost import WHEN_LOST, WhenLost, when_lost
 from syncpod.fleet.workload_documents import (
-    NO_DEADLINE,
-    DaemonSet,
-    Deployment,
+    AdmittedWorkload,
+    Document,
     PodTemplate,
-    Workload,
-    lost_rule,
-    template_of,
+    TemplatedDocument,
+    check_when_lost,
 )
-from syncpod.fleet.workload_pods import grace_of, made_from, revision_of
-from syncpod.pod import Pod
+from syncpod.fleet.workload_pods import revision_of
+from syncpod.fleet.workload_traits import Traits
+from syncpod.pod import Pod, PodInvalid, Problem, admit
+from syncpod.pod.admission import without_cluster
+from syncpod.pod.parse import parse_with_template
+from syncpod.pod.support import is_of_placement
+from syncpod.pod.validation.metadata import check_object_metadata, check_selector
+
+_NOT_MATCHED: Final = "`selector` does not match template `labels`"
 
 
 @dataclass(frozen=True)
@@ -46,11 +51,26 @@ class Situation:
     """Whether a node has been chosen for one of its pods."""
 
 
-Document = TypeVar("Document", Deployment, DaemonSet, Pod)
-
-
 class WorkloadKind(ABC, Generic[Document]):
     """One kind of workload."""
+
+    traits: ClassVar[Traits]
+
+    @abstractmethod
+    def admit(self, document: Mapping[str, Any]) -> AdmittedWorkload[Document]:
+        """Admit a document as a person wrote it. Raises PodInvalid."""
+
+    @abstractmethod
+    def readmit(self, document: Mapping[str, Any]) -> Document:
+        """Read a document that has already been admitted, perhaps by an earlier version with other rules."""
+
+    @abstractmethod
+    def template(self, workload: Document) -> PodTemplate:
+        """Return the template of the workload's pods."""
+
+    @abstractmethod
+    def pod(self, workload: Document, template: PodTemplate, number: int) -> Pod:
+        """Return the workload's pod with this number, made from the given template, which may be an earlier one."""
 
     @abstractmethod
     def decide(self, workload: Document, at: Situation, now: datetime) -> WorkloadDecision:
@@ -60,106 +80,139 @@ class WorkloadKind(ABC, Generic[Document]):
     def fixed(self, before: Document, after: Document, at: Situation) -> str:
         """Return why an applied document must not follow the one before it; "" if it may."""
 
-    def pod(self, workload: Document, template: PodTemplate, number: int) -> Pod:
-        """Return the workload's pod with this number, made from the given template, which may be an earlier one."""
-        return made_from(workload, template, number)
+    def lost_rule(self, workload: Document) -> WhenLost:
+        """Return the rule for the workload's pods on a lost node: from its own annotation, or that of its template."""
+        annotations = workload.metadata.annotations
+        return when_lost(annotations if WHEN_LOST in annotations else self.template(workload).metadata.annotations)
 
 
-def _other_selector(before: Deployment | DaemonSet, after: Deployment | DaemonSet) -> str:
-    changed = before.spec.selector != after.spec.selector
-    return "spec.selector: must not be changed; delete the workload, and apply it again" if changed else ""
+Templated = TypeVar("Templated", bound=TemplatedDocument)
 
 
-class _Deployments(WorkloadKind[Deployment]):
-    @override
-    def decide(self, workload: Deployment, at: Situation, now: datetime) -> WorkloadDecision:
-        return decide(replace(rollout_spec_of(workload), paused=at.is_paused), at.members, at.rollout, now)
+class TemplatedKind(WorkloadKind[Templated]):
+    """A kind whose pods are made from a template.
 
-    @override
-    def fixed(self, before: Deployment, after: Deployment, _at: Situation) -> str:
-        return _other_selector(before, after)
+    Mirrors pkg/apis/apps/validation/validation.go, v1.36, and pkg/controller/controller_utils.go, GetPodFromTemplate.
+    An unsupported field is refused by its path. `revisionHistoryLimit` is the number of earlier templates that are
+    kept. Difference: pods are numbered, as in ``web-7``, so that their names show which was made later.
+    """
 
+    model: ClassVar[Any]
+    """The model of its documents, a subclass of `Model`."""
 
-class _DaemonSets(WorkloadKind[DaemonSet]):
-    @override
-    def decide(self, workload: DaemonSet, at: Situation, now: datetime) -> WorkloadDecision:
-        if at.nodes is None:
-            return WorkloadDecision(at.rollout, says="the nodes have not been surveyed yet")
-        pod = self.pod(workload, workload.spec.template, 0)
-        standings = {node.name: standing(pod, node) for node in at.nodes}
-        return decide_daemons(daemon_rollout_spec_of(workload), standings, at.members, at.rollout, now)
+    @abstractmethod
+    def with_defaults(self, workload: Templated) -> Templated:
+        """Return the workload with the defaults of its spec, apart from those of its template."""
 
-    @override
-    def fixed(self, before: DaemonSet, after: DaemonSet, _at: Situation) -> str:
-        return _other_selector(before, after)
+    @abstractmethod
+    def check(self, workload: Templated) -> Iterator[Problem]:
+        """Yield the mistakes in its spec, apart from the part that all kinds have."""
 
     @override
-    def pod(self, workload: DaemonSet, template: PodTemplate, number: int) -> Pod:
-        return with_daemon_tolerations(made_from(workload, template, number))
+    def admit(self, document: Mapping[str, Any]) -> AdmittedWorkload[Templated]:
+        workload, warnings = _without_cluster(self.with_defaults(parse_with_template(self.model, document)))
+        problems = [*self._check_common(workload), *self.check(workload)]
+        template = workload.spec.template
+        try:
+            admitted = admit(self._example(workload))
+        except PodInvalid as error:
+            problems += [_in_template(problem) for problem in error.problems]
+            raise PodInvalid(problems) from None
+        if problems:
+            raise PodInvalid(problems)
+        warnings += [_in_template(warning) for warning in admitted.warnings if not is_of_placement(warning)]
+        metadata = template.metadata.model_copy(
+            update={"labels": admitted.pod.metadata.labels, "annotations": admitted.pod.metadata.annotations}
+        )
+        filled = template.model_copy(update={"metadata": metadata, "spec": admitted.pod.spec})
+        spec = workload.spec.model_copy(update={"template": filled})
+        return AdmittedWorkload(workload.model_copy(update={"spec": spec}), tuple(warnings))
 
-
-class _BarePods(WorkloadKind[Pod]):
     @override
-    def decide(self, workload: Pod, at: Situation, now: datetime) -> WorkloadDecision:
-        return decide_bare(lost_rule(workload), grace_of(template_of(workload)), at.members, at.rollout, now)
-
-    @override
-    def fixed(self, before: Pod, after: Pod, at: Situation) -> str:
-        path = placement_changed(before, after) if at.is_placed else ""
-        return f"{path}: must not be changed once a node is chosen; delete the pod, and apply it again" if path else ""
-
-    @override
-    def pod(self, workload: Pod, template: PodTemplate, number: int) -> Pod:
+    def readmit(self, document: Mapping[str, Any]) -> Templated:
+        workload: Templated = self.model.model_validate(document)
         return workload
 
+    @override
+    def template(self, workload: Templated) -> PodTemplate:
+        return workload.spec.template
 
-_KINDS: Final[dict[str, WorkloadKind[Any]]] = {
-    "Deployment": _Deployments(),
-    "DaemonSet": _DaemonSets(),
-    "Pod": _BarePods(),
-}
+    @override
+    def pod(self, workload: Templated, template: PodTemplate, number: int) -> Pod:
+        annotations, rule = template.metadata.annotations, self.lost_rule(workload)
+        if rule != WhenLost():
+            annotations = {**annotations, WHEN_LOST: str(rule)}
+        metadata = template.metadata.model_copy(
+            update={
+                "name": self.traits.names.name(workload.metadata.name, number),
+                "namespace": workload.metadata.namespace or "default",
+                "labels": {**template.metadata.labels, self.traits.revision_label: revision_of(template)},
+                "annotations": annotations,
+            }
+        )
+        return Pod(metadata=metadata, spec=template.spec)
+
+    @override
+    def fixed(self, before: Templated, after: Templated, at: Situation) -> str:
+        changed = before.spec.selector != after.spec.selector
+        return "spec.selector: must not be changed; delete the workload, and apply it again" if changed else ""
+
+    def _example(self, workload: Templated) -> Pod:
+        """Return a pod of the template, with the longest name that a pod of it may get."""
+        template, named = workload.spec.template, {"name": "example", "namespace": ""}
+        if not any(check_object_metadata(workload.metadata, "")):
+            longest = self.traits.names.name(workload.metadata.name, LARGEST_NUMBER)
+            named = {"name": longest, "namespace": workload.metadata.namespace}
+        return Pod(metadata=template.metadata.model_copy(update=named), spec=template.spec)
+
+    def _check_common(self, workload: Templated) -> Iterator[Problem]:
+        spec, kind = workload.spec, self.traits.name
+        yield from check_object_metadata(workload.metadata, "metadata")
+        yield from check_when_lost(workload.metadata.annotations, "metadata", self.traits)
+        yield from check_when_lost(spec.template.metadata.annotations, "spec.template.metadata", self.traits)
+        yield from self._check_selector(workload)
+        for name, value in (
+            ("minReadySeconds", spec.min_ready_seconds),
+            ("revisionHistoryLimit", spec.revision_history_limit),
+        ):
+            if value is not None and value < 0:
+                yield Problem(f"spec.{name}", "must not be negative")
+        pods = spec.template.spec
+        if pods.restart_policy not in (None, "Always"):
+            yield Problem("spec.template.spec.restartPolicy", "must be Always")
+        if pods.active_deadline_seconds is not None:
+            yield Problem("spec.template.spec.activeDeadlineSeconds", f"must not be set in a {kind}")
+
+    def _check_selector(self, workload: Templated) -> Iterator[Problem]:
+        selector = workload.spec.selector
+        if selector is None:
+            yield Problem("spec.selector", "required")
+            return
+        yield from check_selector(selector, "spec.selector")
+        if not (selector.match_labels or selector.match_expressions):
+            yield Problem("spec.selector", f"empty selector is invalid for {self.traits.name.lower()}")
+        elif not selects(selector, workload.spec.template.metadata.labels):
+            yield Problem("spec.template.metadata.labels", _NOT_MATCHED)
 
 
-def kind_of(workload: Workload) -> WorkloadKind[Any]:
-    """Return the object that decides for a workload."""
-    return _KINDS[workload.kind]
-
-
-def pod_of(workload: Workload, template: PodTemplate, number: int) -> Pod:
-    """Return a workload's pod with this number, made from the given template, which may be an earlier one.
-
-    A single Pod is returned as it is, whatever the template and the number.
-    """
-    return kind_of(workload).pod(workload, template, number)
-
-
-def rollout_spec_of(deployment: Deployment) -> RolloutSpec:
-    """Return the rollout that an admitted Deployment specifies."""
-    spec, rolling = deployment.spec, deployment.spec.strategy.rolling_update
-    replicas = 1 if spec.replicas is None else spec.replicas
-    surge, unavailable = (rolling.max_surge, rolling.max_unavailable) if rolling is not None else (0, 0)
-    more, fewer = surge_and_unavailable(surge or 0, unavailable or 0, replicas)
-    seconds = spec.progress_deadline_seconds
-    return RolloutSpec(
-        revision=revision_of(spec.template),
-        replicas=replicas,
-        max_surge=more,
-        max_unavailable=fewer,
-        recreate=spec.strategy.type == "Recreate",
-        paused=spec.paused,
-        min_ready=timedelta(seconds=spec.min_ready_seconds),
-        deadline=None if seconds in (None, NO_DEADLINE) else timedelta(seconds=seconds or 0),
-        when_lost=lost_rule(deployment),
-        grace=grace_of(spec.template),
+def _without_cluster(workload: Templated) -> tuple[Templated, list[Problem]]:
+    """Return the workload without fields that an API server wrote, and without names in its template."""
+    pod, warnings = without_cluster(Pod(metadata=workload.metadata))
+    if workload.status:
+        warnings.append(Problem("status", "dropped: it describes the workload in another cluster"))
+    own = workload.spec.template.metadata
+    for name, value in (("name", own.name), ("generateName", own.generate_name), ("namespace", own.namespace)):
+        if value:
+            warnings.append(Problem(f"spec.template.metadata.{name}", "dropped: pods are named by their workload"))
+    nameless = own.model_copy(update={"name": "", "generate_name": "", "namespace": ""})
+    spec = workload.spec.model_copy(
+        update={"template": workload.spec.template.model_copy(update={"metadata": nameless})}
     )
+    return workload.model_copy(update={"metadata": pod.metadata, "spec": spec, "status": {}}), warnings
 
 
-def daemon_rollout_spec_of(daemons: DaemonSet) -> DaemonRolloutSpec:
-    """Return the rollout that an admitted DaemonSet specifies."""
-    rolling = daemons.spec.update_strategy.rolling_update
-    return DaemonRolloutSpec(
-        revision=revision_of(daemons.spec.template),
-        max_unavailable=(rolling.max_unavailable or 0) if rolling is not None else 1,
-        max_surge=(rolling.max_surge or 0) if rolling is not None else 0,
-        min_ready=timedelta(seconds=daemons.spec.min_ready_seconds),
-    )
+def _in_template(problem: Problem) -> Problem:
+    if problem.path == "metadata.name":
+        return Problem(problem.path, f"with a pod's number appended, {problem.message}")
+    where = problem.path.removeprefix("pod")
+    return Problem(f"spec.template.{where}" if where else "spec.template", problem.message)

@@ -1,8 +1,4 @@
-"""The pods of a workload: their revision, and how they are made from its template.
-
-Mirrors pkg/controller/controller_utils.go, v1.36, GetPodFromTemplate. Difference: pods are numbered, as in ``web-7``,
-so that their names show which was made later.
-"""
+"""The pods of a workload: to which one they belong, their names, revision and grace."""
 
 from __future__ import annotations
 
@@ -10,11 +6,12 @@ import hashlib
 from datetime import timedelta
 from typing import Final
 
-from syncpod.fleet.when_lost import WHEN_LOST, WhenLost
-from syncpod.fleet.workload_documents import PodTemplate, Workload, lost_rule
+from syncpod.fleet.workload_documents import PodTemplate, WorkloadDocument
 from syncpod.fleet.workload_traits import KINDS
-from syncpod.pod import Pod, canonical_json
+from syncpod.pod import canonical_json
 
+MOST_REPLICAS: Final = 2_000
+"""The most replicas. Twice as many pods fit into the workload's snapshot, so all can be replaced at once."""
 _DIGITS: Final = 10
 
 
@@ -29,7 +26,7 @@ def workload_in(owner: str) -> tuple[str, str, str]:
     return (kind, namespace, name) if workload_id(kind, namespace, name) == owner else ("", "", "")
 
 
-def owner_of(workload: Workload) -> str:
+def owner_of(workload: WorkloadDocument) -> str:
     """Return the id of the workflow that a workload's pods belong to."""
     return workload_id(workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
 
@@ -39,24 +36,7 @@ def revision_of(template: PodTemplate) -> str:
     return hashlib.sha256(canonical_json(template).encode()).hexdigest()[:_DIGITS]
 
 
-def made_from(workload: Workload, template: PodTemplate, number: int) -> Pod:
-    """Return a workload's pod with this number, made from the given template, which may be an earlier one."""
-    annotations, rule = template.metadata.annotations, lost_rule(workload)
-    if rule != WhenLost():
-        annotations = {**annotations, WHEN_LOST: str(rule)}
-    traits = KINDS[workload.kind]
-    metadata = template.metadata.model_copy(
-        update={
-            "name": traits.names.name(workload.metadata.name, number),
-            "namespace": workload.metadata.namespace or "default",
-            "labels": {**template.metadata.labels, traits.revision_label: revision_of(template)},
-            "annotations": annotations,
-        }
-    )
-    return Pod(metadata=metadata, spec=template.spec)
-
-
-def number_of(workload: Workload, name: str) -> int | None:
+def number_of(workload: WorkloadDocument, name: str) -> int | None:
     """Return the number of the pod with this name; None if the workload can have no such pod."""
     return KINDS[workload.kind].names.number(workload.metadata.name, name)
 

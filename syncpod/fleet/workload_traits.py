@@ -1,6 +1,6 @@
 """The kinds of workloads, and the traits by which their names, lists and counts differ.
 
-The decisions of a kind are in `syncpod.fleet.workload_kinds`, and the reading of its document in `workload_documents`.
+The rest of a kind is its object (`syncpod.fleet.workload_kinds`). The command's texts need only these rows.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Traits:
         return self.revision_label != ""
 
 
-_DEPLOYMENT: Final = Traits(
+DEPLOYMENT: Final = Traits(
     "Deployment",
     ("deployment", "deployments", "deploy"),
     "apps",
@@ -72,7 +72,7 @@ _DEPLOYMENT: Final = Traits(
     is_pausable=True,
     title="deployment",
 )
-_DAEMON_SET: Final = Traits(
+DAEMON_SET: Final = Traits(
     "DaemonSet",
     ("daemonset", "daemonsets", "ds"),
     "apps",
@@ -97,9 +97,9 @@ _DAEMON_SET: Final = Traits(
         ("numberAvailable", "available"),
     ),
 )
-_POD: Final = Traits("Pod", ("pod", "pods", "po"), names=ONE_NAME, replicas=1, title="pod")
+POD: Final = Traits("Pod", ("pod", "pods", "po"), names=ONE_NAME, replicas=1, title="pod")
 
-KINDS: Final[Mapping[str, Traits]] = {each.name: each for each in (_DEPLOYMENT, _DAEMON_SET, _POD)}
+KINDS: Final[Mapping[str, Traits]] = {each.name: each for each in (DEPLOYMENT, DAEMON_SET, POD)}
 """Every kind of workload, by its name."""
 TEMPLATED: Final = tuple(name for name, each in KINDS.items() if each.has_template)
 """The kinds that make pods from a template."""

@@ -16,7 +16,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_placement, fleet_workloads
 from syncpod.cli.view.without_pods import lines
 from syncpod.fleet.revisions import Revision
-from syncpod.fleet.workload_documents import admit_workload
+from syncpod.fleet.workloads import admit_workload
 from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod, PodReport
 from syncpod.messages.workload import WorkloadPod, WorkloadView
 from syncpod.pod.wire import to_wire

@@ -17,7 +17,7 @@ from syncpod.cli.input.kind_words import NODES, PODS
 from syncpod.cli.main import run
 from syncpod.cli.temporal import fleet, fleet_lists, fleet_objects, fleet_workloads
 from syncpod.fleet.revisions import Revision
-from syncpod.fleet.workload_documents import admit_workload
+from syncpod.fleet.workloads import admit_workload
 from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeSummary, FleetNodeView, Intent, PlacedPod, PodReport
 from syncpod.messages.fleet_objects import FleetObjectView
 from syncpod.messages.workload import WorkloadPod, WorkloadView

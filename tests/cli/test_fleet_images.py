@@ -11,7 +11,7 @@ from temporalio.client import Client
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet
 from syncpod.cli.temporal.fleet_images import image_warnings
-from syncpod.fleet.workload_documents import Workload, admit_workload
+from syncpod.fleet.workloads import Workload, admit_workload
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView
 from syncpod.messages.node import NodeInfo
 

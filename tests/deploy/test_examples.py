@@ -7,7 +7,7 @@ import pytest
 
 from syncpod.cli.input.fleet_manifests import fleet_manifests
 from syncpod.cli.input.manifests import admitted
-from syncpod.fleet.workload_documents import template_of
+from syncpod.fleet.workloads import kind_of
 from syncpod.pod import EphemeralContainer, Pod, admit_pod, load_documents, pod_to_wire
 from tests.runtimes.images import BUSYBOX
 
@@ -49,6 +49,6 @@ def test_the_examples_directory_can_be_applied_as_a_whole() -> None:
 def test_the_examples_of_a_fleet_are_admitted() -> None:
     found = fleet_manifests([str(EXAMPLES / "fleet")], "")
     assert [(len(found.pods), [each.kind for each in found.workloads])] == [(1, ["Deployment"])]
-    images = {container.image for each in found.workloads for container in template_of(each).spec.containers}
+    images = {container.image for each in found.workloads for container in kind_of(each).template(each).spec.containers}
     images |= {container.image for each in found.pods for container in each.spec.containers}
     assert {f"docker.io/library/{image}" for image in images} == {BUSYBOX}

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncpod.fleet.daemon_sets import DaemonSet
+from syncpod.fleet.deployments import Deployment
 from syncpod.fleet.sizes import surge_and_unavailable
 from syncpod.fleet.when_lost import WAIT, WhenLost, when_lost
-from syncpod.fleet.workload_documents import DaemonSet, Deployment, admit_workload, lost_rule
+from syncpod.fleet.workloads import admit_workload, kind_of
 from syncpod.pod import PodInvalid
 from syncpod.pod.wire import to_wire
 
@@ -221,8 +223,9 @@ def test_fields_for_a_scheduler_are_no_cause_for_a_warning() -> None:
 )
 def test_what_happens_when_a_node_is_lost(text: str, rule: WhenLost) -> None:
     noted = {"syncpod.dev/when-lost": text}
-    assert lost_rule(admit_workload(changed(metadata__annotations=noted)).workload) == rule
-    assert lost_rule(admit_workload(changed(spec__template__metadata__annotations=noted)).workload) == rule
+    for where in ("metadata", "spec__template__metadata"):
+        workload = admit_workload(changed(**{f"{where}__annotations": noted})).workload
+        assert kind_of(workload).lost_rule(workload) == rule
 
 
 @pytest.mark.parametrize(

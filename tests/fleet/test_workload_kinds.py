@@ -1,4 +1,4 @@
-"""Each kind of workload has a row of traits, a reader of its documents and a class that decides."""
+"""Each kind of workload has a row of traits, and an object that reads its documents and decides."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typing_extensions import override
 
 import syncpod.cli
-from syncpod.fleet import workload_documents, workload_kinds
+from syncpod.fleet import workloads
+from syncpod.fleet.deployments import Deployments
 from syncpod.fleet.pod_names import Numbered
 from syncpod.fleet.when_lost import Action
-from syncpod.fleet.workload_documents import admit_workload, template_of
-from syncpod.fleet.workload_kinds import pod_of
+from syncpod.fleet.workload_kinds import TemplatedKind
 from syncpod.fleet.workload_pods import is_name_for, number_of
-from syncpod.fleet.workload_traits import KINDS, TEMPLATED, is_per_node
+from syncpod.fleet.workload_traits import DEPLOYMENT, KINDS, TEMPLATED, is_per_node
+from syncpod.fleet.workloads import admit_workload, kind_of
 from syncpod.messages.workload import WorkloadSummary, WorkloadView
 from syncpod.pod import PodInvalid
 from tests.fleet.test_workload_documents import changed
 
 
-def test_each_kind_has_an_object_that_decides_and_one_that_reads_its_documents() -> None:
-    assert {*workload_kinds._KINDS} == {*KINDS}
-    assert {*workload_documents._READERS} == {*KINDS}
-    for name in TEMPLATED:
-        reader = workload_documents._READERS[name]
-        assert isinstance(reader, workload_documents._TemplatedReader)
-        assert name == reader.model.model_fields["kind"].annotation.__args__[0]
+def test_each_kind_has_an_object_whose_documents_have_its_name() -> None:
+    assert {name: kind.traits for name, kind in workloads._KINDS.items()} == KINDS
+    templated = {name: kind for name, kind in workloads._KINDS.items() if isinstance(kind, TemplatedKind)}
+    assert [*templated] == [*TEMPLATED]
+    for name, kind in templated.items():
+        assert name == kind.model.model_fields["kind"].annotation.__args__[0]
+    assert {one.model_fields["kind"].annotation.__args__[0] for one in get_args(workloads.Workload)} == {*KINDS}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -37,7 +39,7 @@ def test_each_pod_of_a_kind_has_a_name_that_its_workload_knows_again(kind: str) 
     workload = admit_workload(changed(kind) if kind != "Pod" else single()).workload
     names = KINDS[kind].names
     number = names.next_number(0, lambda _: False)
-    made = pod_of(workload, template_of(workload), number)
+    made = kind_of(workload).pod(workload, kind_of(workload).template(workload), number)
     assert number_of(workload, made.metadata.name) == (0 if names.is_shared else number)
     assert is_name_for(f"workload/{kind}/default/web", "default", made.metadata.name)
 
@@ -66,15 +68,17 @@ def ordinals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the pods of Deployments an identity, like those of a StatefulSet."""
     rules: tuple[Action, ...] = ("wait", "stop-after")
     why = "of whose pods none may run twice"
-    other = replace(KINDS["Deployment"], names=Ordinals(), lost_rules=rules, lost_why=why)
+    other = replace(DEPLOYMENT, names=Ordinals(), lost_rules=rules, lost_why=why)
     monkeypatch.setitem(KINDS, "Deployment", other)
+    monkeypatch.setattr(Deployments, "traits", other)
 
 
 def test_the_row_of_a_kind_decides_how_its_pods_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
     ordinals(monkeypatch)
     deployment = admit_workload(changed()).workload
     assert [number_of(deployment, name) for name in ("web-0", "web-1", "web-01", "web")] == [0, 1, None, None]
-    assert pod_of(deployment, template_of(deployment), 0).metadata.name == "web-0"
+    kind = kind_of(deployment)
+    assert kind.pod(deployment, kind.template(deployment), 0).metadata.name == "web-0"
     assert is_name_for("workload/Deployment/default/web", "default", "web-0")
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
+from syncpod.fleet.daemon_sets import DaemonSet, DaemonSets
 from syncpod.fleet.daemons import DaemonRolloutSpec
+from syncpod.fleet.deployments import Deployment, Deployments
 from syncpod.fleet.rollout import RolloutSpec
 from syncpod.fleet.when_lost import WhenLost
-from syncpod.fleet.workload_documents import DaemonSet, Deployment, admit_workload, template_of
-from syncpod.fleet.workload_kinds import daemon_rollout_spec_of, pod_of, rollout_spec_of
 from syncpod.fleet.workload_pods import owner_of, revision_of, workload_id, workload_in
+from syncpod.fleet.workloads import admit_workload, kind_of
 from syncpod.pod import admit
 from syncpod.pod.wire import to_wire
 from tests.fleet.test_workload_documents import changed
@@ -24,31 +26,35 @@ def test_a_pod_is_named_labelled_and_admitted_on_its_node_unchanged() -> None:
             spec__template__spec__tolerations=[{"key": "gpu", "operator": "Exists"}],
         )
     ).workload
-    made = pod_of(workload, template_of(workload), 7)
+    kind = kind_of(workload)
+    template = kind.template(workload)
+    made = kind.pod(workload, template, 7)
     assert (made.metadata.name, made.metadata.namespace, owner_of(workload)) == (
         "web-7",
         "shop",
         "workload/Deployment/shop/web",
     )
-    assert made.metadata.labels == {"app": "web", "pod-template-hash": revision_of(template_of(workload))}
+    assert made.metadata.labels == {"app": "web", "pod-template-hash": revision_of(template)}
     assert made.metadata.annotations == {"syncpod.dev/when-lost": "stop-after=5m0s"}
     assert admit(to_wire(made)).pod == made
 
 
 def test_a_daemon_tolerates_what_daemons_do() -> None:
     workload = admit_workload(changed("DaemonSet")).workload
-    made = pod_of(workload, template_of(workload), 1)
+    made = kind_of(workload).pod(workload, kind_of(workload).template(workload), 1)
     assert "node.kubernetes.io/unschedulable" in {one.key for one in made.spec.tolerations}
     assert admit(to_wire(made)).pod == made
 
 
 def test_revisions_tell_templates_apart_and_nothing_else() -> None:
-    one = admit_workload(changed()).workload
-    scaled = admit_workload(changed(spec__replicas=9, metadata__labels={"a": "b"})).workload
-    other = admit_workload(changed(spec__template__spec__hostNetwork=True)).workload
-    assert revision_of(template_of(one)) == revision_of(template_of(scaled)) != revision_of(template_of(other))
-    reread = admit_workload(to_wire(one)).workload
-    assert revision_of(template_of(reread)) == revision_of(template_of(one))
+    def revision(document: Any) -> str:
+        workload = admit_workload(document).workload
+        return revision_of(kind_of(workload).template(workload))
+
+    one = revision(changed())
+    assert revision(changed(spec__replicas=9, metadata__labels={"a": "b"})) == one
+    assert revision(changed(spec__template__spec__hostNetwork=True)) != one
+    assert revision(to_wire(admit_workload(changed()).workload)) == one
 
 
 def test_what_documents_ask_for() -> None:
@@ -68,14 +74,15 @@ def test_what_documents_ask_for() -> None:
     expected = RolloutSpec(
         revision, 10, 3, 2, paused=True, min_ready=five, deadline=ten_minutes, when_lost=rule, grace=seven
     )
-    assert rollout_spec_of(deployment) == expected
+    assert Deployments().rollout_spec(deployment) == expected
     endless = admit_workload(changed(spec__progressDeadlineSeconds=2**31 - 1, spec__strategy={"type": "Recreate"}))
     assert isinstance(endless.workload, Deployment)
-    assert (rollout_spec_of(endless.workload).deadline, rollout_spec_of(endless.workload).recreate) == (None, True)
+    spec = Deployments().rollout_spec(endless.workload)
+    assert (spec.deadline, spec.recreate) == (None, True)
     daemons = admit_workload(changed("DaemonSet", spec__updateStrategy={"rollingUpdate": {"maxUnavailable": "10%"}}))
     assert isinstance(daemons.workload, DaemonSet)
-    assert daemon_rollout_spec_of(daemons.workload) == DaemonRolloutSpec(
-        revision_of(template_of(daemons.workload)), "10%", 0
+    assert DaemonSets().rollout_spec(daemons.workload) == DaemonRolloutSpec(
+        revision_of(daemons.workload.spec.template), "10%", 0
     )
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from syncpod.fleet.pod_names import LARGEST_NUMBER
 from syncpod.fleet.rollout import Creation, RolloutState, WorkloadDecision
-from syncpod.fleet.workload_documents import admit_workload
 from syncpod.fleet.workload_pods import number_of
+from syncpod.fleet.workloads import admit_workload
 from syncpod.messages.fleet import OWNER_ANNOTATION, Intent, PlacedPod, PodReport, PodsChanged
 from syncpod.messages.node import LIST_LIMIT
 from syncpod.pod import admit, pod_to_wire

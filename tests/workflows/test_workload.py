@@ -32,7 +32,7 @@ from activities.fleet_workload import fleet_steps
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet_workloads
 from syncpod.fleet.offers import NodeOffer
-from syncpod.fleet.workload_documents import admit_workload
+from syncpod.fleet.workloads import admit_workload
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.fleet import (
     FLEET_NODE_MEMO,

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.placement import NAME_TAKEN, Placement, place, with_pod
-from syncpod.fleet.workload_documents import template_of
-from syncpod.fleet.workload_kinds import pod_of
 from syncpod.fleet.workload_pods import number_of
+from syncpod.fleet.workloads import kind_of
 from syncpod.messages.node import PodKey
 from syncpod.pod import Pod, pod_to_wire
 from workflows.fleet.workload_state import WorkloadState
@@ -47,8 +46,9 @@ def pod_to_run(state: WorkloadState, name: str) -> Pod:
     workload, pod = state.workload(), state.pods[name]
     if workload is None:
         raise Rejected("nothing has been applied")
-    template = state.template(pod.revision) if state.has_template else template_of(workload)
-    return pod_of(workload, template, pod.number)
+    kind = kind_of(workload)
+    template = state.template(pod.revision) if state.has_template else kind.template(workload)
+    return kind.pod(workload, template, pod.number)
 
 
 def outdated(state: WorkloadState) -> list[str]:

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from syncpod.fleet.presence import written_off_at
 from syncpod.fleet.rollout import Counts, WorkloadDecision
-from syncpod.fleet.workload_documents import lost_rule, template_of
 from syncpod.fleet.workload_pods import grace_of
 from syncpod.fleet.workload_traits import is_per_node
+from syncpod.fleet.workloads import kind_of
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadSummary, WorkloadView
@@ -134,7 +134,8 @@ def _written_off(state: WorkloadState) -> dict[str, datetime]:
     workload = state.workload() if lost else None
     if workload is None or is_per_node(workload.kind):
         return {}
-    rule, grace = lost_rule(workload), grace_of(template_of(workload))
+    kind = kind_of(workload)
+    rule, grace = kind.lost_rule(workload), grace_of(kind.template(workload))
     moments = ((member.name, written_off_at(member, rule, grace)) for member in lost)
     return {name: moment for name, moment in moments if moment is not None}
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from syncpod.fleet import revisions
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.rollout import WorkloadDecision
-from syncpod.fleet.workload_kinds import kind_of
+from syncpod.fleet.workloads import kind_of
 from workflows.fleet.workload_state import PODS_LIMIT, KnownPod, WorkloadState
 
 

@@ -13,10 +13,11 @@ from syncpod.fleet.offers import NodeOffer, Presence
 from syncpod.fleet.pod_names import NUMBERED, PodNames
 from syncpod.fleet.revisions import Revision
 from syncpod.fleet.rollout import RolloutState
-from syncpod.fleet.workload_documents import MOST_REPLICAS, PodTemplate, Workload, readmit_workload, template_of
+from syncpod.fleet.workload_documents import PodTemplate
 from syncpod.fleet.workload_kinds import Situation
-from syncpod.fleet.workload_pods import revision_of
+from syncpod.fleet.workload_pods import MOST_REPLICAS, revision_of
 from syncpod.fleet.workload_traits import KINDS, Traits
+from syncpod.fleet.workloads import Workload, kind_of, readmit_workload
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.queries import WireEvent
@@ -131,7 +132,7 @@ class WorkloadState(EventLog, BaseModel):
     def asked_for(self) -> str:
         """Return the revision of the document; "" if there is none."""
         workload = self.workload()
-        return revision_of(template_of(workload)) if workload is not None else ""
+        return revision_of(kind_of(workload).template(workload)) if workload is not None else ""
 
     @property
     def traits(self) -> Traits | None:

@@ -10,9 +10,9 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from syncpod.fleet import revisions
-from syncpod.fleet.workload_documents import RESTARTED_AT, Workload, admit_workload, template_of
-from syncpod.fleet.workload_kinds import kind_of
+from syncpod.fleet.workload_documents import RESTARTED_AT
 from syncpod.fleet.workload_pods import owner_of, revision_of
+from syncpod.fleet.workloads import Workload, admit_workload, kind_of
 from syncpod.messages.command_table import Nothing
 from syncpod.messages.fleet_commands import APPLY, DELETE, PAUSE, ROLLOUT_RESTART, UNDO
 from syncpod.messages.workload import Pause, RolloutRestart, Undo, Undone
@@ -37,7 +37,7 @@ def apply(state: WorkloadState, workflow_id: str, document: Any, now: datetime) 
     if owner_of(workload) != workflow_id:
         raise Rejected(f"must be {workflow_id}, is {owner_of(workload)}")
     _require_same(state, workload)
-    template, wire = template_of(workload), to_wire(workload)
+    template, wire = kind_of(workload).template(workload), to_wire(workload)
     revision = revision_of(template)
     if wire != state.document:
         state.document, state.applied_at = wire, state.applied_at or now

@@ -11,7 +11,7 @@ from syncpod.cli.input.manifest_files import texts
 from syncpod.fleet.workload_traits import TEMPLATED
 
 if TYPE_CHECKING:
-    from syncpod.fleet.workload_documents import Workload
+    from syncpod.fleet.workloads import Workload
     from syncpod.pod import ConfigMap, Pod, Secret
 
 _KINDS = ("Pod", *TEMPLATED, "ConfigMap", "Secret", "List")
@@ -100,7 +100,7 @@ def _take(
     found: FleetManifests, seen: set[tuple[str, str, str]], document: Any, namespace: str, where: str
 ) -> list[str]:
     """Add one document to `found`, and its kind and names to `seen`; return the problems with it."""
-    from syncpod.fleet.workload_documents import admit_workload
+    from syncpod.fleet.workloads import admit_workload
     from syncpod.objects import admit_object
     from syncpod.pod import Pod, PodInvalid
     from syncpod.pod.parse import parse_config_map, parse_secret

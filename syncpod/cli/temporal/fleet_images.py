@@ -12,7 +12,7 @@ from temporalio.client import Client
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.embedded_images import NO_REGISTRY, full_name, images_with_files
 from syncpod.cli.temporal import fleet
-from syncpod.fleet.workload_documents import Workload, template_of
+from syncpod.fleet.workloads import Workload, kind_of
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView
 from syncpod.pod import PodSpec
 
@@ -30,7 +30,8 @@ async def image_warnings(client: Client, workloads: Sequence[Workload]) -> list[
     Only nodes with such a runtime are queried, and nodes that have just joined, after their first report. A node counts
     only if the pod's nodeName and nodeSelector allow it. Nodes that do not answer are left out.
     """
-    wanted = [(each, image) for each in workloads for image in images_with_files(template_of(each).spec)]
+    specs = [(each, kind_of(each).template(each).spec) for each in workloads]
+    wanted = [(each, spec, image) for each, spec in specs for image in images_with_files(spec)]
     if not wanted:
         return []
     there = await fleet.summaries(client)
@@ -42,8 +43,8 @@ async def image_warnings(client: Client, workloads: Sequence[Workload]) -> list[
     if wrong := [each for each in answers if not isinstance(each, FleetNodeView | Failure)]:
         raise wrong[0]
     warnings = []
-    for workload, image in wanted:
-        lacking = [each.name for each in nodes if _may_go_to(template_of(workload).spec, each) and _lacks(each, image)]
+    for workload, spec, image in wanted:
+        lacking = [each.name for each in nodes if _may_go_to(spec, each) and _lacks(each, image)]
         if lacking:
             named = f"{workload.kind.lower()} {workload.metadata.name}: image {image}"
             warnings.append(f"{named}: {_listed(lacking)} cannot pull it: {NO_REGISTRY}")

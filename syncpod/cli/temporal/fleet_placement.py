@@ -13,10 +13,9 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.placement import NodeFit, Placement, place
-from syncpod.fleet.workload_documents import readmit_workload, template_of
-from syncpod.fleet.workload_kinds import pod_of
 from syncpod.fleet.workload_pods import owner_of
 from syncpod.fleet.workload_traits import is_per_node
+from syncpod.fleet.workloads import kind_of, readmit_workload
 from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeView, Intent
 from syncpod.messages.fleet_offers import offer_of
 from syncpod.messages.workload import WorkloadView
@@ -124,7 +123,8 @@ def _sample(view: WorkloadView, name: str) -> Pod:
     if view.document is None:
         raise Failure("nothing has been applied yet")
     workload = readmit_workload(view.document)
-    pod = pod_of(workload, template_of(workload), 0)
+    kind = kind_of(workload)
+    pod = kind.pod(workload, kind.template(workload), 0)
     named = pod.metadata.model_copy(update={"name": name or pod.metadata.name})
     return pod.model_copy(update={"metadata": named})
 

@@ -17,9 +17,10 @@ from syncpod.cli.temporal.fleet_memos import readable, running
 from syncpod.cli.temporal.session import refused
 from syncpod.fleet import workload_traits
 from syncpod.fleet.revisions import NoRevision, chosen
-from syncpod.fleet.workload_documents import RESTARTED_AT, Workload
+from syncpod.fleet.workload_documents import RESTARTED_AT
 from syncpod.fleet.workload_pods import owner_of, workload_id
 from syncpod.fleet.workload_traits import TEMPLATED
+from syncpod.fleet.workloads import Workload
 from syncpod.messages.identity import Message
 from syncpod.messages.workload import (
     WORKLOAD_MEMO,
