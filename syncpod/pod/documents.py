@@ -34,17 +34,18 @@ _PARSERS: Mapping[str, Callable[[Any], Manifest]] = {
 }
 _LISTS = {"List": None, **{f"{kind}List": kind for kind in _PARSERS}}
 
-_TEMPLATE: Final = "apply its spec.template as a Pod, with a metadata.name"
+_TEMPLATES: Final[Mapping[str, str]] = {
+    "spec.template": "",
+    "spec.jobTemplate.spec.template": ", from a timer of your own",
+    "template": "",
+}
+"""Where objects of other kinds have a pod's template, such as a Deployment, a CronJob and a PodTemplate."""
+
 _STORAGE: Final = "in the pod, use a hostPath volume in place of the claim, or emptyDir for data that goes with the pod"
 _ACCESS: Final = "there is no API server to give access to: leave it out"
 _REACHED: Final = "nothing routes here: reach the pod at its own address, by a hostPort, or with `syncpod port-forward`"
 
 _WAYS_ON: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        ("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"), _TEMPLATE
-    ),
-    "CronJob": "apply its spec.jobTemplate.spec.template as a Pod, with a metadata.name, from a timer of your own",
-    "PodTemplate": "apply its template as a Pod, with a metadata.name",
     **dict.fromkeys(("PersistentVolumeClaim", "PersistentVolume", "StorageClass"), _STORAGE),
     **dict.fromkeys(("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"), _ACCESS),
     **dict.fromkeys(("Service", "Endpoints", "EndpointSlice", "Ingress", "Gateway", "HTTPRoute"), _REACHED),
@@ -52,7 +53,7 @@ _WAYS_ON: Final[Mapping[str, str]] = {
     "Node": "a node is there as soon as its worker runs: `syncpod worker --node NAME`",
     "Kustomization": "build it first: kubectl kustomize DIR | syncpod apply -f -",
 }
-"""What to do with objects of other kinds, which are not applied here."""
+"""What to do with objects of other kinds, which are not applied here, and have no template of a pod."""
 
 _COMPOSE: Final = (
     "is a Compose file: write a Pod for its services, each a container with its image, args (command), env "
@@ -217,7 +218,7 @@ def _parsed(document: Any, path: str, source: str, number: int) -> Manifest:
     parser = _PARSERS.get(kind) if isinstance(kind, str) else None
     if parser is None:
         meant = next((one for one in (*_PARSERS, *_LISTS) if one.lower() == str(kind).lower()), "")
-        wanted, way = f"{', '.join(_PARSERS)} or List", way_on(str(kind))
+        wanted, way = f"{', '.join(_PARSERS)} or List", way_on(document)
         if meant and meant != kind:
             way = f"capital letters matter: write {meant}"
         refusal = OtherKind if isinstance(kind, str) and not meant else ManifestError
@@ -233,9 +234,15 @@ def _parsed(document: Any, path: str, source: str, number: int) -> Manifest:
         raise ManifestErrors(ManifestError(source, number, str(one)) for one in placed) from None
 
 
-def way_on(kind: str) -> str:
-    """Return what to do with an object of a kind that is not applied here; "" for an unknown kind."""
-    return _WAYS_ON.get(kind, "")
+def way_on(document: Mapping[str, Any]) -> str:
+    """Return what to do with an object that is not applied here; "" for one of an unknown kind without a template."""
+    for path, how in _TEMPLATES.items():
+        place: Any = document
+        for name in (*path.split("."), "spec"):
+            place = place.get(name) if isinstance(place, Mapping) else None
+        if isinstance(place, Mapping):
+            return f"apply its {path} as a Pod, with a metadata.name{how}"
+    return _WAYS_ON.get(str(document.get("kind")), "")
 
 
 def _is_compose(document: Mapping[str, Any]) -> bool:

@@ -166,7 +166,7 @@ GOOD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n"
         ("[1]", "m.yaml, document 1: must be an object with apiVersion and kind"),
         (GOOD + "apiVersion: v1", "m.yaml, document 2: kind: required"),
         (GOOD + "---\nkind: Pod", "m.yaml, document 3: apiVersion: required"),
-        ("apiVersion: apps/v1\nkind: Deployment", "m.yaml, document 1: kind: must be Pod, ConfigMap, Secret or List, not Deployment: apply its spec.template as a Pod, with a metadata.name"),
+        ("apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: {}}}", "m.yaml, document 1: kind: must be Pod, ConfigMap, Secret or List, not Deployment: apply its spec.template as a Pod, with a metadata.name"),
         ("apiVersion: v1\nkind: [Pod]", "m.yaml, document 1: kind: must be Pod, ConfigMap, Secret or List, not ['Pod']"),
         ("apiVersion: v1\nkind: List\nitems: {}", None),
         ("apiVersion: v1\nkind: List\nitems: 1", "m.yaml, document 1: items: must be a list"),
@@ -228,8 +228,8 @@ def test_every_unsupported_object_has_its_own_line() -> None:
     with pytest.raises(ManifestErrors) as caught:
         load_documents(GOOD + foreign, source="m.yaml")
     assert str(caught.value).split("\n") == [
-        f"m.yaml, document 3: kind: must be Pod, ConfigMap, Secret or List, not Service: {way_on('Service')}",
-        f"m.yaml, document 4: kind: must be Pod, ConfigMap, Secret or List, not Ingress: {way_on('Ingress')}",
+        f"m.yaml, document 3: kind: must be Pod, ConfigMap, Secret or List, not Service: {way_on({'kind': 'Service'})}",
+        f"m.yaml, document 4: kind: must be Pod, ConfigMap, Secret or List, not Ingress: {way_on({'kind': 'Ingress'})}",
         "m.yaml, document 5: must be an object with apiVersion and kind",
         "m.yaml, document 6: apiVersion: required",
     ]

@@ -11,13 +11,20 @@ from syncpod.pod.problems import PodInvalid
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": []}}
 
+MAKES_PODS = {"kind": "Deployment", "spec": {"template": {"spec": POD["spec"]}}}
+
 
 @pytest.mark.parametrize(
     ("document", "way"),
     [
-        ({"kind": "Deployment"}, "not Deployment: apply its spec.template as a Pod, with a metadata.name"),
-        ({"kind": "Job"}, "not Job: apply its spec.template as a Pod"),
-        ({"kind": "CronJob"}, "not CronJob: apply its spec.jobTemplate.spec.template as a Pod"),
+        (MAKES_PODS, "not Deployment: apply its spec.template as a Pod, with a metadata.name"),
+        (MAKES_PODS | {"kind": "CloneSet"}, "not CloneSet: apply its spec.template as a Pod"),
+        (
+            {"kind": "CronJob", "spec": {"jobTemplate": MAKES_PODS}},
+            "not CronJob: apply its spec.jobTemplate.spec.template as a Pod, with a metadata.name, from a timer",
+        ),
+        ({"kind": "PodTemplate", "template": POD}, "not PodTemplate: apply its template as a Pod"),
+        ({"kind": "Job", "spec": {"template": {"spec": 7}}}, "kind: must be Pod, ConfigMap, Secret or List, not Job"),
         ({"kind": "PersistentVolumeClaim"}, "use a hostPath volume in place of the claim, or emptyDir"),
         ({"kind": "Service"}, "reach the pod at its own address, by a hostPort, or with `syncpod port-forward`"),
         ({"kind": "Kustomization"}, "kubectl kustomize DIR | syncpod apply -f -"),
