@@ -48,8 +48,8 @@ class Thing(NamedTuple):
 
     def __str__(self) -> str:
         """Return it as kubectl prints it: ``deployment.apps "web"``."""
-        group = KINDS[self.kind].group if self.kind in KINDS else ""
-        return f'{self.kind.lower()}{f".{group}" if group else ""} "{self.name}"'
+        resource = KINDS[self.kind].resource if self.kind in KINDS else self.kind.lower()
+        return f'{resource} "{self.name}"'
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,16 @@ class Traits:
     """The counts of its status: the API's name of each, and its name in the workload's view."""
 
     @property
+    def resource(self) -> str:
+        """The kind as kubectl prints it before an object's name: ``deployment.apps``."""
+        return ".".join(filter(None, (self.name.lower(), self.group)))
+
+    @property
+    def resources(self) -> str:
+        """Its plural: ``deployments.apps``."""
+        return ".".join(filter(None, (self.words[1], self.group)))
+
+    @property
     def has_template(self) -> bool:
         """Whether its pods are made from a template, and have its revisions.
 
@@ -103,6 +113,8 @@ KINDS: Final[Mapping[str, Traits]] = {each.name: each for each in (DEPLOYMENT, D
 """Every kind of workload, by its name."""
 TEMPLATED: Final = tuple(name for name, each in KINDS.items() if each.has_template)
 """The kinds that make pods from a template."""
+PAUSABLE: Final = tuple(name for name, each in KINDS.items() if each.is_pausable)
+"""The kinds whose rollouts can be paused."""
 
 
 def is_per_node(kind: str) -> bool:

@@ -169,7 +169,7 @@ async def test_a_pod_and_its_workflow_are_waited_for_as_one() -> None:
     assert await both.why() == ""
 
 
-KINDS = {**fleet_workloads.KINDS, **OBJECTS, **dict.fromkeys(POD_WORDS, "Pod")}
+KINDS = {**fleet_workloads.WORKLOADS, **OBJECTS, **dict.fromkeys(POD_WORDS, "Pod")}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import require_json
+from syncpod.fleet.workload_traits import TEMPLATED
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -33,9 +34,9 @@ def explain_placement(
     kind, asked = kind_and_name(what or [])
 
     async def work(client: Client) -> list[ExplainedPlacement]:
-        if kind == "Pod":
-            return await fleet_placement.explain_pod(client, namespace, asked)
-        return [await fleet_placement.explain_workload(client, kind, namespace, asked)]
+        if kind in TEMPLATED:
+            return [await fleet_placement.explain_workload(client, kind, namespace, asked)]
+        return await fleet_placement.explain_pod(client, namespace, asked)
 
     for each in fleet.run(work, state_dir=state_dir):
         name = each.pod.metadata.name
@@ -43,5 +44,5 @@ def explain_placement(
             said = placement_explanation.document(name, namespace, each.at, each.placement, each.silent)
             say(json.dumps(said, indent=4))
             continue
-        called = f"pod {name}" if kind == "Pod" else f"the next pod of {each.owner}"
+        called = f"the next pod of {each.owner}" if kind in TEMPLATED else f"pod {name}"
         say("\n".join(placement_explanation.lines(called, each.at, each.placement, each.silent)))

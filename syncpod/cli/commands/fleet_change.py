@@ -10,6 +10,7 @@ from syncpod.cli.input.arguments import node_names
 from syncpod.cli.input.fleet_manifests import fleet_manifests
 from syncpod.cli.input.options import Filenames, ManifestNamespace, NodeNames, StateDir
 from syncpod.cli.maintenance import Change, set_schedulable
+from syncpod.fleet.workload_traits import KINDS
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -45,7 +46,7 @@ def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_d
                 say(f"pod/{pod.metadata.name} {change}")
         for workload in manifests.workloads:
             word = await fleet_workloads.apply(client, workload)
-            say(f"{workload.kind.lower()}.apps/{workload.metadata.name} {word}")
+            say(f"{KINDS[workload.kind].resource}/{workload.metadata.name} {word}")
 
     fleet.run(work, state_dir=state_dir)
 

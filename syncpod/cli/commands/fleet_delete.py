@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -28,8 +28,10 @@ from syncpod.cli.input.options import (
     Timeout,
     UntilGone,
 )
+from syncpod.fleet.workload_traits import KINDS, TEMPLATED, one_of
 
-_KNOWN = "deployment, daemonset, pod, configmap or secret"
+_KNOWN: Final = one_of((*(each.lower() for each in TEMPLATED), "pod", "configmap", "secret"))
+_PLURALS: Final = ", ".join(KINDS[each].words[1] for each in TEMPLATED)
 
 
 def delete(
@@ -71,7 +73,7 @@ def delete(
         what or [],
         _named(what or []),
         (lambda: [Thing(*each) for each in named_in(filename, namespace)]) if filename else None,
-        others="`syncpod fleet delete pods {flag}`, or deployments, daemonsets, configmaps, or secrets",
+        others=f"`syncpod fleet delete pods {{flag}}`, or {_PLURALS}, configmaps, or secrets",
         namespace=namespace,
         all_namespaces=all_namespaces,
         selector=selector,
@@ -96,15 +98,15 @@ def delete(
 
 def _named(words: list[str]) -> dict[str, list[str]]:
     """Return names by kind; no words mean all pods. Raises BadInput."""
-    from syncpod.cli.temporal.fleet_workloads import KINDS
+    from syncpod.cli.temporal.fleet_workloads import WORKLOADS
 
-    return fleet_names(words, {**KINDS, **OBJECTS, **PODS}, _KNOWN, bare="Pod") if words else {"Pod": []}
+    return fleet_names(words, {**WORKLOADS, **OBJECTS, **PODS}, _KNOWN, bare="Pod") if words else {"Pod": []}
 
 
 def _check(request: DeletionRequest, node: str, *, force: bool) -> None:
     """Raise BadInput if --force or --node is given with a kind that is not Pod."""
     for kind in request.kinds:
-        if force and kind != "Pod":
+        if force and kind not in PODS.values():
             raise BadInput(f"--force: is for pods, not for a {kind}")
-        if node and kind != "Pod":
+        if node and kind not in PODS.values():
             raise BadInput(f"--node: is for pods, not for a {kind}")

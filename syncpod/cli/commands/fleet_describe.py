@@ -12,6 +12,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.fleet_names import fleet_names
 from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS
 from syncpod.cli.input.options import Namespace, OfNode, StateDir
+from syncpod.fleet.workload_traits import TEMPLATED, one_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -31,10 +32,11 @@ def describe(
     it shows everything but its content, which is sealed. Several kinds are `deployment/web pod/web-1`.
     """
     from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.fleet_workloads import KINDS
+    from syncpod.cli.temporal.fleet_workloads import WORKLOADS
 
-    kinds = {**KINDS, **NODES, **PODS, **OBJECTS}
-    things = fleet_names(what, kinds, "deployment, daemonset, node, pod, configmap or secret")
+    kinds = {**WORKLOADS, **NODES, **PODS, **OBJECTS}
+    known = one_of((*(each.lower() for each in TEMPLATED), "node", "pod", "configmap", "secret"))
+    things = fleet_names(what, kinds, known)
     if not all(things.values()):
         raise BadInput(f"NAME: required: which {next(kind for kind, names in things.items() if not names)}")
 
@@ -43,7 +45,7 @@ def describe(
         for kind, names in things.items():
             for name in names:
                 try:
-                    if kind == "Pod":
+                    if kind in PODS.values():
                         await describe_pod(client, descriptions, name, namespace, node)
                     else:
                         descriptions.show(await _lines(client, kind, name, namespace))

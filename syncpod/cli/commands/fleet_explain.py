@@ -13,6 +13,7 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.kind_words import NODE_WORDS
 from syncpod.cli.input.options import Namespace, OfNode, OnlyJson, StateDir, Things
+from syncpod.fleet.workload_traits import TEMPLATED
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -104,7 +105,7 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
         return
     except NotInFleet as missing:
         kind, name = kind_and_name(words)
-        if kind != "Pod":
+        if kind in TEMPLATED:
             if node:
                 raise
             (workload,) = await fleet_workloads.views(client, kind, namespace, [name])
@@ -156,7 +157,7 @@ async def _explain_failed(
     from syncpod.cli.temporal.fleet_pods import kind_and_name
 
     kind, name = kind_and_name(words)
-    workload = await fleet_workloads.view(client, kind, namespace, name) if kind != "Pod" else None
+    workload = await fleet_workloads.view(client, kind, namespace, name) if kind in TEMPLATED else None
     newest = workload.history[-1] if workload is not None and workload.history else None
     if newest is None or not newest.given_up:
         return False

@@ -25,13 +25,14 @@ from syncpod.cli.input.options import (
 )
 from syncpod.cli.listing import ListingPrinter, read_form, show_async
 from syncpod.cli.streams import interrupts
-from syncpod.fleet import workload_traits
+from syncpod.fleet.workload_traits import KINDS, TEMPLATED, one_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-_KNOWN = "nodes, pods, deployments, daemonsets, configmaps, secrets or all"
-_ALL: Final = tuple(workload_traits.KINDS)[::-1]
+_PLURALS: Final = tuple(KINDS[each].words[1] for each in TEMPLATED)
+_KNOWN = one_of(("nodes", "pods", *_PLURALS, "configmaps", "secrets", "all"))
+_ALL: Final = tuple(KINDS)[::-1]
 """The kinds of `all`, as for kubectl: neither nodes nor objects."""
 
 
@@ -56,9 +57,9 @@ def get(
     running.
     """
     from syncpod.cli.temporal import fleet, fleet_lists
-    from syncpod.cli.temporal.fleet_workloads import KINDS
+    from syncpod.cli.temporal.fleet_workloads import WORKLOADS
 
-    things = names_of_kinds(what, {**NODES, **PODS, **KINDS, **OBJECTS}, _KNOWN, _ALL)
+    things = names_of_kinds(what, {**NODES, **PODS, **WORKLOADS, **OBJECTS}, _KNOWN, _ALL)
     form = read_form(
         things,
         namespace,

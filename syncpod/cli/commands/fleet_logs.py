@@ -90,9 +90,9 @@ def logs(
 
 def _pod_and_container(words: Sequence[str], container: str) -> tuple[list[str], str]:
     """Return the words that name a pod, and the container, which may be the last word: `logs web app`."""
-    from syncpod.cli.temporal.fleet_workloads import KINDS
+    from syncpod.cli.temporal.fleet_workloads import WORKLOADS
 
-    if len(words) == 2 and "/" not in words[1] and words[0] not in (*POD_WORDS, *KINDS) and not container:
+    if len(words) == 2 and "/" not in words[1] and words[0] not in (*POD_WORDS, *WORKLOADS) and not container:
         return [words[0]], words[1]
     return list(words), container
 

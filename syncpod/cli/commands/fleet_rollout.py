@@ -14,7 +14,7 @@ from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.fleet_names import fleet_names
 from syncpod.cli.input.options import Namespace, StateDir, Timeout
 from syncpod.cli.manual import Group, Page
-from syncpod.fleet.workload_traits import KINDS, TEMPLATED, one_of
+from syncpod.fleet.workload_traits import KINDS, PAUSABLE, TEMPLATED, one_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -51,13 +51,13 @@ def history(
     async def work(client: Client) -> None:
         (view,) = await fleet_workloads.views(client, kind, namespace, [name])
         if not revision:
-            say(f"{kind.lower()}.apps/{name}")
+            say(f"{KINDS[kind].resource}/{name}")
             say("\n".join(columns(revision_rows(view, datetime.now(UTC)))))
             return
         found = next((each.template for each in view.history if each.number == revision), "")
         template = await fleet_workloads.template(client, kind, namespace, name, found) if found else None
         if template is None:
-            raise Failure(f"revision {revision} of {kind.lower()}.apps/{name} not found")
+            raise Failure(f"revision {revision} of {KINDS[kind].resource}/{name} not found")
         print_documents([template], "yaml", single=True)
 
     fleet.run(work, state_dir=state_dir)
@@ -87,9 +87,9 @@ def undo(
         done = await fleet_workloads.undo(client, kind, namespace, name, to_revision)
         if done.skipped:
             why = f"current template already matches revision {done.revision}"
-            say(f"{kind.lower()}.apps/{name} skipped rollback ({why})")
+            say(f"{KINDS[kind].resource}/{name} skipped rollback ({why})")
         else:
-            say(f"{kind.lower()}.apps/{name} rolled back")
+            say(f"{KINDS[kind].resource}/{name} rolled back")
 
     fleet.run(work, state_dir=state_dir)
 
@@ -160,7 +160,7 @@ def restart(what: WorkloadName, namespace: Namespace = "default", state_dir: Sta
 
     async def work(client: Client) -> None:
         await fleet_workloads.restart(client, kind, namespace, name, at)
-        say(f"{kind.lower()}.apps/{name} restarted")
+        say(f"{KINDS[kind].resource}/{name} restarted")
 
     fleet.run(work, state_dir=state_dir)
 
@@ -185,23 +185,23 @@ def _pause(what: list[str], namespace: str, state_dir: str, *, paused: bool) -> 
 
     kind, name = _named(what)
     if not KINDS[kind].is_pausable:
-        raise BadInput(f"{' '.join(what)}: only a Deployment can be paused and resumed")
+        raise BadInput(f"{' '.join(what)}: only a {one_of(PAUSABLE)} can be paused and resumed")
 
     async def work(client: Client) -> None:
         (view,) = await fleet_workloads.views(client, kind, namespace, [name])
         if view.paused == paused:
-            raise Failure(f'deployments.apps "{name}" is {"already" if paused else "not"} paused')
+            raise Failure(f'{KINDS[kind].resources} "{name}" is {"already" if paused else "not"} paused')
         await fleet_workloads.pause(client, kind, namespace, name, paused=paused)
-        say(f"deployment.apps/{name} {'paused' if paused else 'resumed'}")
+        say(f"{KINDS[kind].resource}/{name} {'paused' if paused else 'resumed'}")
 
     fleet.run(work, state_dir=state_dir)
 
 
 def _named(what: list[str]) -> tuple[str, str]:
     """Return kind and name of a workload that has revisions. Raises BadInput."""
-    from syncpod.cli.temporal.fleet_workloads import KINDS
+    from syncpod.cli.temporal.fleet_workloads import WORKLOADS
 
-    found = fleet_names(what, KINDS, one_of(TEMPLATED).lower())
+    found = fleet_names(what, WORKLOADS, one_of(TEMPLATED).lower())
     pairs = [(kind, name) for kind, names in found.items() for name in names]
     if len(pairs) != 1:
         raise BadInput(f"{' '.join(what)}: name one {one_of(TEMPLATED)}, such as deployment/web")

@@ -19,7 +19,7 @@ from syncpod.go_durations import GoDurationTooLong, parse_go_duration
 _KINDS: Final[Mapping[str, Kind]] = {**PODS, **OBJECTS}
 
 _WORKLOADS: Final[Mapping[str, str]] = {
-    word: kind for kind in TEMPLATED for word in (*KINDS[kind].words, f"{KINDS[kind].words[1]}.{KINDS[kind].group}")
+    word: kind for kind in TEMPLATED for word in (*KINDS[kind].words, KINDS[kind].resources)
 }
 """The kinds that only a fleet has, by kubectl's words for them."""
 _OF_A_FLEET: Final = one_of(tuple(f"{kind}s" for kind in TEMPLATED), "and")

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.manifest_files import texts
-from syncpod.fleet.workload_traits import TEMPLATED
+from syncpod.fleet.workload_traits import POD, TEMPLATED, one_of
 
 if TYPE_CHECKING:
     from syncpod.fleet.workloads import Workload
     from syncpod.pod import ConfigMap, Pod, Secret
 
-_KINDS = ("Pod", *TEMPLATED, "ConfigMap", "Secret", "List")
+_KINDS = (POD.name, *TEMPLATED, "ConfigMap", "Secret")
+_NOTHING = f"no {one_of(tuple(kind.lower() for kind in _KINDS))} in it"
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def fleet_manifests(sources: Sequence[str], namespace: str) -> FleetManifests:
     if problems:
         raise BadInput("\n".join(problems))
     if not found.pods and not found.workloads and not found.objects:
-        raise BadInput(f"{', '.join(sources)}: no pod, deployment, daemonset, configmap or secret in it")
+        raise BadInput(f"{', '.join(sources)}: {_NOTHING}")
     return found
 
 
@@ -63,7 +64,7 @@ def named_in(sources: Sequence[str], namespace: str) -> list[tuple[str, str, str
     if problems:
         raise BadInput("\n".join(problems))
     if not found:
-        raise BadInput(f"{', '.join(sources)}: no pod, deployment, daemonset, configmap or secret in it")
+        raise BadInput(f"{', '.join(sources)}: {_NOTHING}")
     return list(dict.fromkeys(found))
 
 
@@ -86,8 +87,8 @@ def _documents(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[st
 def _kind_of(document: Any) -> tuple[str, str]:
     """Return the kind of a document, and the problem with the kind; "" = none."""
     kind = document.get("kind") if isinstance(document, dict) else None
-    if kind not in _KINDS[:-1]:
-        return "", f"kind: must be {', '.join(_KINDS[:-1])} or List, not {str(kind)[:80]}"
+    if kind not in _KINDS:
+        return "", f"kind: must be {', '.join(_KINDS)} or List, not {str(kind)[:80]}"
     return kind, ""
 
 

@@ -12,9 +12,10 @@ from temporalio.client import Client
 from syncpod.cli.console import first_few, paint, remark
 from syncpod.cli.deletion import DeletionResult, Going, NotThere, Selection, Thing
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.kind_words import OBJECTS
+from syncpod.cli.input.kind_words import OBJECTS, PODS
 from syncpod.cli.listing import selecting
 from syncpod.cli.temporal import fleet, fleet_lists, fleet_objects, fleet_pod_changes, fleet_workloads
+from syncpod.fleet.workload_traits import POD
 from syncpod.messages.fleet import FleetNodeView, PlacedPod
 from syncpod.messages.workload import WorkloadPod, WorkloadView
 
@@ -41,13 +42,13 @@ class FleetThings:
                 raise BadInput(f"--selector: not for a {kind}: its labels are sealed, and only its nodes can read them")
             rows = (await fleet_lists.find(self._client, kind, (), form)).rows
             things = list(dict.fromkeys(Thing(kind, *row.key) for row in rows))
-            found += await self._on_nodes(things) if kind == "Pod" else things
+            found += await self._on_nodes(things) if kind in PODS.values() else things
         return found
 
     async def look(self, thing: Thing) -> DeletionResult:
         """Return an empty result: a dry run prints no notes. Raises NotThere if there is no such thing, and Failure."""
         kind, namespace, name = thing
-        if kind == "Pod":
+        if kind in PODS.values():
             is_there = not await fleet_pod_changes.unknown(self._client, namespace, [name])
         elif kind in OBJECTS.values():
             objects = await fleet_objects.views(self._client, kind, namespace)
@@ -60,7 +61,7 @@ class FleetThings:
 
     async def end(self, thing: Thing) -> DeletionResult:
         """Delete a workload, an object, or a pod on all nodes. Raises NotThere and Failure."""
-        if thing.kind == "Pod":
+        if thing.kind in PODS.values():
             return await self._end_pod(thing)
         is_object = thing.kind in OBJECTS.values()
         delete_it = fleet_objects.delete if is_object else fleet_workloads.delete
@@ -125,7 +126,7 @@ class FleetThings:
         for namespace in dict.fromkeys(pod.namespace for pod in pods):
             names = [pod.name for pod in pods if pod.namespace == namespace]
             unknown = await fleet_pod_changes.unknown(self._client, namespace, names)
-            unplaced |= {Thing("Pod", namespace, name) for name in unknown}
+            unplaced |= {Thing(POD.name, namespace, name) for name in unknown}
         if unplaced:
             names = sorted(pod.name for pod in unplaced)
             remark(f"Note: pods that no node has yet are left to their workloads: {', '.join(names)}")

@@ -15,6 +15,7 @@ from syncpod.cli.temporal import fleet, fleet_objects, fleet_pods, fleet_waiting
 from syncpod.cli.view import fleet_table
 from syncpod.cli.view.data_objects import HEADERS
 from syncpod.cli.view.rows import Row
+from syncpod.fleet.workload_traits import KINDS
 from syncpod.messages.fleet import FleetNodeView, PlacedPod
 from syncpod.messages.workload import WorkloadSummary, WorkloadView
 
@@ -32,7 +33,7 @@ async def find(client: Client, kind: str, names: Sequence[str], form: Form) -> F
         found = await _nodes(client, names, form)
     elif kind in OBJECTS.values():
         found = await _objects(client, kind, names, form)
-    elif kind in fleet_workloads.KINDS.values():
+    elif kind in fleet_workloads.WORKLOADS.values():
         found = await _workloads(client, kind, names, form)
     else:
         found = await _pods(client, names, form)
@@ -113,9 +114,7 @@ def _placed_row(
 
 
 async def _workloads(client: Client, kind: str, names: Sequence[str], form: Form) -> FoundObjects:
-    found = FoundObjects(
-        f"{kind.lower()}.apps", form.head(fleet_table.workload_header(kind), fleet_table.WORKLOAD_WIDE)
-    )
+    found = FoundObjects(KINDS[kind].resource, form.head(fleet_table.workload_header(kind), fleet_table.WORKLOAD_WIDE))
     listed: list[WorkloadSummary] = []
     for name in names:
         try:

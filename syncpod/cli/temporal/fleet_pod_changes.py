@@ -10,6 +10,7 @@ from temporalio.client import Client
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.fleet.workload_pods import workload_id
+from syncpod.fleet.workload_traits import POD
 from syncpod.messages.fleet import FleetNodeView, PlacedPod
 from syncpod.pod import Pod, pod_to_wire
 
@@ -39,7 +40,7 @@ async def apply(client: Client, pods: Iterable[Pod]) -> AsyncIterator[tuple[Pod,
         namespace, name = pod.metadata.namespace or "default", pod.metadata.name
         there, owner = held.get((namespace, name), ("", ""))
         where = pod.spec.node_name or ("" if owner else there)
-        if not where or await fleet_workloads.view(client, fleet_workloads.POD, namespace, name) is not None:
+        if not where or await fleet_workloads.view(client, POD.name, namespace, name) is not None:
             yield pod, await fleet_workloads.apply(client, pod)
             continue
         if there not in ("", where):
@@ -58,13 +59,13 @@ async def delete(client: Client, namespace: str, name: str, *, node: str = "", f
     """
     views = await fleet.views(client, [node] if node else [])
     holders = [each for each in views if _here(each, namespace, name)]
-    own = workload_id(fleet_workloads.POD, namespace, name)
+    own = workload_id(POD.name, namespace, name)
     owned = [(each.owner, view.name) for view in holders for each in _here(view, namespace, name)]
     if len({owner for owner, _ in owned}) > 1:
         known = ", ".join(f"one of {owner or 'no workload'} on {where}" for owner, where in sorted(owned))
         raise Failure(f"{len(owned)} pods are called {name}: {known}: name the node of the one to delete with --node")
     is_own = not node or any(owner == own for owner, _ in owned)
-    is_placed = is_own and await fleet_workloads.delete(client, fleet_workloads.POD, namespace, name)
+    is_placed = is_own and await fleet_workloads.delete(client, POD.name, namespace, name)
     owners = {owner for owner, _ in owned if owner}
     change = {"pods": [{"namespace": namespace, "name": name}], "reason": "deleted by hand", "force": force}
     for holder in holders:
@@ -80,7 +81,7 @@ async def unknown(client: Client, namespace: str, names: Sequence[str]) -> list[
         return []
     views = await fleet.views(client)
     absent = [name for name in names if not any(_here(each, namespace, name) for each in views)]
-    placed = fleet_workloads.POD
+    placed = POD.name
     return [name for name in absent if await fleet_workloads.view(client, placed, namespace, name) is None]
 
 

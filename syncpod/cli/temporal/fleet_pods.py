@@ -14,10 +14,11 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.kind_words import POD_WORDS
 from syncpod.cli.temporal import fleet, fleet_workloads
-from syncpod.cli.temporal.fleet_workloads import KINDS
+from syncpod.cli.temporal.fleet_workloads import WORKLOADS
 from syncpod.cli.view.untaken_pod import silence_of
 from syncpod.fleet.members import Member, health
 from syncpod.fleet.workload_pods import workload_id
+from syncpod.fleet.workload_traits import KINDS, POD, TEMPLATED
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import PendingPod, WorkloadSummary
 
@@ -56,7 +57,8 @@ async def find_pod(
     NotInFleet if there is no such pod, and OnNoNode if no node has it yet.
     """
     kind, name = kind_and_name(words)
-    if node and kind == "Pod":
+    is_pod = kind not in TEMPLATED
+    if node and is_pod:
         view = await fleet.view(client, node.rpartition("/")[2])
         return FoundPod(view, name, next((each for each in view.placed if _is(each, namespace, name)), None))
     owner = workload_id(kind, namespace, name)
@@ -65,9 +67,9 @@ async def find_pod(
         FoundPod(view, each.name, each)
         for view in views
         for each in view.placed
-        if (each.owner == owner if kind != "Pod" else _is(each, namespace, name))
+        if (_is(each, namespace, name) if is_pod else each.owner == owner)
     ]
-    if not found and kind == "Pod":
+    if not found and is_pod:
         for one in await fleet_workloads.all_summaries(client, namespace):
             pending = next((each for each in one.pending if each.name == name), None)
             if pending := pending or await _unanswered(client, one, name):
@@ -77,13 +79,14 @@ async def find_pod(
         other = "name the node of a pod that is not the fleet's with --node"
         raise NotInFleet(f'pods "{name}" not found in the fleet; {other}')
     if not found:
-        workload, called = await fleet_workloads.view(client, kind, namespace, name), f'{kind.lower()}s.apps "{name}"'
+        workload = await fleet_workloads.view(client, kind, namespace, name)
+        called = f'{KINDS[kind].resources} "{name}"'
         missing = f"{called} not found in the fleet" if workload is None else f"no pods of {called} found in the fleet"
         raise NotInFleet(missing)
-    if unwell and kind != "Pod" and (chosen := await _least_well(client, found, (kind, namespace, name))) is not None:
+    if unwell and not is_pod and (chosen := await _least_well(client, found, (kind, namespace, name))) is not None:
         return chosen
-    chosen = await _best(client, found, (kind, namespace, name) if kind != "Pod" else None)
-    if kind != "Pod" and len(found) > 1:
+    chosen = await _best(client, found, None if is_pod else (kind, namespace, name))
+    if not is_pod and len(found) > 1:
         remark(f"Found {len(found)} pods, using pod/{chosen.name}")
     elif len(found) > 1:
         where = ", ".join(sorted(each.node.name for each in found))
@@ -138,11 +141,11 @@ async def wanted_pods(client: Client, nodes: Collection[str]) -> dict[tuple[str,
 
 
 def kind_and_name(words: Sequence[str]) -> tuple[str, str]:
-    """Return ``Pod``, ``Deployment`` or ``DaemonSet``, and the name. Raises BadInput, also for a kind alone."""
+    """Return a kind, such as ``Pod``, and the name. Raises BadInput, also for a kind alone."""
     parts = [part for word in words for part in word.split("/", 1)]
-    if len(parts) == 1 and (parts[0] in POD_WORDS or parts[0] in KINDS):
+    if len(parts) == 1 and (parts[0] in POD_WORDS or parts[0] in WORKLOADS):
         raise BadInput(f"NAME: required: which one, such as `{parts[0]}/web` (a pod of this name: `pod/{parts[0]}`)")
-    kind = "Pod" if len(parts) < 2 or parts[0] in POD_WORDS else KINDS.get(parts[0], "")
+    kind = POD.name if len(parts) < 2 or parts[0] in POD_WORDS else WORKLOADS.get(parts[0], "")
     names = parts[1:] if len(parts) > 1 else parts
     if not kind or len(names) != 1 or not names[0]:
         raise BadInput(f"{' '.join(words) or 'NAME'}: name one pod, `web`, or a workload, `deployment/web`")

@@ -13,6 +13,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet_workloads
 from syncpod.fleet.workload_pods import workload_id
+from syncpod.fleet.workload_traits import POD, TEMPLATED
 from syncpod.messages.fleet import PlacedPod
 from syncpod.messages.workload import PendingPod, WorkloadSummary, WorkloadView
 
@@ -64,13 +65,13 @@ async def waiting_pods(
     known = {pod.name for _, pod in listed if pod.namespace == where} | {one.pod.name for one in found}
     for name in set(names) - known:
         if (new := await fleet_workloads.just_applied(client, where, name)) is not None:
-            found.append(WaitingPod(where, workload_id("Pod", where, name), new))
+            found.append(WaitingPod(where, workload_id(POD.name, where, name), new))
     return sorted(found, key=lambda one: (one.namespace, one.pod.name, one.pod.node))
 
 
 def _labels_of(workload: WorkloadView | None) -> Mapping[str, str]:
     document = (workload.document if workload is not None else None) or {}
-    if document.get("kind") != fleet_workloads.POD:
+    if document.get("kind") in TEMPLATED:
         document = document.get("spec", {}).get("template", {})
     labels: Mapping[str, str] = document.get("metadata", {}).get("labels") or {}
     return labels
@@ -78,7 +79,7 @@ def _labels_of(workload: WorkloadView | None) -> Mapping[str, str]:
 
 def unlisted(workload: WorkloadView, listed: Collection[tuple[str, str]]) -> list[PendingPod]:
     """Return a workload's pods that no node reports; `listed` are the names and nodes of those in the nodes' lists."""
-    if workload.kind == fleet_workloads.POD and not workload.pods and not workload.deleting:
+    if workload.kind not in TEMPLATED and not workload.pods and not workload.deleting:
         spec = (workload.document or {}).get("spec", {})
         containers, node = len(spec.get("containers", ())), spec.get("nodeName") or ""
         return [PendingPod(name=workload.name, created=workload.since, containers=containers, node=node)]

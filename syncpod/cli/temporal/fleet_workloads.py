@@ -15,11 +15,10 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet_answers
 from syncpod.cli.temporal.fleet_memos import readable, running
 from syncpod.cli.temporal.session import refused
-from syncpod.fleet import workload_traits
 from syncpod.fleet.revisions import NoRevision, chosen
 from syncpod.fleet.workload_documents import RESTARTED_AT
 from syncpod.fleet.workload_pods import owner_of, workload_id
-from syncpod.fleet.workload_traits import TEMPLATED
+from syncpod.fleet.workload_traits import KINDS, POD, TEMPLATED
 from syncpod.fleet.workloads import Workload
 from syncpod.messages.identity import Message
 from syncpod.messages.workload import (
@@ -36,12 +35,10 @@ from syncpod.messages.workload import (
 from syncpod.pod.wire import to_wire
 
 _RPC: Final = timedelta(seconds=10)
-KINDS: Final = {
-    word + group: kind for group in ("", ".apps") for kind in TEMPLATED for word in workload_traits.KINDS[kind].words
+WORKLOADS: Final = {
+    word + group: kind for kind in TEMPLATED for word in KINDS[kind].words for group in ("", f".{KINDS[kind].group}")
 }
 """Kinds by kubectl's words for them."""
-POD: Final = "Pod"
-"""The kind of a single Pod that the fleet places."""
 
 
 async def apply(client: Client, workload: Workload) -> str:
@@ -100,7 +97,7 @@ async def _changed(client: Client, kind: str, namespace: str, name: str, change:
         return await fleet_answers.update(client, handle, change, body.model_dump(mode="json", by_alias=True))
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
-            raise Failure(f'{kind.lower()}s.apps "{name}" not found in the fleet') from None
+            raise Failure(_not_found(kind, name)) from None
         raise refused(error) from None
 
 
@@ -111,7 +108,7 @@ def _as_restarted(wire: dict[str, Any], before: WorkloadView | None) -> dict[str
     """
     template = ((before.document if before is not None else None) or {}).get("spec", {}).get("template", {})
     restarted = (template.get("metadata", {}).get("annotations") or {}).get(RESTARTED_AT)
-    if not restarted or wire["kind"] == POD:
+    if not restarted or wire["kind"] not in TEMPLATED:
         return wire
     meta = wire["spec"]["template"].get("metadata") or {}
     annotations = {RESTARTED_AT: restarted, **(meta.get("annotations") or {})}
@@ -145,7 +142,7 @@ async def views(client: Client, kind: str, namespace: str, names: Sequence[str])
     """Return these workloads. Raises Failure for one that does not exist."""
     found = await asyncio.gather(*(view(client, kind, namespace, each) for each in names))
     if missing := [name for name, each in zip(names, found, strict=True) if each is None]:
-        raise Failure("\n".join(f'{kind.lower()}s.apps "{each}" not found in the fleet' for each in missing))
+        raise Failure("\n".join(_not_found(kind, each) for each in missing))
     return [each for each in found if each is not None]
 
 
@@ -154,7 +151,7 @@ async def just_applied(client: Client, namespace: str, name: str) -> PendingPod 
 
     Lists of workloads are a moment late, and name only pods without a node. Raises Failure.
     """
-    found = await view(client, "Pod", namespace, name)
+    found = await view(client, POD.name, namespace, name)
     if found is None or found.deleting or found.document is None:
         return None
     nodes = [pod.node for pod in found.pods if pod.node and not pod.leaving]
@@ -176,3 +173,7 @@ async def view(client: Client, kind: str, namespace: str, name: str) -> Workload
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
         raise refused(error) from None
+
+
+def _not_found(kind: str, name: str) -> str:
+    return f'{KINDS[kind].resources} "{name}" not found in the fleet'
