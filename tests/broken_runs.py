@@ -4,15 +4,19 @@ If pytest itself breaks, in one of xdist's workers or in its controller, it prin
 above the end of the output, of which perhaps only the end is kept. Nor is there a summary if a run is ended because it
 took too long. So this plugin prints one line at each failure, and at SIGTERM the failures again, the slowest tests, the
 use of the processors and the running tests. It also replaces text that is not UTF-8 in the report of a test (an odd
-path in a log line), since xdist cannot send it and the run would break.
+path in a log line), since xdist cannot send it and the run would break. And it ends a process whose test hangs even
+after pytest-timeout has failed it, in a fixture's end for example, which no timeout limits: the other processes go on.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +28,9 @@ LINES = 30
 
 SLOWEST = 20
 """The number of tests that an ended run lists as its slowest."""
+
+NOTES = "under_way"
+"""The key of xdist's input to a worker: the directory of notes."""
 
 _errors: list[str] = []
 _failed: list[str] = []
@@ -37,6 +44,12 @@ class AtOnce:
         self._under_way: dict[str, None] = {}
         self._seconds: dict[str, float] = {}
         self._processors = Processors.now()
+        self._notes = tempfile.TemporaryDirectory(prefix="syncpod-tests-under-way-")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Give each of xdist's workers the directory in which it notes the test that it runs."""
+        node.workerinput[NOTES] = self._notes.name
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record that a test is running."""
@@ -66,6 +79,7 @@ class AtOnce:
             *(f"  {test}" for test in self._under_way or ["nothing"]),
             "",
         )
+        self._notes.cleanup()
         os.write(2, "\n".join(lines).encode(errors="backslashreplace"))  # no buffer, whose lock this code may interrupt
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
@@ -73,12 +87,58 @@ class AtOnce:
 
 @pytest.hookimpl(trylast=True)  # after the terminal's own plugin
 def pytest_configure(config: pytest.Config) -> None:
-    """Print failures at once if there is a terminal reporter, which xdist's workers do not have."""
+    """In the controller, which has a terminal reporter, print failures at once; in a worker, watch each test."""
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is not None and (notes := worker.get(NOTES)):
+        config.pluginmanager.register(Watch(Path(notes), worker["workerid"]))
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None and not hasattr(config, "workerinput"):
         at_once = AtOnce(terminal)
         config.pluginmanager.register(at_once)
         signal.signal(signal.SIGTERM, at_once.ended)
+
+
+class Watch:
+    """In xdist's worker: ends the process, with the stacks of its threads, if a test takes twice its timeout.
+
+    xdist gives the whole rest of a dead process's group to another one, also the test in which it died. So each process
+    notes the test that it runs, and fails a test at once in which an earlier process died.
+    """
+
+    def __init__(self, notes: Path, process: str) -> None:
+        """Note this process's tests in the file `process` of the directory `notes`, which all processes share."""
+        self._note = notes / process
+        self._stderr = os.dup(sys.stderr.fileno())  # this process's own: while a test runs, pytest replaces it
+        self._died_in = {file.read_text() for file in notes.iterdir()}
+        """Tests that end a process; and those that other processes run now, which this one does not get."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Watch a test, with its fixtures."""
+        self._note.write_text(item.nodeid)
+        self._watch(item)
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    @pytest.hookimpl(trylast=True)  # after pytest's own plugin, which ends the watch at a failure
+    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector) -> None:
+        """Watch the rest of a test that has failed: its fixtures' ends."""
+        if isinstance(node, pytest.Item):
+            self._watch(node)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Fail a test in which a process has died."""
+        if item.nodeid in self._died_in:
+            pytest.fail("a process died in it", pytrace=False)
+
+    def _watch(self, item: pytest.Item) -> None:
+        marked = item.get_closest_marker("timeout")
+        seconds = float(marked.args[0] if marked else item.config.getini("timeout") or 0)
+        if seconds:
+            faulthandler.dump_traceback_later(2 * seconds, exit=True, file=self._stderr)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -34,6 +34,21 @@ def test_goes_on():
     pass
 """
 
+HANGING_ON = """
+import time, pytest
+@pytest.fixture
+def hangs():
+    yield
+    time.sleep(600)
+@pytest.mark.timeout(1)
+@pytest.mark.xdist_group("one")
+def test_hangs(hangs):
+    time.sleep(600)
+@pytest.mark.xdist_group("two")
+def test_goes_on():
+    pass
+"""
+
 CUT_OFF = """
 import os, signal
 def pytest_runtest_logreport(report):
@@ -66,7 +81,7 @@ def run(directory: Path, tests: str, *, hooks: str = "") -> subprocess.Completed
     return subprocess.run(
         [*command, "--numprocesses=2", "--dist=loadgroup", f"--rootdir={directory}", str(directory)],
         cwd=directory,
-        env={**environ, "PYTHONPATH": str(project), "PYTEST_ADDOPTS": ""},
+        env={**environ, "PYTHONPATH": str(project), "PYTEST_ADDOPTS": "", "TMPDIR": str(directory)},
         capture_output=True,
         text=True,
         timeout=120,
@@ -108,6 +123,14 @@ def test_a_test_that_hangs_fails_and_the_run_goes_on(tmp_path: Path) -> None:
     done = run(tmp_path, HANGING)
     assert done.returncode == 1
     assert "test_hangs@one (call): Failed: Timeout" in done.stdout and "1 failed, 1 passed" in done.stdout
+
+
+def test_a_test_that_hangs_on_after_its_timeout_ends_its_process_and_the_run_goes_on(tmp_path: Path) -> None:
+    done = run(tmp_path, HANGING_ON)
+    assert done.returncode == 1
+    assert "crashed while running" in done.stdout and "2 failed, 1 passed, 1 error" in done.stdout
+    assert "a process died in it" in done.stdout, "it is not tried again"
+    assert "Timeout (0:00:02)!" in done.stderr and "in hangs" in done.stderr, "where it hung"
 
 
 def test_undecodable_text_is_escaped_at_any_depth() -> None:

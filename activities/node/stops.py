@@ -44,11 +44,6 @@ class Stops:
         task.add_done_callback(lambda done: self._ended(container_id, done))
         return task
 
-    async def drain(self) -> None:
-        """Wait for every call under way, for a worker that shuts down and for tests."""
-        while tasks := [task for calls in self._running.values() for _, task in calls]:
-            await asyncio.wait(tasks)
-
     async def _stop(self, container_id: str, grace_seconds: int) -> None:
         try:
             await self._cri.stop_container(container_id, timeout_seconds=grace_seconds)

@@ -123,6 +123,20 @@ class Bench:
         self.pods.append(pod)
         return pod
 
+    async def drain(self) -> None:
+        """Wait until every StopContainer call has returned.
+
+        A call that hangs, as a test that failed half-way may leave it, is cancelled after PATIENCE: TimeoutError.
+        """
+        calls: set[asyncio.Task[Any]] = set()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while calls := {each for each in asyncio.all_tasks() if each.get_name().startswith("StopContainer ")}:
+                    await asyncio.wait(calls)
+        finally:
+            for each in calls:
+                each.cancel()
+
     async def restart_runtime(self, *, down_seconds: float = 0.0) -> None:
         """Kill the runtime if it runs, start it again, and wait until the client is connected."""
         self.runtime.kill()
@@ -361,7 +375,7 @@ async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]
                     patch.setattr(f"activities.step.{name}_SECONDS", BEAT_SECONDS)
                 yield bench
         finally:
-            await node.stops.drain()
+            await bench.drain()
             for pod in bench.pods:
                 await sweep(cri, {POD_UID_LABEL: pod.uid})
             for place in mounts_below(context.state_dir.resolve()):

@@ -182,7 +182,7 @@ async def scene(runtime: Containerd, tmp_path: Path) -> AsyncIterator[Scene]:
         try:
             yield scene
         finally:
-            await bench.node.stops.drain()
+            await bench.drain()
             for stray in scene.strays:
                 for each in await bench.cri.list_containers(sandbox_id=stray):
                     await bench.cri.stop_container(each.id, timeout_seconds=0)
@@ -313,7 +313,7 @@ async def test_a_step_during_the_orphan_check_finds_the_pod_untouched(scene: Sce
     await scene.look()
     await asyncio.gather(*steps)
     assert len(steps) == 2
-    await scene.bench.node.stops.drain()
+    await scene.bench.drain()
     after = [await pod.view() for pod in (runs, rests)]
     assert [(each.sandboxes, each.containers) for each in after] == [(e.sandboxes, e.containers) for e in before]
     assert [pod.directory.exists() for pod in (runs, rests)] == [True, True]
