@@ -7,7 +7,7 @@ ended stays, as in a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -72,7 +72,8 @@ class BarePods(WorkloadKind[Pod]):
 
     @override
     def decide(self, workload: Pod, at: Situation, now: datetime) -> WorkloadDecision:
-        return decide_bare(self.lost_rule(workload), grace_of(self.template(workload)), at.members, at.rollout, now)
+        grace, numbers = grace_of(self.template(workload)), self.free_numbers(at)
+        return decide_bare(self.lost_rule(workload), grace, at.members, at.rollout, now, numbers)
 
     @override
     def fixed(self, before: Pod, after: Pod, at: Situation) -> str:
@@ -81,19 +82,25 @@ class BarePods(WorkloadKind[Pod]):
 
 
 def decide_bare(
-    rule: WhenLost, grace: timedelta, members: Iterable[Member], state: RolloutState, now: datetime
+    rule: WhenLost,
+    grace: timedelta,
+    members: Iterable[Member],
+    state: RolloutState,
+    now: datetime,
+    numbers: Iterator[int],
 ) -> WorkloadDecision:
     """Decide what is next for a pod. `members` are its copies: at most one, and more after a node was lost.
 
-    `grace` is the pod's grace period. If there are two copies, one is removed, as `syncpod.fleet.presence.choose_copy`
-    decides. A copy that has ended counts as available, so none is made in its place.
+    `grace` is the pod's grace period, and `numbers` are those of new copies. If there are two copies, one is removed,
+    as `syncpod.fleet.presence.choose_copy` decides. A copy that has ended counts as available, so none is made in its
+    place.
     """
     spec = RolloutSpec(
         _ONE, 1, max_surge=0, max_unavailable=1, recreate=True, deadline=None, when_lost=rule, grace=grace
     )
     # Sorted, so that the sentence does not depend on the order of the members.
     copies = sorted(map(_copy, members), key=lambda each: each.name)
-    decided = decide(spec, copies, state, now)
+    decided = decide(spec, copies, state, now, numbers)
     return replace(decided, says=_says(copies, decided))
 
 

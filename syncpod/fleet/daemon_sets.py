@@ -106,7 +106,8 @@ class DaemonSets(TemplatedKind[DaemonSet]):
             return WorkloadDecision(at.rollout, says="the nodes have not been surveyed yet")
         pod = self.pod(workload, workload.spec.template, 0)
         standings = {node.name: standing(pod, node) for node in at.nodes}
-        return decide_daemons(self.rollout_spec(workload), standings, at.members, at.rollout, now)
+        spec = self.rollout_spec(workload)
+        return decide_daemons(spec, standings, at.members, at.rollout, now, self.free_numbers(at))
 
     def rollout_spec(self, daemons: DaemonSet) -> DaemonRolloutSpec:
         """Return the rollout that an admitted DaemonSet specifies."""

@@ -11,7 +11,7 @@ Mirrors pkg/controller/daemon, v1.36 (daemon_controller.go, update.go). Differen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -109,13 +109,14 @@ def decide_daemons(
     members: Iterable[Member],
     state: RolloutState,
     now: datetime,
+    numbers: Iterator[int],
 ) -> WorkloadDecision:
     """Decide what a DaemonSet does next. The order of nodes and pods does not matter.
 
     A node gets a second pod only as a surge, and only while no other pod is ending there. `nodes` has the nodes that
-    a survey has found. A pod on any other node stays.
+    a survey has found. A pod on any other node stays. `numbers` are those of new pods.
     """
-    return _DaemonSetDecider(spec, nodes, members, state, now).decision()
+    return _DaemonSetDecider(spec, nodes, members, state, now, numbers).decision()
 
 
 class _DaemonSetDecider:
@@ -128,8 +129,9 @@ class _DaemonSetDecider:
         members: Iterable[Member],
         state: RolloutState,
         now: datetime,
+        numbers: Iterator[int],
     ) -> None:
-        self._spec, self._nodes, self._now = spec, dict(sorted(nodes.items())), now
+        self._spec, self._nodes, self._now, self._numbers = spec, dict(sorted(nodes.items())), now, numbers
         self._members = sorted(members, key=lambda member: member.name)
         self._going: dict[str, str] = {}
         self._heard = [name for name, node in self._nodes.items() if node.is_heard and node.should_run]
@@ -227,7 +229,7 @@ class _DaemonSetDecider:
                 reason = f"the node already has {kept[0].name}" if self._is_new(member) else self._outdated()
                 self._going[member.name] = f"{member.called} is removed: {reason}"
         if not kept and self._nodes[name].should_run and not self._is_ending_on(name) and not self._is_held():
-            self._create.append(Creation(self._state.target, node=name))
+            self._create.append(Creation(next(self._numbers), self._state.target, node=name))
 
     def _replace_outdated(self) -> None:
         """Remove old pods, or create new ones beside them, as many as the bounds allow."""
@@ -243,7 +245,7 @@ class _DaemonSetDecider:
         for member in sorted(alone, key=lambda one: (self._is_available(one), one.node)):
             if self._surge:
                 if both < self._surge and not held and not self._is_ending_on(member.node):
-                    self._create.append(Creation(self._state.target, node=member.node))
+                    self._create.append(Creation(next(self._numbers), self._state.target, node=member.node))
                     both += 1
             elif not self._is_available(member):
                 self._going[member.name] = f"{member.called} is removed: {self._outdated()}"

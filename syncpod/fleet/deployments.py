@@ -115,7 +115,8 @@ class Deployments(TemplatedKind[Deployment]):
 
     @override
     def decide(self, workload: Deployment, at: Situation, now: datetime) -> WorkloadDecision:
-        return decide(replace(self.rollout_spec(workload), paused=at.is_paused), at.members, at.rollout, now)
+        spec = replace(self.rollout_spec(workload), paused=at.is_paused)
+        return decide(spec, at.members, at.rollout, now, self.free_numbers(at))
 
     def rollout_spec(self, deployment: Deployment) -> RolloutSpec:
         """Return the rollout that an admitted Deployment specifies."""

@@ -75,6 +75,8 @@ class Member:
     """Only its node claims that the fleet placed it there."""
     pod: str = ""
     """The pod's name, if `name` is not it; "" = `name`."""
+    number: int = 0
+    """Its number among the pods of its workload."""
 
     @property
     def called(self) -> str:

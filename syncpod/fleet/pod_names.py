@@ -6,7 +6,7 @@ A workload's row in :mod:`syncpod.fleet.workload_traits` says which of the two a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Collection, Iterator
 from typing import ClassVar, Final
 
 from typing_extensions import override
@@ -31,15 +31,16 @@ class PodNames(ABC):
     def number(self, workload: str, name: str) -> int | None:
         """Return the number in a pod's name, any number if the names are shared; None if it can be no pod's name."""
 
-    def next_number(self, last: int, is_taken: Callable[[int], bool]) -> int:
-        """Return the number of the next pod. After the largest number come the small ones again.
+    def free_numbers(self, last: int, taken: Collection[int]) -> Iterator[int]:
+        """Yield the numbers of the next pods. `last` is the newest one's. After the largest come the small ones again.
 
         Any node can claim to have the pod with the largest number, and the names of later ones must still be valid.
         """
-        number = last % LARGEST_NUMBER + 1
-        while is_taken(number):
+        number = last
+        while True:
             number = number % LARGEST_NUMBER + 1
-        return number
+            if number not in taken:
+                yield number
 
 
 class Numbered(PodNames):

@@ -17,7 +17,7 @@ ReplicaSets. Differences:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -92,6 +92,7 @@ class RolloutState:
 class Creation:
     """A pod that is to be made."""
 
+    number: int
     revision: str
     replaces: str = ""
     """The pod on a lost node that it replaces; "" = none."""
@@ -143,13 +144,15 @@ class WorkloadDecision:
     counts: Counts = Counts()
 
 
-def decide(spec: RolloutSpec, members: Iterable[Member], state: RolloutState, now: datetime) -> WorkloadDecision:
-    """Decide what a Deployment does next. The order of its pods does not matter.
+def decide(
+    spec: RolloutSpec, members: Iterable[Member], state: RolloutState, now: datetime, numbers: Iterator[int]
+) -> WorkloadDecision:
+    """Decide what a Deployment does next. The order of its pods does not matter. `numbers` are those of new pods.
 
     A decision never creates more than `replicas + max_surge` pods in all, and never withdraws an available pod if fewer
     than `replicas - max_unavailable` would remain available. Pods on lost nodes that are written off do not count.
     """
-    return _DeploymentDecider(spec, members, state, now).decision()
+    return _DeploymentDecider(spec, members, state, now, numbers).decision()
 
 
 def health_gate(new: Iterable[Member]) -> Member | None:
@@ -196,8 +199,10 @@ def with_setback(state: RolloutState, now: datetime) -> RolloutState:
 class _DeploymentDecider:
     """Makes one decision about a Deployment."""
 
-    def __init__(self, spec: RolloutSpec, members: Iterable[Member], state: RolloutState, now: datetime) -> None:
-        self._spec, self._now = spec, now
+    def __init__(
+        self, spec: RolloutSpec, members: Iterable[Member], state: RolloutState, now: datetime, numbers: Iterator[int]
+    ) -> None:
+        self._spec, self._now, self._numbers = spec, now, numbers
         self._members = sorted(members, key=lambda member: member.name)
         self._state = with_spec(spec, state, now)
         self._going: dict[str, str] = {}
@@ -463,7 +468,9 @@ class _DeploymentDecider:
         paused_on_good = self._spec.paused and self._state.good
         revision = self._state.good if paused_on_good else self._state.target
         lost = [name for name in sorted(self._off - set(self._going)) if self._successor(name) is None]
-        return tuple(Creation(revision, lost[index] if index < len(lost) else "") for index in range(number))
+        return tuple(
+            Creation(next(self._numbers), revision, lost[index] if index < len(lost) else "") for index in range(number)
+        )
 
     def _says(self, counts: Counts) -> str:
         spec, state = self._spec, self._state

@@ -44,6 +44,8 @@ class Situation:
 
     members: Sequence[Member]
     rollout: RolloutState
+    numbered: int = 0
+    """The number of the newest pod."""
     is_paused: bool = False
     nodes: Sequence[NodeOffer] | None = None
     """The nodes of the last survey; None = there was none."""
@@ -79,6 +81,10 @@ class WorkloadKind(ABC, Generic[Document]):
     @abstractmethod
     def fixed(self, before: Document, after: Document, at: Situation) -> str:
         """Return why an applied document must not follow the one before it; "" if it may."""
+
+    def free_numbers(self, at: Situation) -> Iterator[int]:
+        """Yield the numbers that its next pods may have, as the names of its pods are chosen."""
+        return self.traits.names.free_numbers(at.numbered, {member.number for member in at.members})
 
     def lost_rule(self, workload: Document) -> WhenLost:
         """Return the rule for the workload's pods on a lost node: from its own annotation, or that of its template."""

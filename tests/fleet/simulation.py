@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 from syncpod.fleet.members import Member
 from syncpod.fleet.rollout import RolloutSpec, RolloutState, WorkloadDecision, decide
@@ -46,14 +47,14 @@ class World:
         for withdrawal in decision.withdraw:
             self.members[withdrawal.name] = replace(self.members[withdrawal.name], leaving=True)
         for creation in decision.create:
-            self.numbered += 1
-            name = f"web-{self.numbered}"
+            self.numbered = creation.number
+            name = f"web-{creation.number}"
             self.members[name] = Member(name, creation.revision, self.now, replaces=creation.replaces)
         self.decisions.append(decision)
         return decision
 
     def decide(self, members: Iterable[Member]) -> WorkloadDecision:
-        return decide(self.spec, members, self.state, self.now)
+        return decide(self.spec, members, self.state, self.now, count(self.numbered + 1))
 
     def settle(self, most: int = 400) -> None:
         """Step until there is nothing to do and time changes nothing."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -31,7 +32,9 @@ class OfOnePod(World):
     """A fleet with a single Pod."""
 
     def decide(self, members: Iterable[Member]) -> WorkloadDecision:
-        return decide_bare(self.spec.when_lost, self.spec.grace, members, self.state, self.now)
+        return decide_bare(
+            self.spec.when_lost, self.spec.grace, members, self.state, self.now, count(self.numbered + 1)
+        )
 
 
 def placed(rule: WhenLost = WAIT) -> OfOnePod:

@@ -5,8 +5,10 @@ Holds: A rollout keeps to `maxSurge` and `maxUnavailable`, and goes back to the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import count
 
 import pytest
 from hypothesis import given, settings
@@ -68,19 +70,22 @@ class Nodes:
             self._report(member)
         before = list(self.members.values())
         seen = self.seen()
-        decision = decide_daemons(self.spec, seen, before, self.state, self.now)
+        decision = decide_daemons(self.spec, seen, before, self.state, self.now, self.numbers())
         turned = dict(reversed(seen.items()))
-        assert decision == decide_daemons(self.spec, turned, reversed(before), self.state, self.now)
+        assert decision == decide_daemons(self.spec, turned, reversed(before), self.state, self.now, self.numbers())
         self._check(before, decision)
         self.state = decision.state
         for withdrawal in decision.withdraw:
             self.members[withdrawal.name] = replace(self.members[withdrawal.name], leaving=True)
         for creation in decision.create:
-            self.numbered += 1
-            name = f"log-{self.numbered}"
+            self.numbered = creation.number
+            name = f"log-{creation.number}"
             self.members[name] = Member(name, creation.revision, self.now, creation.node)
         self.said.append(decision)
         return decision
+
+    def numbers(self) -> Iterator[int]:
+        return count(self.numbered + 1)
 
     def seen(self) -> dict[str, Standing]:
         return {name: each for name, each in self.nodes.items() if name not in self.unseen}
@@ -143,7 +148,7 @@ def test_it_is_said_which_pod_is_missing() -> None:
     spec, state = DaemonRolloutSpec("a"), RolloutState(asked="a", target="a", good="a")
     pods = [Member(f"log-{each}", "a", START, node=f"n{each}", status="Running") for each in (1, 2)]
     nodes = {each.node: Standing(True, True) for each in pods}
-    said = decide_daemons(spec, nodes, [replace(pods[0], ready_since=START), pods[1]], state, START).says
+    said = decide_daemons(spec, nodes, [replace(pods[0], ready_since=START), pods[1]], state, START, count(3)).says
     assert said == "a is incomplete: 2 of 2 nodes have it, 1 is available; log-2 on n2 is not ready: Running"
 
 

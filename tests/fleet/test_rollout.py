@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -55,9 +56,9 @@ def test_of_a_workload_with_all_its_pods_it_is_said_what_is_missing(change: dict
     fine = Member("web-1", "a", START, node="n1", status="Running", ready_since=START - 60 * SECOND)
     other = replace(fine, name="web-2", node="n2", ready_since=None)
     spec, state = RolloutSpec("a", 2, min_ready=SECOND), RolloutState(asked="a", target="a", good="a", replicas=2)
-    said = decide(spec, [fine, replace(other, **change)], state, START).says
+    said = decide(spec, [fine, replace(other, **change)], state, START, count(3)).says
     assert said == f"a is incomplete: 2 of 2 pods have it, 1 is available; {lacks}"
-    said = decide(spec, [fine, replace(other, **change)], replace(state, good=""), START).says
+    said = decide(spec, [fine, replace(other, **change)], replace(state, good=""), START, count(3)).says
     assert said == f"a is being rolled out: 2 of 2 pods have it, 1 is available; {lacks}"
 
 
@@ -114,8 +115,10 @@ def test_a_pod_in_trouble_holds_others_up() -> None:
     state = RolloutState(asked="b", target="b", good="a", replicas=3, progressed_at=START)
     now = START + 10 * SECOND
     first_exit = Member("web-4", "b", START, "n2", status="Error")
-    assert not decide(RolloutSpec("b", 3, max_surge=2), [*old, first_exit], state, now).create
-    assert decide(RolloutSpec("b", 3, max_surge=2), [*old, replace(first_exit, status="Running")], state, now).create
+    assert not decide(RolloutSpec("b", 3, max_surge=2), [*old, first_exit], state, now, count(5)).create
+    assert decide(
+        RolloutSpec("b", 3, max_surge=2), [*old, replace(first_exit, status="Running")], state, now, count(5)
+    ).create
 
 
 def test_recreate_waits_until_all_others_are_gone() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import get_args
 
@@ -14,15 +16,19 @@ from typing_extensions import override
 import syncpod.cli
 from syncpod.fleet import workloads
 from syncpod.fleet.deployments import Deployments
+from syncpod.fleet.members import Member
 from syncpod.fleet.pod_names import Numbered
+from syncpod.fleet.rollout import RolloutState
 from syncpod.fleet.when_lost import Action
-from syncpod.fleet.workload_kinds import TemplatedKind
+from syncpod.fleet.workload_kinds import Situation, TemplatedKind
 from syncpod.fleet.workload_pods import is_name_for, number_of
 from syncpod.fleet.workload_traits import DEPLOYMENT, KINDS, TEMPLATED, is_per_node
 from syncpod.fleet.workloads import admit_workload, kind_of
 from syncpod.messages.workload import WorkloadSummary, WorkloadView
 from syncpod.pod import PodInvalid
 from tests.fleet.test_workload_documents import changed
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_each_kind_has_an_object_whose_documents_have_its_name() -> None:
@@ -38,7 +44,7 @@ def test_each_kind_has_an_object_whose_documents_have_its_name() -> None:
 def test_each_pod_of_a_kind_has_a_name_that_its_workload_knows_again(kind: str) -> None:
     workload = admit_workload(changed(kind) if kind != "Pod" else single()).workload
     names = KINDS[kind].names
-    number = names.next_number(0, lambda _: False)
+    number = next(names.free_numbers(0, ()))
     made = kind_of(workload).pod(workload, kind_of(workload).template(workload), number)
     assert number_of(workload, made.metadata.name) == (0 if names.is_shared else number)
     assert is_name_for(f"workload/{kind}/default/web", "default", made.metadata.name)
@@ -60,8 +66,8 @@ class Ordinals(Numbered):
         return 0 if name == f"{workload}-0" else super().number(workload, name)
 
     @override
-    def next_number(self, last: int, is_taken: Callable[[int], bool]) -> int:
-        return next(number for number in range(last + 2) if not is_taken(number))
+    def free_numbers(self, last: int, taken: Collection[int]) -> Iterator[int]:
+        return (number for number in count() if number not in taken)
 
 
 def ordinals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +86,9 @@ def test_the_row_of_a_kind_decides_how_its_pods_are_numbered(monkeypatch: pytest
     kind = kind_of(deployment)
     assert kind.pod(deployment, kind.template(deployment), 0).metadata.name == "web-0"
     assert is_name_for("workload/Deployment/default/web", "default", "web-0")
+    there = [Member(f"web-{number}", "a", NOW, number=number) for number in (1, 4)]
+    decided = kind.decide(deployment, Situation(there, RolloutState(), numbered=4), NOW)
+    assert [each.number for each in decided.create] == [0, 2], "the lowest free numbers of such a kind"
 
 
 def test_the_row_of_a_kind_decides_which_rules_it_has_for_a_lost_node(monkeypatch: pytest.MonkeyPatch) -> None:

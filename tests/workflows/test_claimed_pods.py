@@ -11,7 +11,7 @@ import pytest
 from syncpod.fleet.pod_names import LARGEST_NUMBER
 from syncpod.fleet.rollout import Creation, RolloutState, WorkloadDecision
 from syncpod.fleet.workload_pods import number_of
-from syncpod.fleet.workloads import admit_workload
+from syncpod.fleet.workloads import admit_workload, kind_of
 from syncpod.messages.fleet import OWNER_ANNOTATION, Intent, PlacedPod, PodReport, PodsChanged
 from syncpod.messages.node import LIST_LIMIT
 from syncpod.pod import admit, pod_to_wire
@@ -158,7 +158,10 @@ def test_a_claimed_pod_with_an_impossible_number_is_not_adopted(number: str) -> 
 def test_a_claimed_pod_with_the_largest_number_leaves_valid_names_for_others() -> None:
     state = workload(numbered=4)
     workload_news.pods_reported(state, news(f"web-{LARGEST_NUMBER}", "web-1"), NOW)
-    create = (Creation("r"), Creation("r"))
+    asked = state.workload()
+    assert asked is not None
+    free = kind_of(asked).free_numbers(state.situation())
+    create = (Creation(next(free), "r"), Creation(next(free), "r"))
     workload_rollout.carry_out(state, WorkloadDecision(state=RolloutState(), create=create), NOW)
     assert [*state.pods] == [f"web-{LARGEST_NUMBER}", "web-1", "web-2", "web-3"]
     assert workload_report.view(state, None).pods
@@ -176,7 +179,7 @@ def test_a_workload_has_no_more_pods_of_a_node_than_a_node_may_have_and_no_more_
         name = f"web-{LARGEST_NUMBER - number}"
         state.pods[name] = KnownPod(number=LARGEST_NUMBER - number, revision="r", created=NOW, node="m")
     workload_news.pods_reported(state, news("web-5000").model_copy(update={"node": "o"}), NOW)
-    workload_rollout.carry_out(state, WorkloadDecision(state=RolloutState(), create=(Creation("r"),)), NOW)
+    workload_rollout.carry_out(state, WorkloadDecision(state=RolloutState(), create=(Creation(5001, "r"),)), NOW)
     assert len(state.pods) == PODS_LIMIT
 
 

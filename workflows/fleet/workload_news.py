@@ -118,7 +118,7 @@ def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now:
         return False
     if state.names.is_shared:
         taken = {pod.number for pod in state.pods.values()}
-        number = state.names.next_number(state.numbered, taken.__contains__)
+        number = next(state.names.free_numbers(state.numbered, taken))
     leaving = said.state == "ending"
     pod = KnownPod(number=number, revision=revision, created=now, node=node)
     pod.leaving, pod.is_told, pod.why = leaving, leaving, said.why if leaving else ""

@@ -121,9 +121,9 @@ def _placement(state: WorkloadState, name: str, offers: Mapping[str, NodeOffer],
 def _renumbered(state: WorkloadState, name: str, nodes: Sequence[NodeOffer], now: datetime) -> str:
     """Give a pod that is on no node another number, so that no pod on any node has its name; return the new name."""
     workload, called = state.workload(), {name for node in nodes for name in node.namesakes}
-    numbers = {number_of(workload, each) for each in called} if workload is not None else set()
-    numbers |= {pod.number for pod in state.pods.values()}
-    state.numbered = state.names.next_number(state.numbered, numbers.__contains__)
+    found = (number_of(workload, each) for each in called) if workload is not None else ()
+    taken = {number for number in found if number is not None} | {pod.number for pod in state.pods.values()}
+    state.numbered = next(state.names.free_numbers(state.numbered, taken))
     new = state.key(state.numbered)
     state.pods[new] = state.pods.pop(name).model_copy(update={"number": state.numbered})
     state.event(now, "Normal", "Renamed", f"{name} is called {new} from now on: another pod has its name")

@@ -28,12 +28,10 @@ def carry_out(state: WorkloadState, decided: WorkloadDecision, now: datetime) ->
         pod = state.pods[withdrawal.name]
         pod.leave(withdrawal.why)
         state.event(now, "Normal", "Withdrawn", withdrawal.why)
-    taken, room = {pod.number for pod in state.pods.values()}, max(0, PODS_LIMIT - len(state.pods))
-    for creation in decided.create[:room]:
-        state.numbered = state.names.next_number(state.numbered, taken.__contains__)
-        taken.add(state.numbered)
-        state.pods[state.key(state.numbered)] = KnownPod(
-            number=state.numbered,
+    for creation in decided.create[: max(0, PODS_LIMIT - len(state.pods))]:
+        state.numbered = creation.number
+        state.pods[state.key(creation.number)] = KnownPod(
+            number=creation.number,
             revision=asked or creation.revision,
             created=now,
             bound=creation.node,

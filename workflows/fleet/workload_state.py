@@ -184,7 +184,7 @@ class WorkloadState(EventLog, BaseModel):
     def situation(self, nodes: Sequence[NodeOffer] | None = None) -> Situation:
         """Return what its decisions depend on; `nodes` are those of the last survey."""
         is_placed = any(pod.node for pod in self.pods.values())
-        return Situation(self.members(), self.rollout, self.is_paused, nodes, is_placed)
+        return Situation(self.members(), self.rollout, self.numbered, self.is_paused, nodes, is_placed)
 
     def forget_templates(self, asked: str) -> None:
         """Drop the templates that are not needed any more. `asked` is the document's revision."""
@@ -212,4 +212,5 @@ def _member(name: str, pod: KnownPod, called: str) -> Member:
         moving=pod.moving and not pod.bound,
         recalled=pod.recalled,
         pod=called,
+        number=pod.number,
     )

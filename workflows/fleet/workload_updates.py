@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from syncpod.fleet import revisions
 from syncpod.fleet.workload_documents import RESTARTED_AT
 from syncpod.fleet.workload_pods import owner_of, revision_of
+from syncpod.fleet.workload_traits import PAUSABLE, one_of
 from syncpod.fleet.workloads import Workload, admit_workload, kind_of
 from syncpod.messages.command_table import Nothing
 from syncpod.messages.fleet_commands import APPLY, DELETE, PAUSE, ROLLOUT_RESTART, UNDO
@@ -115,7 +116,7 @@ def restart(state: WorkloadState, workflow_id: str, asked: RolloutRestart, now: 
 def pause(state: WorkloadState, asked: Pause, now: datetime) -> None:
     """Pause the workload's rollouts, or resume them. Raises Rejected, and then changes nothing."""
     if state.traits is None or not state.traits.is_pausable:
-        raise Rejected("only the rollouts of a Deployment can be paused")
+        raise Rejected(f"only the rollouts of a {one_of(PAUSABLE)} can be paused")
     if state.deleting:
         raise Rejected("it is being deleted")
     if asked.paused == state.is_paused:
@@ -124,7 +125,7 @@ def pause(state: WorkloadState, asked: Pause, now: datetime) -> None:
     if not asked.paused and state.document is not None and state.document["spec"].get("paused"):
         state.document = {**state.document, "spec": {**state.document["spec"], "paused": False}}
     word, text = ("Paused", "no other template is rolled out") if asked.paused else ("Resumed", "rollouts go on")
-    state.event(now, "Normal", f"Deployment{word}", text)
+    state.event(now, "Normal", f"{state.traits.name}{word}", text)
 
 
 def _require_same(state: WorkloadState, workload: Workload) -> None:
