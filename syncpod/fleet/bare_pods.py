@@ -19,7 +19,7 @@ from syncpod.fleet.rollout import RolloutSpec, RolloutState, WorkloadDecision, d
 from syncpod.fleet.when_lost import WhenLost
 from syncpod.fleet.workload_documents import AdmittedWorkload, PodTemplate, check_when_lost
 from syncpod.fleet.workload_kinds import Situation, WorkloadKind
-from syncpod.fleet.workload_pods import grace_of
+from syncpod.fleet.workload_pods import grace_of, revision_of
 from syncpod.fleet.workload_traits import POD
 from syncpod.pod import Pod, PodInvalid, admit, readmit
 from syncpod.pod.support import is_of_placement
@@ -72,8 +72,15 @@ class BarePods(WorkloadKind[Pod]):
 
     @override
     def decide(self, workload: Pod, at: Situation, now: datetime) -> WorkloadDecision:
-        grace, numbers = grace_of(self.template(workload)), self.free_numbers(at)
-        return decide_bare(self.lost_rule(workload), grace, at.members, at.rollout, now, numbers)
+        template, numbers = self.template(workload), self.free_numbers(at)
+        decided = decide_bare(self.lost_rule(workload), grace_of(template), at.members, at.rollout, now, numbers)
+        # Each copy is of the whole document: its node may be sent another one later.
+        create = (replace(each, revision=revision_of(template)) for each in decided.create)
+        return replace(decided, create=tuple(create))
+
+    @override
+    def desired(self, workload: Pod, decided: int | None) -> int:
+        return 1
 
     @override
     def fixed(self, before: Pod, after: Pod, at: Situation) -> str:

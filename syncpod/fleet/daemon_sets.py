@@ -13,6 +13,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from syncpod.fleet.daemons import DaemonRolloutSpec, decide_daemons, standing, with_daemon_tolerations
+from syncpod.fleet.members import Member
 from syncpod.fleet.rollout import WorkloadDecision
 from syncpod.fleet.workload_documents import PodTemplate, check_sizes, is_none, or_default
 from syncpod.fleet.workload_kinds import Situation, TemplatedKind
@@ -108,6 +109,16 @@ class DaemonSets(TemplatedKind[DaemonSet]):
         standings = {node.name: standing(pod, node) for node in at.nodes}
         spec = self.rollout_spec(workload)
         return decide_daemons(spec, standings, at.members, at.rollout, now, self.free_numbers(at))
+
+    @override
+    def desired(self, workload: DaemonSet, decided: int | None) -> int:
+        """Return how many nodes shall have a pod."""
+        return decided or 0
+
+    @override
+    def replaced_at(self, workload: DaemonSet, member: Member) -> datetime | None:
+        """Return None: its pods belong to their nodes."""
+        return None
 
     def rollout_spec(self, daemons: DaemonSet) -> DaemonRolloutSpec:
         """Return the rollout that an admitted DaemonSet specifies."""

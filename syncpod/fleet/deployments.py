@@ -118,10 +118,14 @@ class Deployments(TemplatedKind[Deployment]):
         spec = replace(self.rollout_spec(workload), paused=at.is_paused)
         return decide(spec, at.members, at.rollout, now, self.free_numbers(at))
 
+    @override
+    def desired(self, workload: Deployment, decided: int | None) -> int:
+        return 1 if workload.spec.replicas is None else workload.spec.replicas
+
     def rollout_spec(self, deployment: Deployment) -> RolloutSpec:
         """Return the rollout that an admitted Deployment specifies."""
         spec, rolling = deployment.spec, deployment.spec.strategy.rolling_update
-        replicas = 1 if spec.replicas is None else spec.replicas
+        replicas = self.desired(deployment, None)
         surge, unavailable = (rolling.max_surge, rolling.max_unavailable) if rolling is not None else (0, 0)
         more, fewer = surge_and_unavailable(surge or 0, unavailable or 0, replicas)
         seconds = spec.progress_deadline_seconds

@@ -17,6 +17,7 @@ from typing_extensions import override
 from syncpod.fleet.members import Member
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.pod_names import LARGEST_NUMBER
+from syncpod.fleet.presence import written_off_at
 from syncpod.fleet.rollout import RolloutState, WorkloadDecision
 from syncpod.fleet.selectors import selects
 from syncpod.fleet.when_lost import WHEN_LOST, WhenLost, when_lost
@@ -27,7 +28,7 @@ from syncpod.fleet.workload_documents import (
     TemplatedDocument,
     check_when_lost,
 )
-from syncpod.fleet.workload_pods import revision_of
+from syncpod.fleet.workload_pods import grace_of, revision_of
 from syncpod.fleet.workload_traits import Traits
 from syncpod.pod import Pod, PodInvalid, Problem, admit
 from syncpod.pod.admission import without_cluster
@@ -82,6 +83,10 @@ class WorkloadKind(ABC, Generic[Document]):
     def fixed(self, before: Document, after: Document, at: Situation) -> str:
         """Return why an applied document must not follow the one before it; "" if it may."""
 
+    @abstractmethod
+    def desired(self, workload: Document, decided: int | None) -> int:
+        """Return how many pods the workload shall have; `decided` = its last decision's count, None = none yet."""
+
     def free_numbers(self, at: Situation) -> Iterator[int]:
         """Yield the numbers that its next pods may have, as the names of its pods are chosen."""
         return self.traits.names.free_numbers(at.numbered, {member.number for member in at.members})
@@ -90,6 +95,10 @@ class WorkloadKind(ABC, Generic[Document]):
         """Return the rule for the workload's pods on a lost node: from its own annotation, or that of its template."""
         annotations = workload.metadata.annotations
         return when_lost(annotations if WHEN_LOST in annotations else self.template(workload).metadata.annotations)
+
+    def replaced_at(self, workload: Document, member: Member) -> datetime | None:
+        """Return when a pod on a lost node may be replaced elsewhere; None = its node is not lost, or never."""
+        return written_off_at(member, self.lost_rule(workload), grace_of(self.template(workload)))
 
 
 Templated = TypeVar("Templated", bound=TemplatedDocument)

@@ -33,8 +33,6 @@ class Traits:
     """The rules that it can have for its pods on a lost node. Under `replace-after` a pod may run twice."""
     lost_why: str = ""
     """Why it can have no other rules, as a clause about the kind."""
-    replicas: int | None = None
-    """How many pods it has; None = as its document says, or its nodes."""
     is_pausable: bool = False
     """Its rollouts can be paused."""
     title: str = ""
@@ -107,7 +105,7 @@ DAEMON_SET: Final = Traits(
         ("numberAvailable", "available"),
     ),
 )
-POD: Final = Traits("Pod", ("pod", "pods", "po"), names=ONE_NAME, replicas=1, title="pod")
+POD: Final = Traits("Pod", ("pod", "pods", "po"), names=ONE_NAME, title="pod")
 
 KINDS: Final[Mapping[str, Traits]] = {each.name: each for each in (DEPLOYMENT, DAEMON_SET, POD)}
 """Every kind of workload, by its name."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from typing_extensions import override
@@ -50,7 +50,7 @@ def test_each_pod_of_a_kind_has_a_name_that_its_workload_knows_again(kind: str) 
     assert is_name_for(f"workload/{kind}/default/web", "default", made.metadata.name)
 
 
-def single() -> dict[str, object]:
+def single() -> dict[str, Any]:
     """A Pod named web."""
     spec = {"containers": [{"name": "main", "image": "registry.local/web:1"}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default"}, "spec": spec}
@@ -97,6 +97,22 @@ def test_the_row_of_a_kind_decides_which_rules_it_has_for_a_lost_node(monkeypatc
     ordinals(monkeypatch)
     with pytest.raises(PodInvalid, match="wait or stop-after=DURATION in a Deployment, of whose pods none may run tw"):
         admit_workload(document)
+
+
+@pytest.mark.parametrize(
+    ("kind", "undecided", "decided", "is_replaced"),
+    [("Deployment", 3, 3, True), ("DaemonSet", 0, 5, False), ("Pod", 1, 1, True)],
+)
+def test_each_kind_says_how_many_pods_there_shall_be_and_which_are_replaced_elsewhere(
+    kind: str, undecided: int, decided: int, is_replaced: bool
+) -> None:
+    document = changed(kind) if kind != "Pod" else single()
+    document["metadata"] = {**document["metadata"], "annotations": {"syncpod.dev/when-lost": "stop-after=5m"}}
+    workload = admit_workload(document).workload
+    of_kind = kind_of(workload)
+    assert [of_kind.desired(workload, count) for count in (None, 5)] == [undecided, decided]
+    lost = Member("web-1", "a", NOW, "n1", presence="Unknown", unknown_since=NOW)
+    assert (of_kind.replaced_at(workload, lost) is not None) == is_replaced
 
 
 def test_the_counts_that_a_kind_shows_are_those_of_a_workload() -> None:

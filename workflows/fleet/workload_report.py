@@ -6,10 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
-from syncpod.fleet.presence import written_off_at
 from syncpod.fleet.rollout import Counts, WorkloadDecision
-from syncpod.fleet.workload_pods import grace_of
-from syncpod.fleet.workload_traits import is_per_node
 from syncpod.fleet.workloads import kind_of
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import PodReport
@@ -26,13 +23,12 @@ _SHOWN = 50
 def summary(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadSummary:
     """Return the workload's memo."""
     document = state.document or {}
-    meta, spec = document.get("metadata", {}), document.get("spec", {})
-    counts, fixed = _counts(state, decided), state.traits.replicas if state.traits is not None else None
+    meta, workload, counts = document.get("metadata", {}), state.workload(), _counts(state, decided)
     return WorkloadSummary(
         kind=document.get("kind", ""),
         namespace=meta.get("namespace") or "default",
         name=meta.get("name", ""),
-        desired=fixed if fixed is not None else spec.get("replicas", counts.desired or 0),
+        desired=kind_of(workload).desired(workload, counts.desired) if workload is not None else 0,
         observed=counts.desired is not None,
         stalled=decided.stalled if decided is not None else "",
         paused=state.is_paused,
@@ -132,11 +128,10 @@ def _written_off(state: WorkloadState) -> dict[str, datetime]:
     """Return when each pod on a lost node may be replaced, by its key in the state."""
     lost = [member for member in state.members() if member.presence == "Unknown" and not member.leaving]
     workload = state.workload() if lost else None
-    if workload is None or is_per_node(workload.kind):
+    if workload is None:
         return {}
     kind = kind_of(workload)
-    rule, grace = kind.lost_rule(workload), grace_of(kind.template(workload))
-    moments = ((member.name, written_off_at(member, rule, grace)) for member in lost)
+    moments = ((member.name, kind.replaced_at(workload, member)) for member in lost)
     return {name: moment for name, moment in moments if moment is not None}
 
 

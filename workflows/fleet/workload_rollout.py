@@ -23,7 +23,6 @@ def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datet
 def carry_out(state: WorkloadState, decided: WorkloadDecision, now: datetime) -> None:
     """Fold a decision into the state: pods to create, and pods to remove."""
     state.rollout = decided.state
-    asked = "" if state.has_template else state.asked_for()
     for withdrawal in decided.withdraw:
         pod = state.pods[withdrawal.name]
         pod.leave(withdrawal.why)
@@ -32,7 +31,7 @@ def carry_out(state: WorkloadState, decided: WorkloadDecision, now: datetime) ->
         state.numbered = creation.number
         state.pods[state.key(creation.number)] = KnownPod(
             number=creation.number,
-            revision=asked or creation.revision,
+            revision=creation.revision,
             created=now,
             bound=creation.node,
             replaces=creation.replaces,
@@ -47,7 +46,7 @@ def carry_out(state: WorkloadState, decided: WorkloadDecision, now: datetime) ->
             state.pods[failed].node if failed else "",
         )
         state.event(now, "Warning", "RolledBack", decided.rolled_back)
-    if decided.complete and not asked and revisions.is_under_way(state.history, decided.complete):
+    if decided.complete and revisions.is_under_way(state.history, decided.complete):
         state.history = revisions.became_good(state.history, decided.complete, now)
         state.event(now, "Normal", "RolledOut", f"template {decided.complete} is good")
     drop_unplaced(state)
