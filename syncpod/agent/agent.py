@@ -24,8 +24,12 @@ from syncpod.agent.backoff_queue import BackoffQueue
 from syncpod.agent.boot import Boot
 from syncpod.agent.container_events import ContainerEvents
 from syncpod.agent.ended_runs import EndedRuns
+from syncpod.agent.eviction.node_pressure import NodePressure
 from syncpod.agent.exits import ExitFollower
+from syncpod.agent.joined_cluster import JoinedCluster
 from syncpod.agent.journal import Journal
+from syncpod.agent.logind import logind
+from syncpod.agent.node_shutdown import NodeShutdown, ShutdownOrders
 from syncpod.agent.open_pods import OpenPods
 from syncpod.agent.orphaned_pods import OrphanedPods
 from syncpod.agent.pidfds import PidfdWatcher
@@ -46,7 +50,7 @@ from syncpod.agent.task_watch import TaskWatch
 from syncpod.cri.port import CriRuntime
 from syncpod.journal.file import Limits
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.lifecycle.shutdown_order import OBSTACLE
+from syncpod.lifecycle.shutdown_order import OBSTACLE, Periods
 from syncpod.messages.identity import NodeFacts, PodRef
 from syncpod.messages.running_steps import RunningStep
 from syncpod.messages.signals import PlegEvent
@@ -87,11 +91,12 @@ class Agent:
         guard: ClusterGuard,
         keys: Keys | None = None,
         journal: Limits | None = None,
+        shutdown_periods: Periods = (),
     ) -> None:
         """Serve the node of `life` in the Temporal cluster that `guard` checks. Signals carry `facts`.
 
         `client` signs its commands with `keys`; None = they are not signed. `journal` limits the node's journal; None =
-        the default limits.
+        the default limits. With `shutdown_periods`, the machine's shutdown is delayed until pods have ended.
         """
         self._client, self.guard = client, guard
         self._task_queue, self._life = task_queue, life
@@ -130,6 +135,8 @@ class Agent:
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self.refresh_report: Callable[[], Awaitable[None]] = _nothing_to_refresh  # housekeeping sets it
         self._ended_runs, self.node_pods = EndedRuns(client), self._node_pods(context)
+        self.cluster, self.pressure = JoinedCluster(), NodePressure()
+        self._shutdown = self._node_shutdown(context, shutdown_periods) if shutdown_periods else None
         self.task_watch = TaskWatch(self.published_pods, self.journal, self.stuck_workflows, self._ended_runs)
         self.step_port = self._step_port()
         self._background = self._own_tasks(context)
@@ -160,6 +167,12 @@ class Agent:
         recorded = partial(pod_life, context, cri)
         return PodOrders(self._client, self.facts, recorded, lambda *what: self.journal.deleted_by_node(*what))
 
+    def _node_shutdown(self, context: NodeContext, periods: Periods) -> NodeShutdown:
+        orders = ShutdownOrders(self.signals, self.pod_orders)
+        return NodeShutdown(
+            periods, context.state_dir, self.published_pods, orders, logind, tell_cluster=self.cluster.shutdown
+        )
+
     def _step_port(self) -> StepPort:
         return StepPort(
             self.facts,
@@ -169,6 +182,9 @@ class Agent:
             prober=self.prober,
             readiness=self.readiness,
             journal=self.journal,
+            pressure=self.pressure,
+            shutdown=self._shutdown,
+            cluster=self.cluster,
         )
 
     def _replacement_of_stuck_workflows(self, context: NodeContext, keys: Keys | None) -> StuckWorkflows:
@@ -234,7 +250,7 @@ class Agent:
 
     async def boot(self) -> None:
         """Take over the previous worker's pods, before this worker polls. Raises CriError, RPCError."""
-        await self._boot.run(self.step_port.shutdown)
+        await self._boot.run(self._shutdown)
 
     async def run(self) -> None:
         """Serve until cancelled.

@@ -93,10 +93,16 @@ class NodeShutdown:
         published: PublishedPods,
         orders: Orders,
         connect: Callable[[], AbstractAsyncContextManager[Logind]],
+        *,
+        tell_cluster: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        """Delay shutdowns by up to the sum of `periods`, which is not empty. `connect` connects to logind."""
+        """Delay shutdowns by up to the sum of `periods`, which is not empty. `connect` connects to logind.
+
+        `tell_cluster` is called when a shutdown begins (True) or is called off (False).
+        """
         self._periods, self._state = periods, state_dir / STATE_FILE
         self._published, self._orders, self._connect = published, orders, connect
+        self._tell_cluster = tell_cluster
         self._news = asyncio.Event()
         self._lock: int | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -105,8 +111,6 @@ class NodeShutdown:
         """Set after the first try to delay shutdowns, whether it succeeded or not."""
         self.is_under_way = False
         """Whether the machine is shutting down: then the node is not ready, and admits no pod."""
-        self.tell: Callable[[bool], None] = lambda _: None
-        """Called when a shutdown begins (True) or is called off (False). Set by the node's part in a cluster."""
 
     def refusal(self) -> tuple[str, str] | None:
         """Return reason and message of the refusal of each new pod; None if no shutdown is under way."""
@@ -161,7 +165,7 @@ class NodeShutdown:
     async def _changed(self, logind: Logind, *, begins: bool) -> None:
         log.warning("the machine shuts down" if begins else "the machine's shutdown is called off")
         self.is_under_way = begins
-        self.tell(begins)
+        self._tell_cluster(begins)
         if begins:
             if self._ending is None or self._ending.done():
                 self._ending = asyncio.create_task(self._end_all(), name="shutdown")

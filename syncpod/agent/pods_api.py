@@ -67,7 +67,7 @@ class _PodsApi:
     def _as_in_cluster(self, state: Published) -> Mapping[str, Any] | None:
         """Return the cluster's newest object of a pod, even after its deletion there; None if there never was one."""
         meta = state.metadata
-        found = self._agent.published_pods.in_cluster(meta) or self._objects.get(meta.uid)
+        found = self._agent.cluster.pod(meta) or self._objects.get(meta.uid)
         if found is not None:
             self._objects[meta.uid] = found
         return found

@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from syncpod.messages.identity import EndedLife, PodRef, pod_workflow_id
 from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
@@ -47,9 +47,6 @@ class PublishedPods:
         self._watchers: list[Callable[[Published], None]] = []
         self._gone_watchers: list[Callable[[Published], None]] = []
         self._remove: Callable[[EndedLife], None] | None = None
-        self.in_cluster: Callable[[ObjectMeta], Mapping[str, Any] | None] = _in_none
-        """Returns the Kubernetes cluster's Pod with this metadata's name and UID; None if there is none. Set by the
-        node's part in the cluster."""
 
     def __len__(self) -> int:
         """Return the number of workflows whose state is kept."""
@@ -169,10 +166,6 @@ class PublishedPods:
             self._is_failing = True
         else:
             self._is_failing = False
-
-
-def _in_none(_: ObjectMeta) -> None:
-    """Return None: the node is part of no cluster."""
 
 
 def _as_snapshot(workflow_id: str, run: PublishedRun) -> WorkflowSnapshot:

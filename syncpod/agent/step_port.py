@@ -10,7 +10,8 @@ from temporalio.service import RPCError
 
 from syncpod.agent.background import LooseTasks
 from syncpod.agent.backoff_queue import BackoffQueue
-from syncpod.agent.eviction.evictor import Evictor
+from syncpod.agent.eviction.node_pressure import NodePressure
+from syncpod.agent.joined_cluster import JoinedCluster
 from syncpod.agent.journal import Journal
 from syncpod.agent.node_shutdown import NodeShutdown
 from syncpod.agent.pleg import Pleg
@@ -27,17 +28,8 @@ from syncpod.pod import Pod
 log = logging.getLogger(__name__)
 
 
-def _nobody_to_tell(ref: PodRef, event: StepEvent) -> None:
-    """Do nothing: the node is part of no cluster."""
-
-
 class StepPort:
     """The steps' `AgentPort`, and the worker's `NodeHooks`."""
-
-    evictor: Evictor | None = None
-    """Decides which pods a node under pressure refuses. Set by housekeeping."""
-    shutdown: NodeShutdown | None = None
-    """Decides which pods are refused during a shutdown; None if the node does not delay shutdowns of the machine."""
 
     def __init__(
         self,
@@ -49,13 +41,18 @@ class StepPort:
         prober: Prober,
         readiness: RuntimeReadiness,
         journal: Journal,
+        pressure: NodePressure,
+        shutdown: NodeShutdown | None,
+        cluster: JoinedCluster,
     ) -> None:
-        """Pass reports on to the agent's parts. `facts` returns the node's facts, which each step's result carries."""
+        """Pass reports on to the agent's parts. `facts` returns the node's facts, which each step's result carries.
+
+        `shutdown` is None if the node does not delay shutdowns of the machine.
+        """
         self.facts, self._signals, self._backoff_queue = facts, signals, backoff_queue
         self._pleg, self._prober, self._readiness, self._journal = pleg, prober, readiness, journal
         self._loop, self._tasks = asyncio.get_running_loop(), LooseTasks()
-        self.tell_cluster: Callable[[PodRef, StepEvent], None] = _nobody_to_tell
-        """Sends an event to the node's Kubernetes cluster. Set by the node's part in the cluster."""
+        self._pressure, self._shutdown, self._cluster = pressure, shutdown, cluster
 
     # --- reports ------------------------------------------------------------------------------------------------------
 
@@ -71,7 +68,7 @@ class StepPort:
 
     def event_happens(self, ref: PodRef, event: StepEvent) -> None:
         """Send an event to the cluster at once; the step's result will carry it much later."""
-        self.tell_cluster(ref, event)
+        self._cluster.event_happens(ref, event)
 
     def listing_returned(self, listing: ObservedPod) -> None:
         """Take a listing that a step is about to return to its workflow: no signal repeats it."""
@@ -98,11 +95,11 @@ class StepPort:
 
     def admission_refusal(self, pod: Pod) -> str:
         """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
-        return self.evictor.admission_refusal(pod) if self.evictor is not None else ""
+        return self._pressure.admission_refusal(pod)
 
     def shutdown_refusal(self) -> tuple[str, str] | None:
         """Return the kubelet's reason and message for refusing pods during a shutdown; None if none is under way."""
-        return self.shutdown.refusal() if self.shutdown is not None else None
+        return self._shutdown.refusal() if self._shutdown is not None else None
 
     # --- signals that follow from a step ------------------------------------------------------------------------------
 

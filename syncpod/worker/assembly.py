@@ -26,9 +26,7 @@ from syncpod.agent.fleet.link import to_gate
 from syncpod.agent.fleet.runtime_facts import RuntimeFacts
 from syncpod.agent.fleet.tasks import add_fleet_link
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
-from syncpod.agent.logind import logind
 from syncpod.agent.node_setup import image_gc_policy, node_context, prepare_memory
-from syncpod.agent.node_shutdown import NodeShutdown, ShutdownOrders
 from syncpod.agent.node_workflow.tasks import add_node_workflow_tasks
 from syncpod.agent.runtime_version import FollowedVersion
 from syncpod.agent.storage.former_secrets import FormerSecrets
@@ -131,6 +129,7 @@ async def prepared(
         facts=lambda: facts,
         keys=keys,
         journal=Limits(settings.journal.age, settings.journal.max_bytes),
+        shutdown_periods=shutdown_periods(settings),
         guard=ClusterGuard(client, cluster, node=settings.node, address=address, answered=outage.over),
     )
     node = _node(settings, cri, reader, context, agent)
@@ -211,6 +210,7 @@ def _node(settings: NodeSettings, cri: CriClient, reader: PodReader, context: No
         announcements=agent.announcements,
         running=agent.running,
         sysctls=sysctls(settings, os.uname().release),
+        dead_kept=housekeeping_settings(settings.given).containers.per_container,
         pull_settings=PullSettings(pulls.at_once, verification(pulls), pulls.registry_auth_file),
     )
 
@@ -227,7 +227,7 @@ async def _tidy(node: Node) -> None:
 
 
 def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent: Agent, life: NodeLife) -> None:
-    """Add the node's upkeep to the agent: image and container collection, log rotation, eviction, and shutdown."""
+    """Add the node's upkeep to the agent: image and container collection, log rotation, and eviction."""
     context, cri = node.context, node.cri
     housekeeping = housekeeping_settings(settings.given)
     agent.add_background_task("former Secrets", FormerSecrets(context, node.objects, of_process).run)
@@ -235,7 +235,7 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
     agent.add_background_task("image garbage collection", images.run)
     rotation = LogRotation(context.log_dir, cri, agent.pleg, settings.logs, threads=node.threads)
     agent.add_background_task("log rotation", rotation.run)
-    evictor = add_housekeeping_tasks(
+    add_housekeeping_tasks(
         agent,
         client,
         context,
@@ -247,16 +247,6 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
         images=images,
         is_signed=settings.signed,
     )
-    node.dead_kept, agent.step_port.evictor = housekeeping.containers.per_container, evictor
-    _add_shutdown(settings, agent)
-
-
-def _add_shutdown(settings: NodeSettings, agent: Agent) -> None:
-    """Make the agent delay the machine's shutdown until pods have ended, if the settings require it."""
-    if periods := shutdown_periods(settings):
-        agent.step_port.shutdown = NodeShutdown(
-            periods, settings.state_dir, agent.published_pods, ShutdownOrders(agent.signals, agent.pod_orders), logind
-        )
 
 
 def _add_servers(

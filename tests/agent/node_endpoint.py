@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from syncpod.agent.joined_cluster import JoinedCluster
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.scraping.endpoint import NodeEndpoint
 from syncpod.agent.scraping.node_usage import Disks
@@ -58,13 +59,14 @@ def node_readings(
     runtime: Measuring | None = None,
     listings: Callable[[], Sequence[ObservedPod]] = tuple,
     obstacles: Callable[[], Sequence[str]] = tuple,
+    cluster: JoinedCluster | None = None,
 ) -> NodeReadings:
     """The readings of a node whose state is in a directory."""
     node, probes, cri = node_of(directory), probes or ProbeCounts(), cast("CriRuntime", runtime or Measuring())
     startups = Startups(running=lambda _: None, total=lambda _: None, sli=lambda _: None)
     return NodeReadings(
         node=node,
-        pods=SeenPods(published, terminations, startups, probes),
+        pods=SeenPods(published, cluster or JoinedCluster(), terminations, startups, probes),
         probes=probes,
         usage=UsageOfPods(cri, node.name),
         disks=Disks(cri, directory),

@@ -15,6 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.agent.eviction import evictor as evictor_module
 from syncpod.agent.eviction import observations as module
 from syncpod.agent.eviction.evictor import Evictor
+from syncpod.agent.eviction.node_pressure import NodePressure
 from syncpod.agent.eviction.observations import NodeMeasurement, NodeObservations, available_memory, available_pids
 from syncpod.agent.eviction.shortage_usage import ActivePod, PodUsages
 from syncpod.agent.storage.image_gc import ImageGcFailed
@@ -66,6 +67,7 @@ class Scene:
     """While it is not set, the removal of images does not end; None: it ends at once."""
     reclaimed: list[str] = field(default_factory=list)
     conditions: list[tuple[str, ...]] = field(default_factory=list)
+    pressure: NodePressure = field(default_factory=NodePressure)
 
     def evictor(self, policy: EvictionPolicy = POLICY) -> Evictor:
         return Evictor(
@@ -73,6 +75,7 @@ class Scene:
             self,
             cast("PodUsages", Usages(self)),
             self.send,
+            pressure=self.pressure,
             wait_for_cleanup=self.wait_for_cleanup,
             reclaim=(self.containers, self.images),
             on_conditions=self.conditions.append,
@@ -283,13 +286,13 @@ async def test_a_pressure_condition_is_reported_and_rejects_pods() -> None:
     """Row 118: MemoryPressure refuses best-effort pods, with the kubelet's message."""
     scene = Scene(used={})
     evictor = scene.evictor()
-    assert evictor.admission_refusal(scene.pod("new")) == ""
+    assert scene.pressure.admission_refusal(scene.pod("new")) == ""
     scene.short("memory.available")
     await evictor.round()
-    assert evictor.admission_refusal(scene.pod("new")) == "The node had condition: [MemoryPressure]. "
+    assert scene.pressure.admission_refusal(scene.pod("new")) == "The node had condition: [MemoryPressure]. "
     scene.short("memory.available", 900)
     await evictor.round()
-    assert evictor.admission_refusal(scene.pod("new")) != "", "for five minutes more"
+    assert scene.pressure.admission_refusal(scene.pod("new")) != "", "for five minutes more"
     assert scene.conditions == [("MemoryPressure",)]
 
 

@@ -11,10 +11,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from syncpod.agent.joined_cluster import ClusterLink, JoinedCluster
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.scraping import pod_usage
 from syncpod.agent.scraping import readings as module
@@ -88,7 +90,8 @@ async def served(
     directory: Path, host: str = "127.0.0.1", *, in_cluster: dict[str, Any] | None = None
 ) -> AsyncIterator[Reader]:
     published, runtime = PublishedPods(node_of(directory)), Measuring()
-    published.in_cluster = lambda meta: in_cluster
+    cluster = JoinedCluster()
+    cluster.join(ClusterLink(lambda meta: in_cluster, Mock(), Mock()))
     published.take("pod/default/web", "run", Shown(CRASHES))
     runtime.stats = (WEB,)
     endpoint = node_endpoint(
@@ -99,6 +102,7 @@ async def served(
         terminations=Terminations(lambda *_: None),
         runtime=runtime,
         listings=lambda: (LISTING,),
+        cluster=cluster,
     )
     running = asyncio.create_task(endpoint.run())
     await until(lambda: endpoint.server.addresses != ())

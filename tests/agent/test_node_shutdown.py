@@ -96,8 +96,8 @@ class Machine:
             self.workflows.published,
             self.workflows,
             lambda: logind(self.root),
+            tell_cluster=self.told.append,
         )
-        self.node.tell = self.told.append
         self._running = asyncio.create_task(self.node.run())
 
     async def stop(self) -> None:

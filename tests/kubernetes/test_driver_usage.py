@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import grpc
@@ -76,11 +76,25 @@ POD = parse_pod(
 )
 
 
+class Readings:
+    """The node's readings, which know whether they may ask drivers."""
+
+    ask_drivers = False
+
+    @contextlib.contextmanager
+    def asking_drivers(self, measure: Any) -> Iterator[None]:
+        self.ask_drivers = True
+        try:
+            yield
+        finally:
+            self.ask_drivers = False
+
+
 class Reader:
     """The node's readings, with the reader of drivers' statistics."""
 
     def __init__(self, node: Node) -> None:
-        self.readings = SimpleNamespace(of_drivers=None)
+        self.readings = Readings()
         self.asking = DriverUsage(cast(NodeReadings, self.readings), node.drivers, node.store, node.context)
 
     async def told(self) -> dict[str, Any]:
@@ -139,12 +153,12 @@ async def test_a_driver_that_hangs_keeps_no_reader_and_is_not_asked_again_meanwh
         await brought(node)
         reader = Reader(node)
         running = asyncio.ensure_future(reader.asking.run())
-        await until(lambda: reader.readings.of_drivers is not None)
+        await until(lambda: reader.readings.ask_drivers)
         for _ in range(3):
             assert await reader.told() == {"data": None, "scratch": None}
         await until(lambda: len(driver.asked("usage")) == 2)
         await cancelled(running)
-        assert reader.readings.of_drivers is None
+        assert not reader.readings.ask_drivers
         assert not reader.asking._asking
 
 

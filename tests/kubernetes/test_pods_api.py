@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import grpc
 import grpc.aio
@@ -20,6 +21,7 @@ import pytest
 from protos.pods.v1 import pod_pb2
 from protos.pods.v1alpha1 import api_pb2, api_pb2_grpc
 from syncpod.agent.agent import Agent
+from syncpod.agent.joined_cluster import ClusterLink, JoinedCluster
 from syncpod.agent.pods_api import SOCKET, add_pods_api
 from syncpod.pods_api import server
 from syncpod.pods_api.pod_bytes import pod_bytes
@@ -243,6 +245,8 @@ class FakeAgent:
 
     def __init__(self) -> None:
         self.published_pods = self.task_watch = self
+        self.cluster = JoinedCluster()
+        self.cluster.join(ClusterLink(lambda meta: self.objects.get(meta.uid), Mock(), Mock()))
         self.states: list[Any] = []
         self.objects: dict[str, dict[str, Any]] = {}
         self.watchers: list[Any] = []
@@ -253,9 +257,6 @@ class FakeAgent:
 
     def pods(self) -> list[Any]:
         return self.states
-
-    def in_cluster(self, meta: Any) -> dict[str, Any] | None:
-        return self.objects.get(meta.uid)
 
     @contextlib.contextmanager
     def watched(self, changed: Any, gone: Any) -> Iterator[None]:

@@ -31,12 +31,12 @@ from temporalio.service import RPCError
 
 from syncpod.agent import metrics
 from syncpod.agent.background import cancel_all
+from syncpod.agent.eviction.node_pressure import NodePressure
 from syncpod.agent.eviction.observations import NodeMeasurement
 from syncpod.agent.eviction.shortage_usage import ActivePod, PodUsages
 from syncpod.agent.storage.image_gc import ImageGcFailed
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.eviction import (
-    NO_PRESSURE,
     RESOURCES,
     EvictionPolicy,
     NodeCondition,
@@ -44,7 +44,6 @@ from syncpod.lifecycle.eviction import (
     PressureState,
     Signal,
     Threshold,
-    admission_refusal,
     grace_seconds,
     look,
     thresholds_met,
@@ -52,7 +51,6 @@ from syncpod.lifecycle.eviction import (
 from syncpod.lifecycle.eviction_ranking import eviction_message, ranked
 from syncpod.messages.identity import PodRef
 from syncpod.messages.signals import Evict
-from syncpod.pod import Pod
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +93,7 @@ class Evictor:
         usages: PodUsages,
         send: Send,
         *,
+        pressure: NodePressure,
         wait_for_cleanup: WaitForCleanup,
         reclaim: tuple[Reclaim, ...] = (),
         on_conditions: Callable[[tuple[NodeCondition, ...]], None] = lambda conditions: None,
@@ -102,8 +101,9 @@ class Evictor:
     ) -> None:
         """Signal pods with `send`, and wait for their end with `wait_for_cleanup`.
 
-        When the node is short of disk space, each of `reclaim` is called in order before a pod is evicted.
-        `on_conditions` is called with the node's conditions when they have changed. `period` is in seconds.
+        When the node is short of disk space, each of `reclaim` is called in order before a pod is evicted. `pressure`
+        gets the node's conditions after each measurement, and `on_conditions` is called with them when they have
+        changed. `period` is in seconds.
         """
         self._policy = policy
         self._observations = observations
@@ -115,18 +115,9 @@ class Evictor:
         self._on_conditions = on_conditions
         self._period = period
         self._state = PressureState()
-        self._pressure = NO_PRESSURE
+        self._pressure = pressure
         self._evicted: set[str] = set()
         self._said = ""
-
-    @property
-    def conditions(self) -> tuple[NodeCondition, ...]:
-        """The node's pressure conditions."""
-        return self._pressure.conditions
-
-    def admission_refusal(self, pod: Pod) -> str:
-        """Return why the node does not admit the pod now; "" if it admits it."""
-        return admission_refusal(pod, self.conditions)
 
     async def run(self) -> None:
         """Measure and act until cancelled; then cancel the reclaim functions under way.
@@ -156,11 +147,12 @@ class Evictor:
         return await self._evict_one(first, pressure, measured)
 
     def _tell(self, pressure: Pressure) -> None:
-        before, self._pressure = self._pressure, pressure
-        if pressure.conditions != before.conditions:
-            for condition in sorted({*pressure.conditions} - {*before.conditions}):
+        before = self._pressure.conditions
+        self._pressure.measured(pressure.conditions)
+        if pressure.conditions != before:
+            for condition in sorted({*pressure.conditions} - {*before}):
                 log.warning("the node has %s: pods may be evicted, and not all new pods are admitted", condition)
-            for condition in sorted({*before.conditions} - {*pressure.conditions}):
+            for condition in sorted({*before} - {*pressure.conditions}):
                 log.info("the node no longer has %s", condition)
             self._on_conditions(pressure.conditions)
 

@@ -132,7 +132,7 @@ class FleetMembership:
         """Trust the fleet's new key in `invitation` from now on, and report that to the fleet."""
         self._invitation = invitation
         self._objects.trust(invitation.fleet_key)
-        self._reports.fleet_key = fleet_key_id(invitation)
+        self._reports.trust(fleet_key_id(invitation))
 
     def _take_key(self, told: SealedKey | None) -> str:
         """Store the fleet's new key, if there is one; the link then notices it. Return why the key is refused, or "".

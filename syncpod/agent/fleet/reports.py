@@ -54,7 +54,7 @@ class FleetReports:
         `endpoint` returns the address at which the node listens, ``host:port``; "" = none. `key` is the id of the
         node's own key, and `fleet_key` the id of the fleet's key that it trusts. `runtime` has facts about the runtime.
         """
-        self._published, self._endpoint, self._key, self.fleet_key = published, endpoint, key, fleet_key
+        self._published, self._endpoint, self._key, self._fleet_key = published, endpoint, key, fleet_key
         self._runtime = runtime
         self._node = node_workflow_id(node)
         self._known: dict[str, _Known] = {}
@@ -65,6 +65,10 @@ class FleetReports:
         self._sent = Attended()
         """The last report, against which changes are found."""
         self._sent_pods: dict[str, PodReport] = {}
+
+    def trust(self, fleet_key: str) -> None:
+        """Report from now on that the node trusts the fleet's key with this id."""
+        self._fleet_key = fleet_key
 
     async def look_at_runtime(self) -> None:
         """Update the runtime's images and unenforced limits for the next report."""
@@ -149,7 +153,7 @@ class FleetReports:
             addresses=view.addresses,
             node_info=view.node_info,
             key=self._key,
-            fleet_key=self.fleet_key,
+            fleet_key=self._fleet_key,
             images=self._runtime.images if self._runtime is not None else None,
             unenforced_limits=self._runtime.unenforced if self._runtime is not None else (),
             endpoint=reachable(

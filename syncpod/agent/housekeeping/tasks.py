@@ -54,8 +54,8 @@ def add_housekeeping_tasks(
     killer: OrphanKiller,
     images: ImageGc,
     is_signed: bool = False,  # whether commands to the node are signed
-) -> Evictor:
-    """Add all tasks to the agent; return the evictor, which also decides which pods the node refuses under pressure."""
+) -> None:
+    """Add all tasks to the agent."""
     workflows = PodWorkflows(client, node_task_queue(node.name))
     containers = ContainerGc(
         node, collector, agent.pleg.listings, settings.containers, period=settings.containers_period
@@ -94,7 +94,6 @@ def add_housekeeping_tasks(
     _add_duplicates(agent, killer)
     _add_log_links(agent, node, settings.gone_pods_period)
     _add_memory_tasks(agent, node)
-    return evictor
 
 
 async def _refresh(orphans: Orphans, reporter: NodeReporter) -> None:
@@ -164,6 +163,7 @@ def _evictor(
         NodeObservations(node, cri, {threshold.signal for threshold in settings.eviction.thresholds}),
         PodUsages(node, cri, agent.pleg.newest),
         agent.signals.evict,
+        pressure=agent.pressure,
         wait_for_cleanup=containers.wait_for_cleanup,
         reclaim=(lambda: containers.round(finished_too=True, seconds=RECLAIM_SECONDS), images.remove_unused),
         on_conditions=reporter.set_conditions,

@@ -69,11 +69,10 @@ class DriverUsage:
 
     async def run(self) -> None:
         """Supply the node's readings with usage until cancelled."""
-        self._readings.of_drivers = self.measure
         try:
-            await asyncio.Event().wait()
+            with self._readings.asking_drivers(self.measure):
+                await asyncio.Event().wait()
         finally:
-            self._readings.of_drivers = None
             await cancel_all(self._asking.values())
 
     async def measure(self) -> Mapping[str, Mapping[str, VolumeUsage | None]]:

@@ -11,6 +11,7 @@ from temporalio.client import Client
 
 from syncpod.agent.agent import Agent
 from syncpod.agent.background import until_one_fails
+from syncpod.agent.joined_cluster import ClusterLink
 from syncpod.agent.kubernetes.bound_pods import BoundPods
 from syncpod.agent.kubernetes.cluster_orders import ClusterOrders
 from syncpod.agent.kubernetes.csi_drivers import CsiDrivers
@@ -183,8 +184,7 @@ class _KubernetesLink:
             with agent.published_pods.watched(parts.published, parts.gone):
                 for state in agent.task_watch.pods():
                     parts.published(state)
-                agent.published_pods.in_cluster = _finder(reflector)
-                agent.step_port.tell_cluster = parts.events.happens
+                agent.cluster.join(ClusterLink(_finder(reflector), parts.events.happens, node_events.shutdown))
                 await until_one_fails([asyncio.ensure_future(run()) for run in runs])
 
     def _parts(
@@ -214,8 +214,6 @@ class _KubernetesLink:
         async def more() -> Mapping[str, Any]:
             return {**await self._runtime.read(), "volumesInUse": await asyncio.to_thread(csi.in_use)}
 
-        if (shutdown := self._node.agent.step_port.shutdown) is not None:
-            shutdown.tell = events.shutdown
         return Registration(
             api,
             self._name,

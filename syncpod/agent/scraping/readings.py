@@ -7,10 +7,11 @@ made at most once a second, and cached for all readers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -40,6 +41,9 @@ _FRESH_SECONDS: Final = 1.0
 _WITHOUT_TOTAL: Final = frozenset({"kubelet_evictions", "kubelet_pleg_discard_events"})
 """Counters whose names have no ``_total`` in the kubelet."""
 
+MeasureDrivers = Callable[[], Awaitable[Mapping[str, Mapping[str, VolumeUsage | None]]]]
+"""Returns the usage that storage drivers report of their volumes, by pod UID and volume; None = no answer."""
+
 
 class NodeReadings:
     """The readings of one node. Belongs to the agent's event loop."""
@@ -60,12 +64,20 @@ class NodeReadings:
         self._pods, self._probes, self._usage, self._disks = pods, probes, usage, disks
         self._listings, self._volumes = listings, VolumesOfPods(node)
         self._claims = VolumesOfPods(node, of_claims=True)
-        self.of_drivers: Callable[[], Awaitable[Mapping[str, Mapping[str, VolumeUsage | None]]]] | None = None
-        """Returns the usage that storage drivers report of their volumes, by pod UID and volume; None = no drivers."""
+        self._of_drivers: MeasureDrivers | None = None
         self._kept: dict[str, tuple[float, bytes]] = {}
         """By kind of answer: monotonic time until which the last answer is reused, and the answer."""
         self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """One lock per kind of answer: a hanging runtime must not delay the metrics that show that it hangs."""
+
+    @contextlib.contextmanager
+    def asking_drivers(self, measure: MeasureDrivers) -> Iterator[None]:
+        """Have the usage of storage drivers' volumes in the answers, until the context ends."""
+        self._of_drivers = measure
+        try:
+            yield
+        finally:
+            self._of_drivers = None
 
     async def count(self) -> None:
         """Count ends and starts of pods even without requests, until cancelled."""
@@ -172,7 +184,7 @@ class NodeReadings:
 
     async def _of_claims(self) -> Mapping[str, tuple[VolumeUsage, ...]]:
         measured = await self._claims.measure()
-        return with_drivers(measured, await self.of_drivers()) if self.of_drivers is not None else measured
+        return with_drivers(measured, await self._of_drivers()) if self._of_drivers is not None else measured
 
     async def _short_summary(self) -> bytes:
         return _as_json(cpu_and_memory(json.loads(await self.summary())))

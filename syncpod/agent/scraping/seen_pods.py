@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
+from syncpod.agent.joined_cluster import JoinedCluster
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.scraping.startups import Startups
 from syncpod.agent.scraping.terminations import Terminations
@@ -33,10 +34,15 @@ class SeenPods:
     """Reads published states, and passes new ones on to be counted. Belongs to the agent's event loop."""
 
     def __init__(
-        self, published: PublishedPods, terminations: Terminations, startups: Startups, *others: CountsOfPods
+        self,
+        published: PublishedPods,
+        cluster: JoinedCluster,
+        terminations: Terminations,
+        startups: Startups,
+        *others: CountsOfPods,
     ) -> None:
         """Pass each state of a pod to `terminations` and `startups`. These and `others` drop pods that are gone."""
-        self._published = published
+        self._published, self._cluster = published, cluster
         self._terminations, self._startups = terminations, startups
         self._counts: tuple[CountsOfPods, ...] = (terminations, startups, *others)
         self._untold: list[Published] = []
@@ -69,7 +75,7 @@ class SeenPods:
         Those that change while a pod ends are not sent to its workflow, but a kubelet shows them
         (config/config.go, v1.36, checkAndUpdatePod).
         """
-        found = self._published.in_cluster(state.metadata)
+        found = self._cluster.pod(state.metadata)
         if found is None:
             return pod
         own, theirs = pod["metadata"], found["metadata"]

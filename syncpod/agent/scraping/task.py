@@ -27,7 +27,7 @@ def add_node_readings(agent: Agent, node: NodeContext, cri: CriRuntime) -> NodeR
     )
     readings = NodeReadings(
         node=node,
-        pods=SeenPods(agent.published_pods, Terminations(metrics.terminated), startups, probes),
+        pods=SeenPods(agent.published_pods, agent.cluster, Terminations(metrics.terminated), startups, probes),
         probes=probes,
         usage=UsageOfPods(cri, node.name),
         disks=Disks(cri, node.state_dir),
