@@ -50,14 +50,20 @@ def takes(table: CommandTable) -> Callable[[Workflow], Workflow]:
     """Give a workflow class a handler for each signal and update of its table."""
 
     def decorate(kind: Workflow) -> Workflow:
-        for signal in table.signals.values():
-            setattr(kind, f"signal_{signal.name}", _signal_handler(signal))
-        for update in table.updates.values():
-            setattr(kind, f"update_{update.name}", _update_handler(update))
-        setattr(kind, "update_of_another_name", _refused_updates(table))  # noqa: B010  # as those above
+        for name, handler in _handlers(table).items():
+            setattr(kind, name, handler)
         return kind
 
     return decorate
+
+
+def _handlers(table: CommandTable) -> dict[str, Callable[..., Any]]:
+    """Return the methods that a workflow gets, by name."""
+    return {
+        **{f"signal_{name}": _signal_handler(signal) for name, signal in table.signals.items()},
+        **{f"update_{name}": _update_handler(update) for name, update in table.updates.items()},
+        "update_of_another_name": _refused_updates(table),
+    }
 
 
 def query_handler(query: QuerySpec) -> Callable[[Method], Method]:
