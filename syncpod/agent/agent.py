@@ -18,7 +18,6 @@ from functools import partial
 
 from temporalio.client import Client
 
-from syncpod.agent.api_server import ApiServer
 from syncpod.agent.background import keep_running, until_one_fails
 from syncpod.agent.backoff_queue import BackoffQueue
 from syncpod.agent.boot import Boot
@@ -30,12 +29,9 @@ from syncpod.agent.joined_cluster import JoinedCluster
 from syncpod.agent.journal import Journal
 from syncpod.agent.logind import logind
 from syncpod.agent.node_shutdown import NodeShutdown, ShutdownOrders
-from syncpod.agent.open_pods import OpenPods
-from syncpod.agent.orphaned_pods import OrphanedPods
 from syncpod.agent.pidfds import PidfdWatcher
 from syncpod.agent.pleg import Pleg
 from syncpod.agent.pod_signals import PodSignals
-from syncpod.agent.pod_source import NodePods
 from syncpod.agent.probing.prober import Prober
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.runtime_readiness import RuntimeReadiness
@@ -103,13 +99,7 @@ class Agent:
         self._reader = reader
         self.facts, self.signals = facts, PodSignals(client, facts)
         self.backoff_queue = BackoffQueue(self.signals.backoff_over)
-        self.pleg = Pleg(
-            reader,
-            self._send_listing,
-            watch=self._watch,
-            watch_unchanged=self._watch_unchanged,
-            may_rest=self._misses_nothing,
-        )
+        self.pleg = self._pleg()
         self.announcements = Announcements()
         """The runtime's announcements about single containers, for steps that wait for their end."""
         self._events = self._container_events(cri)
@@ -130,24 +120,28 @@ class Agent:
         takeover = Takeover(client, task_queue, life.identity)
         self._boot = Boot(reader, self.readiness, takeover, self.pleg, self.prober)
         self.published_pods = PublishedPods(context)
-        self.own_server, self.pod_orders = OwnServer(guard.require), self._pod_orders(context, cri)
         self.journal = Journal(context, journal, ask_server=partial(sent_to, client))
+        self.own_server, self.pod_orders = OwnServer(guard.require), self._pod_orders(context, cri)
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
-        self.refresh_report: Callable[[], Awaitable[None]] = _nothing_to_refresh  # housekeeping sets it
-        self._ended_runs, self.node_pods = EndedRuns(client), self._node_pods(context)
+        self._ended_runs = EndedRuns(client)
         self.cluster, self.pressure = JoinedCluster(), NodePressure()
         self._shutdown = self._node_shutdown(context, shutdown_periods) if shutdown_periods else None
         self.task_watch = TaskWatch(self.published_pods, self.journal, self.stuck_workflows, self._ended_runs)
         self.step_port = self._step_port()
-        self._background = self._own_tasks(context)
-        self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
-
-    def _own_tasks(self, context: NodeContext) -> dict[str, Callable[[], Awaitable[None]]]:
-        return {
+        self._background: dict[str, Callable[[], Awaitable[None]]] = {
             "states of workflows": self.published_pods.run,
             "journal": self.journal.run,
-            "the node's API": ApiServer(self.node_pods).run,
         }
+        self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
+
+    def _pleg(self) -> Pleg:
+        return Pleg(
+            self._reader,
+            self._send_listing,
+            watch=self._watch,
+            watch_unchanged=self._watch_unchanged,
+            may_rest=self._misses_nothing,
+        )
 
     def _container_events(self, cri: CriRuntime) -> ContainerEvents:
         return ContainerEvents(
@@ -165,7 +159,7 @@ class Agent:
     def _pod_orders(self, context: NodeContext, cri: CriRuntime) -> PodOrders:
         """Return the sender of orders to pods' workflows, for the manifests and for the node workflow's steps."""
         recorded = partial(pod_life, context, cri)
-        return PodOrders(self._client, self.facts, recorded, lambda *what: self.journal.deleted_by_node(*what))
+        return PodOrders(self._client, self.facts, recorded, self.journal.deleted_by_node)
 
     def _node_shutdown(self, context: NodeContext, periods: Periods) -> NodeShutdown:
         orders = ShutdownOrders(self.signals, self.pod_orders)
@@ -205,19 +199,6 @@ class Agent:
             self.waiting_for,
             self.signals.end_backoff,
             threads=self._reader.threads,
-        )
-
-    def _node_pods(self, context: NodeContext) -> NodePods:
-        open_pods = OpenPods(self._client, self.guard.require, self._task_queue)
-        return NodePods(
-            context,
-            self.published_pods,
-            open_pods=open_pods,
-            orphaned=OrphanedPods(context, self.pleg.listings, open_pods),
-            untold=self.prober.untold,
-            running=self.running,
-            settle_journal=self.journal.flush,
-            refresh_report=lambda: self.refresh_report(),
         )
 
     def add_background_task(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
@@ -318,7 +299,3 @@ class Agent:
 def _host_ip_of(facts: Callable[[], NodeFacts]) -> Callable[[], str]:
     """Return a function that returns the node's first address, or "" while the node has none."""
     return lambda: next(iter(facts().host_ips), "")
-
-
-async def _nothing_to_refresh() -> None:
-    """Do nothing: the node has no housekeeping."""

@@ -132,9 +132,6 @@ class Pressure:
     """The thresholds that are due, those of memory first: without memory, a node can do nothing else."""
 
 
-NO_PRESSURE: Final = Pressure()
-
-
 def look(
     policy: EvictionPolicy, state: PressureState, seen: Observations, now: float
 ) -> tuple[PressureState, Pressure]:

@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,8 +25,10 @@ from syncpod.agent.fleet.link import to_gate
 from syncpod.agent.fleet.runtime_facts import RuntimeFacts
 from syncpod.agent.fleet.tasks import add_fleet_link
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
+from syncpod.agent.node_api import add_node_api
 from syncpod.agent.node_setup import image_gc_policy, node_context, prepare_memory
 from syncpod.agent.node_workflow.tasks import add_node_workflow_tasks
+from syncpod.agent.pod_source import NodePods
 from syncpod.agent.runtime_version import FollowedVersion
 from syncpod.agent.storage.former_secrets import FormerSecrets
 from syncpod.agent.storage.image_gc import ImageGc
@@ -117,8 +118,7 @@ async def prepared(
         restart_backoff_max=settings.restart_backoff_max,
         search_attributes=await register_search_attributes(client),
     )
-    objects = await asyncio.to_thread(_known_objects, settings)
-    reader = _reader(settings, cri, life, partial(may_have_unknown, context, objects))
+    reader = await _reader(settings, cri, life, context)
     agent = Agent(
         client,
         task_queue=task_queue,
@@ -134,17 +134,17 @@ async def prepared(
     )
     node = _node(settings, cri, reader, context, agent)
     await _tidy(node)
-    _add_housekeeping(settings, client, node, agent, life)
+    refresh_report = _add_housekeeping(settings, client, node, agent, life)
+    pods = add_node_api(agent, client, context, refresh_report)
     record = _worker_record(settings, client, address, task_queue, endpoint, runtime, life)
     followed = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
     agent.add_background_task("runtime version", followed.run)
     readings = _add_servers(settings, agent, context, cri, keys, address)
     status = add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
-    _add_kubernetes(settings, agent, client, context, status, node, readings)
+    _add_kubernetes(settings, agent, client, status, node, readings, pods)
     add_fleet_link(agent, client, context, served.fleet_activities, to_gate, endpoint, RuntimeFacts(cri))
-    worker = make_worker(served, client, node, agent, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
-    return worker, agent, record
+    return make_worker(served, client, node, agent, keys=keys), agent, record
 
 
 def _tell_who_commands(settings: NodeSettings, address: str) -> None:
@@ -183,17 +183,16 @@ def _known_objects(settings: NodeSettings) -> ObjectStore:
     return objects
 
 
-def _reader(
-    settings: NodeSettings, cri: CriClient, life: NodeLife, withholds: Callable[[str, datetime | None], bool]
-) -> PodReader:
-    """Return the reader that lists the node's pods."""
+async def _reader(settings: NodeSettings, cri: CriClient, life: NodeLife, context: NodeContext) -> PodReader:
+    """Return the reader that lists the node's pods. The process hides its Secrets' values from now on."""
+    objects = await asyncio.to_thread(_known_objects, settings)
     return PodReader(
         cri,
         boot=life.boot,
         owner=settings.node,
         pod_timeout_seconds=RELIST_POD_SECONDS,
         exits=SeenExits(settings.state_dir / EXITS),
-        withholds=withholds,
+        withholds=partial(may_have_unknown, context, objects),
     )
 
 
@@ -226,8 +225,13 @@ async def _tidy(node: Node) -> None:
     await node.pulls.records.recover(lambda image: image_id(node.cri, image))
 
 
-def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent: Agent, life: NodeLife) -> None:
-    """Add the node's upkeep to the agent: image and container collection, log rotation, and eviction."""
+def _add_housekeeping(
+    settings: NodeSettings, client: Client, node: Node, agent: Agent, life: NodeLife
+) -> Callable[[], Awaitable[None]]:
+    """Add the node's upkeep to the agent: image and container collection, log rotation, and eviction.
+
+    Returns a function that brings the node's report up to date.
+    """
     context, cri = node.context, node.cri
     housekeeping = housekeeping_settings(settings.given)
     agent.add_background_task("former Secrets", FormerSecrets(context, node.objects, of_process).run)
@@ -235,7 +239,7 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
     agent.add_background_task("image garbage collection", images.run)
     rotation = LogRotation(context.log_dir, cri, agent.pleg, settings.logs, threads=node.threads)
     agent.add_background_task("log rotation", rotation.run)
-    add_housekeeping_tasks(
+    return add_housekeeping_tasks(
         agent,
         client,
         context,
@@ -292,10 +296,10 @@ def _add_kubernetes(
     settings: NodeSettings,
     agent: Agent,
     client: Client,
-    context: NodeContext,
     status: Callable[[], Awaitable[NodeStatus]],
     node: Node,
     readings: NodeReadings | None,
+    pods: NodePods,
 ) -> None:
     """Make the node part of a cluster, and serve the Pods API and the kubelet's port, as the settings require.
 
@@ -303,7 +307,7 @@ def _add_kubernetes(
     """
     _add_pods_api(settings, agent, status)
     if settings.kubeconfig is None:
-        _add_port(settings, agent, None, context, node, readings, client)
+        _add_port(settings, agent, None, node, readings, pods, client)
         return
     from syncpod.agent.kubernetes.tasks import ClusterMember, add_kubernetes_tasks  # aiohttp takes 11 MiB
     from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
@@ -321,13 +325,13 @@ def _add_kubernetes(
             "path can impersonate the server",
             config.path,
         )
-    port = _add_port(settings, agent, config, context, node, readings, client)
+    port = _add_port(settings, agent, config, node, readings, pods, client)
     kind = KeepingStore if settings.keep_secrets else ObjectStore
     store = kind(settings.state_dir, settings.memory_dir)
     member = ClusterMember(
         agent=agent,
         client=client,
-        context=context,
+        context=node.context,
         cri=node.cri,
         config=config,
         status=status,
@@ -351,9 +355,9 @@ def _add_port(
     settings: NodeSettings,
     agent: Agent,
     config: Kubeconfig | None,
-    context: NodeContext,
     node: Node,
     readings: NodeReadings | None,
+    pods: NodePods,
     client: Client,
 ) -> int:
     """Add the kubelet's port to the agent, and return its number; 0 = it is not served. Raises CannotServe."""
@@ -362,7 +366,7 @@ def _add_port(
     from syncpod.agent.kubelet_port.setup import add_kubelet_port  # aiohttp takes 11 MiB
 
     try:
-        return add_kubelet_port(agent, settings, config, context, node.cri, readings, node.threads, client)
+        return add_kubelet_port(agent, settings, config, node.context, node.cri, readings, pods, node.threads, client)
     except (SettingsInvalid, OSError) as wrong:
         raise CannotServe(where_and_why(wrong)) from None
 

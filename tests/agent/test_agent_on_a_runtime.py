@@ -20,13 +20,16 @@ from temporalio.worker import Worker
 from protos.cri.v1 import api_pb2 as cri_api
 from syncpod.agent import agent as module
 from syncpod.agent.agent import Agent
+from syncpod.agent.joined_cluster import ClusterLink
 from syncpod.agent.takeover.cluster import ClusterGuard
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
+from syncpod.messages.steps import StepEvent
 from syncpod.node import seen_exits
 from syncpod.node.reader import PodReader
+from syncpod.pod import Pod
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from syncpod.translation.context import NodeContext
@@ -165,6 +168,18 @@ async def test_a_refused_pod_is_signalled_when_the_runtime_is_ready(scene: Scene
 
     (ready,) = await scene.signalled()
     assert ready["events"] == [{"type": "RuntimeReady", "id": uid}]
+
+
+async def test_steps_learn_of_the_nodes_pressure_and_their_events_reach_its_cluster(scene: Scene) -> None:
+    port, ref, event = scene.agent.step_port, PodRef(name="web"), StepEvent(reason="Pulling")
+    pod = Pod.model_validate({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "x"}]}})
+    sent = list[tuple[PodRef, StepEvent]]()
+    port.event_happens(ref, event)
+    assert port.admission_refusal(pod) == ""
+    scene.agent.pressure.measured(("MemoryPressure",))
+    scene.agent.cluster.join(ClusterLink(lambda meta: None, lambda *what: sent.append(what), lambda begins: None))
+    port.event_happens(ref, event)
+    assert (port.admission_refusal(pod), sent) == ("The node had condition: [MemoryPressure]. ", [(ref, event)])
 
 
 async def test_an_agent_ends_even_if_the_disk_for_observed_exits_hangs(

@@ -373,11 +373,9 @@ async def test_remains_that_cannot_be_removed_are_reported_while_they_stay(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing else shows them: the pod's workflow has ended."""
-    workflows, runtime, told = Workflows({"u1": "closed"}), Runtime(), list[tuple[Remains, ...]]()
+    runtime = Runtime()
     note(node, "u1")
-    looking = Removals(
-        node, cast("PodWorkflows", workflows), runtime, runtime.listings, min_age=0.0, on_remains=told.append
-    )
+    looking = gone(node, Workflows({"u1": "closed"}), runtime)
 
     async def is_busy(life: EndedLife, is_gone: Any) -> bool:
         raise OSError(errno.EBUSY, "Device or resource busy")
@@ -386,9 +384,9 @@ async def test_remains_that_cannot_be_removed_are_reported_while_they_stay(
         patched.setattr(runtime, "remove", is_busy)
         await looking.round()
     why = "Device or resource busy"
-    assert told == [(Remains(namespace="default", name="name-u1", uid="u1", why=why),)]
+    assert looking.remains == (Remains(namespace="default", name="name-u1", uid="u1", why=why),)
     await looking.round()
-    assert told[1:] == [()]
+    assert not looking.remains
 
 
 async def test_unreadable_records_are_reported_once_while_they_stay_unreadable(
@@ -404,7 +402,6 @@ async def test_unreadable_records_are_reported_once_while_they_stay_unreadable(
         cast("CriRuntime", runtime),
         cast("Killer", runtime),
         AsyncMock(),
-        lambda _: None,
         begin_anew=AsyncMock(return_value=False),
         period=0.001,
     )
@@ -492,9 +489,14 @@ async def test_an_internal_error_in_one_removal_affects_no_other(
 
 
 async def test_the_node_report_has_the_data_of_a_node_object(node: NodeContext) -> None:
-    reporter = NodeReporter(node.state_dir, [("container garbage collection", 60.0, lambda: 7, "dead")])
+    reporter = NodeReporter(
+        node.state_dir,
+        [("container garbage collection", 60.0, lambda: 7, "dead")],
+        orphans=lambda: (Orphan(namespace="default", name="web", uid="u1", why="its workflow has ended"),),
+        remains=tuple,
+        obstacles=tuple,
+    )
     reporter.set_conditions(("DiskPressure",))
-    reporter.set_orphans((Orphan(namespace="default", name="web", uid="u1", why="its workflow has ended"),))
     running = asyncio.create_task(reporter.run())
     try:
         await until(lambda: read_node_report(node.state_dir) is not None)

@@ -35,7 +35,6 @@ from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import CreateSandbox, KillTarget, Outcome
 from syncpod.node.inventory import take_inventory
 from syncpod.node.reader import PodReader
-from syncpod.node.report import Orphan
 from syncpod.translation import names
 from tests.activities.bench import POLITE, Bench, PodOnBench, bench_of, container
 from tests.activities.test_fences import EARLY, Actor, settle
@@ -74,7 +73,6 @@ class Scene:
     bench: Bench
     workflows: Workflows = field(default_factory=Workflows)
     coverage: Coverage = FRESH
-    told: list[tuple[Orphan, ...]] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
     ended_by_the_server: set[str] = field(default_factory=set)
     orphans: Orphans = field(init=False)
@@ -95,7 +93,6 @@ class Scene:
             node.cri,
             self.killer,
             coverage,
-            self.told.append,
             begin_anew=self.begin_anew,
             on_gone=lambda ref: self.gone.append(ref.uid),
         )
@@ -240,7 +237,7 @@ async def test_only_orphans_proven_by_the_servers_records_are_killed_and_complet
         assert theirs in await scene.alive()
     assert [each.state for each in (await mine.view()).containers] == ["running"]
     assert [each.state for each in (await foreign.view()).containers] == ["running"]
-    assert [each.uid for each in scene.told[-1]] == [foreign.uid]
+    assert [each.uid for each in scene.orphans.found] == [foreign.uid]
     assert scene.orphans.total == 2
     assert scene.gone == [ended.uid, lost.uid]
 
@@ -367,7 +364,7 @@ async def test_a_sandbox_without_a_pod_is_killed_on_evidence_but_not_foreign_con
     assert set(found) == {inside, alone, another, mixed, foreign}, "with a sandbox goes what is in it"
     assert {kill for kill, _, _ in found.values()} == {False}
     assert found[alone][1:] == ("it names no pod", "the node's history does not cover its creation")
-    assert {(each.kind, each.running) for each in scene.told[-1] if each.id in (inside, alone)} == {
+    assert {(each.kind, each.running) for each in scene.orphans.found if each.id in (inside, alone)} == {
         ("container", 1),
         ("sandbox", 1),
     }

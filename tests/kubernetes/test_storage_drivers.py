@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 
 from syncpod.agent.kubernetes import csi_drivers, followed_claim
+from syncpod.agent.kubernetes.csi_volumes import volumes_in_use
 from syncpod.kernel.mounting import bind, may_mount, unmount
 from syncpod.kernel.tree_removal import StillMounted
 from syncpod.kubernetes import reflector as reflectors
@@ -308,13 +309,13 @@ class TestAVolume:
             assert told == [follower.trouble]  # a pod that waits may begin, and show the reason
             await api.put(path, {"metadata": {"name": "a"}, "status": {"attachError": {"message": "no quota"}}})
             await until(lambda: follower.trouble.endswith("yet: no quota"))
-            assert node.volumes.in_use() == []
+            assert volumes_in_use(node.store) == []
             attached = {"attached": True, "attachmentMetadata": {"device": "/dev/sdx"}}
             await api.put(path, {"metadata": {"name": "a"}, "status": attached})
             await until(lambda: follower.is_known)
             await cancelled(running)
         assert dict(driver.asked("stage")[0].publish_context) == {"device": "/dev/sdx"}
-        assert node.volumes.in_use() == [f"kubernetes.io/csi/{DRIVER}^vol-1"]
+        assert volumes_in_use(node.store) == [f"kubernetes.io/csi/{DRIVER}^vol-1"]
 
     async def test_a_drivers_secrets_are_kept_nowhere_and_hidden_in_its_answers(
         self, api: ApiServer, node: Node, driver: StorageDriver

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncpod.lifecycle.eviction import (
-    NO_PRESSURE,
     RESOURCES,
     EvictionPolicy,
     Observation,
     Observations,
+    Pressure,
     PressureState,
     Signal,
     admission_refusal,
@@ -126,7 +126,7 @@ def test_a_pressure_condition_lasts_five_minutes_after_its_threshold_was_met() -
     state, pressure = look(DEFAULTS, state, seen(), 299.0)
     assert pressure.conditions == ("MemoryPressure",)
     state, pressure = look(DEFAULTS, state, seen(), 300.0)
-    assert pressure == NO_PRESSURE
+    assert pressure == Pressure()
 
 
 def test_a_soft_threshold_sets_the_condition_at_once_and_evicts_after_its_grace() -> None:

@@ -73,19 +73,18 @@ class Orphans:
         cri: CriRuntime,
         killer: Killer,
         coverage: Callable[[], Awaitable[Coverage]],
-        on_orphans: Callable[[tuple[Orphan, ...]], None],
         *,
         begin_anew: Callable[[PodRef], Awaitable[bool]],
         is_signed: bool = False,
         on_gone: Callable[[PodRef], None] = lambda ref: None,
         period: float = 60.0,
     ) -> None:
-        """Check every `period` seconds; `on_orphans` is called with all orphans when they have changed.
+        """Check every `period` seconds; on a large node the checks are rarer (`pause_seconds`).
 
-        On a large node the checks are rarer (`pause_seconds`). `coverage` returns the state of the node's workflow; it
-        may raise RPCError. `begin_anew` restarts a pod's workflow that the server has terminated because of a limit,
-        and returns whether the server has: such a pod is no orphan. `is_signed`: commands to the node are signed, so
-        that no pod is killed by the server's records alone. `on_gone` is called with each orphan that was removed.
+        `coverage` returns the state of the node's workflow; it may raise RPCError. `begin_anew` restarts a pod's
+        workflow that the server has terminated because of a limit, and returns whether the server has: such a pod is no
+        orphan. `is_signed`: commands to the node are signed, so that no pod is killed by the server's records alone.
+        `on_gone` is called with each orphan that was removed.
         """
         self._begin_anew = begin_anew
         self._on_gone = on_gone
@@ -95,7 +94,6 @@ class Orphans:
         self._cri = cri
         self._killer = killer
         self._coverage = coverage
-        self._on_orphans = on_orphans
         self._period = period
         self._records = RecordCache(node, lambda record: _Life(record.incarnation, record.cluster))
         self._known: dict[str, Orphan] = {}
@@ -105,6 +103,11 @@ class Orphans:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self.total = 0
         """How many orphans this worker has ended."""
+
+    @property
+    def found(self) -> tuple[Orphan, ...]:
+        """The orphans that the last round found."""
+        return tuple(self._known.values())
 
     async def run(self) -> None:
         """Check until cancelled; then cancel the removals under way. The next round repeats a failed query."""
@@ -144,7 +147,7 @@ class Orphans:
             if judgement.kill:
                 self._begin(found[thing.id], partial(self._end_nameless, thing))
         self._say(found)
-        return tuple(found.values())
+        return self.found
 
     # --- evidence -----------------------------------------------------------------------------------------------------
 
@@ -269,8 +272,6 @@ class Orphans:
                 )
         for key in self._known.keys() - found.keys():
             log.info("%s is no longer an orphan", _called(self._known[key]))
-        if found != self._known:
-            self._on_orphans(tuple(found.values()))
         self._known = found
 
 

@@ -90,13 +90,12 @@ class Removals:
         ended: Callable[[PodRef], None] = lambda ref: None,
         period: float = 60.0,
         min_age: float = 300.0,
-        on_remains: Callable[[tuple[Remains, ...]], None] = lambda remains: None,
         on_gone: Callable[[PodRef], None] = lambda ref: None,
     ) -> None:
         """Every `period` seconds, look for pods that have had nothing alive for `min_age` seconds.
 
-        `began` and `ended` are called around each removal, so that the removal causes no signals. `on_remains` is
-        called after each round with the remains that cannot be removed, and why; `on_gone` with each removed pod.
+        `began` and `ended` are called around each removal, so that the removal causes no signals. `on_gone` is called
+        with each removed pod.
         """
         self._node = node
         self._workflows = workflows
@@ -106,12 +105,13 @@ class Removals:
         self._ended = ended
         self._period = period
         self._min_age = min_age
-        self._on_remains = on_remains
         self._on_gone = on_gone
         self._noted = RecordCache(node, lambda record: _Noted.by(record, node.cluster))
         self._dead_since: dict[str, float] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._stays: dict[str, Remains] = {}
+        self.remains: tuple[Remains, ...] = ()
+        """The remains that could not be removed by the end of the last round, each with the reason."""
         self._obstacle = ""
         self.total = 0
         """How many pods' remains this worker has removed."""
@@ -156,7 +156,7 @@ class Removals:
         if self._under_way:
             await asyncio.wait(tuple(self._under_way.values()), timeout=ROUND_SECONDS)
         self._stays = {uid: each for uid, each in self._stays.items() if uid in noted}
-        self._on_remains(tuple(self._stays.values()))
+        self.remains = tuple(self._stays.values())
         return self.total - before
 
     # --- pods whose life is over --------------------------------------------------------------------------------------

@@ -45,18 +45,26 @@ class NodeReporter:
     """Writes one node's report whenever it has changed. All methods belong to one event loop."""
 
     def __init__(
-        self, state_dir: Path, chores: Iterable[Counted], obstacles: Callable[[], tuple[str, ...]] = lambda: ()
+        self,
+        state_dir: Path,
+        chores: Iterable[Counted],
+        *,
+        orphans: Callable[[], tuple[Orphan, ...]],
+        remains: Callable[[], tuple[Remains, ...]],
+        obstacles: Callable[[], tuple[str, ...]],
     ) -> None:
-        """Write into the node's state directory; `obstacles` returns the reasons why the node cannot run pods."""
+        """Write into the node's state directory.
+
+        `orphans` returns the pods, containers and sandboxes that have no workflow, `remains` those of gone pods that
+        cannot be removed now, and `obstacles` the reasons why the node cannot run pods.
+        """
         now = datetime.now(UTC)
         self._state_dir = state_dir
         self._chores = tuple(chores)
         self._since: dict[NodeCondition, datetime] = dict.fromkeys(_CONDITIONS, now)
         self._under: frozenset[NodeCondition] = frozenset()
-        self._obstacles = obstacles
+        self._orphans, self._remains, self._obstacles = orphans, remains, obstacles
         self._ready = Said(type="Ready", status="True", since=now, reason="KubeletReady", message=_READY)
-        self._orphans: tuple[Orphan, ...] = ()
-        self._remains: tuple[Remains, ...] = ()
         self._written: NodeReport | None = None
 
     def set_conditions(self, conditions: tuple[NodeCondition, ...]) -> None:
@@ -64,14 +72,6 @@ class NodeReporter:
         for changed in self._under ^ set(conditions):
             self._since[changed] = datetime.now(UTC)
         self._under = frozenset(conditions)
-
-    def set_orphans(self, orphans: tuple[Orphan, ...]) -> None:
-        """Set the pods, containers and sandboxes that have no workflow."""
-        self._orphans = orphans
-
-    def set_remains(self, remains: tuple[Remains, ...]) -> None:
-        """Set the remains of gone pods that cannot be removed now."""
-        self._remains = remains
 
     async def run(self) -> None:
         """Write the report when it has changed, until cancelled."""
@@ -96,8 +96,8 @@ class NodeReporter:
         return NodeReport(
             conditions=tuple(self._condition(name) for name in _CONDITIONS),
             ready=self._readiness(),
-            orphans=self._orphans,
-            remains=self._remains,
+            orphans=self._orphans(),
+            remains=self._remains(),
             chores=tuple(
                 Chore(name=name, every_seconds=every, done=done(), what=what)
                 for name, every, done, what in self._chores

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
@@ -30,7 +30,6 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.housekeeping_settings import HousekeepingSettings
 from syncpod.messages.identity import node_task_queue
-from syncpod.node.report import Remains
 from syncpod.translation.context import NodeContext
 
 
@@ -54,13 +53,24 @@ def add_housekeeping_tasks(
     killer: OrphanKiller,
     images: ImageGc,
     is_signed: bool = False,  # whether commands to the node are signed
-) -> None:
-    """Add all tasks to the agent."""
+) -> Callable[[], Awaitable[None]]:
+    """Add all tasks to the agent. Return a function that brings the node's report up to date."""
     workflows = PodWorkflows(client, node_task_queue(node.name))
     containers = ContainerGc(
         node, collector, agent.pleg.listings, settings.containers, period=settings.containers_period
     )
-    removals = _removals(agent, node, workflows, collector, settings, lambda remains: reporter.set_remains(remains))
+    removals = _removals(agent, node, workflows, collector, settings)
+    orphans = Orphans(
+        node,
+        workflows,
+        cri,
+        killer,
+        NodeHistory(client, node.name, life.boot).coverage,
+        begin_anew=agent.stuck_workflows.begin_anew,
+        is_signed=is_signed,
+        on_gone=agent.task_watch.pod_gone,
+        period=settings.orphans_period,
+    )
     reporter = NodeReporter(
         node.state_dir,
         (
@@ -68,19 +78,9 @@ def add_housekeeping_tasks(
             ("removal of gone pods", settings.gone_pods_period, lambda: removals.total, "pods"),
             ("killing of orphans", settings.orphans_period, lambda: orphans.total, "orphans"),
         ),
-        agent.obstacles,
-    )
-    orphans = Orphans(
-        node,
-        workflows,
-        cri,
-        killer,
-        NodeHistory(client, node.name, life.boot).coverage,
-        reporter.set_orphans,
-        begin_anew=agent.stuck_workflows.begin_anew,
-        is_signed=is_signed,
-        on_gone=agent.task_watch.pod_gone,
-        period=settings.orphans_period,
+        orphans=lambda: orphans.found,
+        remains=lambda: removals.remains,
+        obstacles=agent.obstacles,
     )
     evictor = _evictor(agent, node, cri, settings, containers, images, reporter)
     storage = LocalStorageEviction(node, cri, agent.pleg.newest, agent.signals.evict)
@@ -90,10 +90,10 @@ def add_housekeeping_tasks(
     agent.add_background_task("eviction", evictor.run)
     agent.add_background_task("storage limits", storage.run)
     agent.add_background_task("node report", reporter.run)
-    agent.refresh_report = partial(_refresh, orphans, reporter)
     _add_duplicates(agent, killer)
     _add_log_links(agent, node, settings.gone_pods_period)
     _add_memory_tasks(agent, node)
+    return partial(_refresh, orphans, reporter)
 
 
 async def _refresh(orphans: Orphans, reporter: NodeReporter) -> None:
@@ -104,12 +104,7 @@ async def _refresh(orphans: Orphans, reporter: NodeReporter) -> None:
 
 
 def _removals(
-    agent: Agent,
-    node: NodeContext,
-    workflows: PodWorkflows,
-    remover: Remover,
-    settings: HousekeepingSettings,
-    on_remains: Callable[[tuple[Remains, ...]], None],
+    agent: Agent, node: NodeContext, workflows: PodWorkflows, remover: Remover, settings: HousekeepingSettings
 ) -> Removals:
     """Add the removals to the agent, and return them."""
     removals = Removals(
@@ -121,7 +116,6 @@ def _removals(
         ended=partial(agent.step_port.step_ended, fault=""),
         period=settings.gone_pods_period,
         min_age=settings.gone_pods_min_age,
-        on_remains=on_remains,
         on_gone=agent.task_watch.pod_gone,
     )
     agent.published_pods.on_ended_life(removals.take)

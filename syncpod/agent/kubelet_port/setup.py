@@ -19,6 +19,7 @@ from syncpod.agent.kubelet_port.serving_certificate import own_pair, tls
 from syncpod.agent.kubelet_port.serving_rotation import ServingRotation
 from syncpod.agent.node_workflow.status import engine_version
 from syncpod.agent.own_commands import command_environment
+from syncpod.agent.pod_source import NodePods
 from syncpod.agent.scraping.readings import NodeReadings
 from syncpod.cri.port import CriRuntime
 from syncpod.housekeeping_settings import housekeeping_settings
@@ -54,6 +55,7 @@ def add_kubelet_port(
     node: NodeContext,
     cri: CriRuntime,
     readings: NodeReadings,
+    pods: NodePods,
     threads: PodThreads,
     server: Client,
 ) -> int:
@@ -80,7 +82,7 @@ def add_kubelet_port(
         state_dir=settings.state_dir,
         log_dir=settings.log_dir,
     )
-    port = KubeletPort(door, readings, agent.node_pods, cri, threads, configuration, environment)
+    port = KubeletPort(door, readings, pods, cri, threads, configuration, environment)
     if is_served:
         agent.add_background_task("the kubelet's port", partial(_run, port, config, node.name, access))
     if access.read_only:

@@ -70,6 +70,12 @@ def stored_place(store: ObjectStore, ref: ObjectRef) -> ClaimedPlace | None:
         return None
 
 
+def volumes_in_use(store: ObjectStore) -> list[str]:
+    """Return the unique names of the node's attached volumes, for the Node's status. Blocks."""
+    kept = [stored_place(store, ref) for ref in store.versions() if ref.origin == "claim"]
+    return sorted({unique_name(each.driver, each.handle) for each in kept if each and each.is_attached})
+
+
 class CsiVolumes:
     """The volumes of storage drivers on one node. All methods belong to one event loop."""
 
@@ -245,11 +251,6 @@ class CsiVolumes:
         except CsiError as error:
             why = of_process.redact(str(error))
             raise NotUsable(f"volume {place.volume} cannot be unmounted from {place.target}: {why}") from error
-
-    def in_use(self) -> list[str]:
-        """Return the unique names of the node's attached volumes, for the Node's status. Blocks."""
-        kept = [stored_place(self._store, ref) for ref in self._store.versions() if ref.origin == "claim"]
-        return sorted({unique_name(each.driver, each.handle) for each in kept if each and each.is_attached})
 
     def _is_shared(self, ref: ObjectRef, place: ClaimedPlace) -> bool:
         """Say whether another pod has the same volume. Blocks."""

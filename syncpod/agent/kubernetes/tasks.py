@@ -15,7 +15,7 @@ from syncpod.agent.joined_cluster import ClusterLink
 from syncpod.agent.kubernetes.bound_pods import BoundPods
 from syncpod.agent.kubernetes.cluster_orders import ClusterOrders
 from syncpod.agent.kubernetes.csi_drivers import CsiDrivers
-from syncpod.agent.kubernetes.csi_volumes import CsiVolumes
+from syncpod.agent.kubernetes.csi_volumes import CsiVolumes, volumes_in_use
 from syncpod.agent.kubernetes.deletions import Deletions
 from syncpod.agent.kubernetes.driver_usage import DriverUsage
 from syncpod.agent.kubernetes.event_writer import EventWriter
@@ -134,9 +134,9 @@ class _KubernetesLink:
             reflector = Reflector(api, "/api/v1/pods", "Pod", params={"fieldSelector": f"spec.nodeName={self._name}"})
             events = EventWriter(api, self._name)
             node_events = NodeEvents(events, self._name, node.status)
-            drivers = CsiDrivers(api, self._name, node.context.state_dir, lambda: registration.newest())
+            registration = await self._registration(api, node_events)
+            drivers = CsiDrivers(api, self._name, node.context.state_dir, registration.newest)
             csi = CsiVolumes(api, node.store, drivers, node.context)
-            registration = await self._registration(api, node_events, csi)
             parts = self._parts(api, reflector, events, registration)
             uses = used_objects(node.context)
             claims = Claims(api, node.store, registration.newest, csi, events.take)
@@ -210,9 +210,10 @@ class _KubernetesLink:
             is_listed=lambda: reflector.is_complete,
         )
 
-    async def _registration(self, api: ApiClient, events: NodeEvents, csi: CsiVolumes) -> Registration:
+    async def _registration(self, api: ApiClient, events: NodeEvents) -> Registration:
         async def more() -> Mapping[str, Any]:
-            return {**await self._runtime.read(), "volumesInUse": await asyncio.to_thread(csi.in_use)}
+            in_use = await asyncio.to_thread(volumes_in_use, self._node.store)
+            return {**await self._runtime.read(), "volumesInUse": in_use}
 
         return Registration(
             api,
