@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -127,6 +127,15 @@ class StepAttempt:
         self.idle_seconds = 0.0
         """How long the step only waited for the step that it follows."""
         self._may_know = True
+
+    @contextlib.contextmanager
+    def on_life(self, ref: PodRef) -> Iterator[None]:
+        """Act on the given life of the pod during a block. A request to let go reaches it as before."""
+        own, self.ref = self.ref, ref
+        try:
+            yield
+        finally:
+            self.ref = own
 
     # --- letting go ---------------------------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ class OrphanEnder:
                 return OrphanEnd(done=False)
             record = await asyncio.to_thread(read_pod_record, self._node.context, ref.uid)
             if record is not None:
-                attempt.ref = ref = ref.model_copy(update={"incarnation": record.incarnation})
+                ref = ref.model_copy(update={"incarnation": record.incarnation})
             view = await attempt.read()
             if not await is_orphan():  # last: if the pod is applied after this, its step interrupts the end
                 return OrphanEnd(done=False)
@@ -71,7 +71,8 @@ class OrphanEnder:
             targets = _targets(view.containers, record, grace_seconds)
             request = KillPod(ref=ref, targets=targets, grace_seconds=grace_seconds, message=why, final=True)
             try:
-                removed = await stop_and_remove(attempt, request, KillCause.ORPHAN)
+                with attempt.on_life(ref):
+                    removed = await stop_and_remove(attempt, request, KillCause.ORPHAN)
             except Interrupted:
                 return OrphanEnd(done=False)
             except (PodFault, NotYet) as obstacle:

@@ -94,11 +94,8 @@ def _left_to_the_node(node: NodeContext, listed: Iterable[SandboxSummary]) -> se
 
 async def _end(attempt: StepAttempt, elder: PodRef, kill: KillPod, cause: KillCause) -> None:
     """Kill and remove an earlier life, for a `cause`. Raises NotYet if something of it is alive again."""
-    ref, attempt.ref = attempt.ref, elder  # the same StepAttempt is used, so that a request to let go reaches it
-    try:
+    with attempt.on_life(elder):
         removed = await stop_and_remove(attempt, kill, cause)
-    finally:
-        attempt.ref = ref
     if removed.outcome == Outcome.STOPPING:
         raise NotYet(f"the pod {elder.uid}: {removed.message}")
 
