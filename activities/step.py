@@ -24,7 +24,6 @@ from syncpod.messages.steps import (
     Fault,
     Outcome,
     Rejection,
-    StartContainer,
     StepInput,
     StepResult,
 )
@@ -93,9 +92,8 @@ async def run_step(
     task = asyncio.create_task(in_company(attempt, request, _try(attempt, body, request, interruption, stage)))
     node.running.add(attempt)
     task.add_done_callback(lambda _: node.running.discard(attempt))
-    # If a start follows another step, that step already shows the reason for its wait: its heartbeats may begin late.
-    follows = isinstance(request, StartContainer) and bool(request.follows)
-    pause, has_said, may_put_off = WAITING_BEAT_SECONDS if follows else FIRST_BEAT_SECONDS, False, True
+    # If a start waits for the step that it follows, that step already shows why: its heartbeats may begin late.
+    pause, has_said, may_put_off = FIRST_BEAT_SECONDS if attempt.acts.is_set() else WAITING_BEAT_SECONDS, False, True
     while not task.done():
         waited = not attempt.acts.is_set()
         try:
