@@ -13,7 +13,7 @@ from temporalio.client import Client
 from syncpod.cli import fleet_remote_commands
 from syncpod.cli.commands.fleet_explain import _explain_pod
 from syncpod.cli.failure import Failure
-from syncpod.cli.temporal import fleet, fleet_placement, fleet_workloads
+from syncpod.cli.temporal import fleet, fleet_placement, fleet_pods, fleet_workloads
 from syncpod.cli.view.without_pods import lines
 from syncpod.fleet.revisions import Revision
 from syncpod.fleet.workloads import admit_workload
@@ -69,6 +69,7 @@ async def test_a_pod_whose_node_has_not_answered_is_not_said_to_be_unknown(
 ) -> None:
     pod = WorkloadPod(name="web-1", node="n1", why="node n1 has not answered yet")
     deployment = WorkloadView(kind="Deployment", name="web", pods=(pod,))
+    asked: list[tuple[str, str]] = []
 
     async def nodes(_: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
         return []
@@ -77,6 +78,7 @@ async def test_a_pod_whose_node_has_not_answered_is_not_said_to_be_unknown(
         return [deployment]
 
     async def view(_: Client, kind: str, namespace: str, name: str) -> WorkloadView | None:
+        asked.append((kind, name))
         return deployment if kind == "Deployment" else None
 
     monkeypatch.setattr(fleet, "views", nodes)
@@ -92,6 +94,10 @@ async def test_a_pod_whose_node_has_not_answered_is_not_said_to_be_unknown(
     await _explain_pod(cast(Client, None), ["web-1"], "default", "", ["--output=json"])
     said = json.loads(capsys.readouterr().out)
     assert (said["node"], said["status"], said["why"]) == ("n1", "Pending", ["node n1 has not answered yet"])
+    asked.clear()
+    with pytest.raises(fleet_pods.NotInFleet):
+        await fleet_pods.find_pod(cast(Client, None), ["web-db"], "default")
+    assert asked == [("Pod", "web-db")], "the Deployment can have no pod of this name"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.cli.temporal.fleet_workloads import WORKLOADS
 from syncpod.cli.view.untaken_pod import silence_of
 from syncpod.fleet.members import Member, health
-from syncpod.fleet.workload_pods import workload_id
+from syncpod.fleet.workload_pods import is_name_for, workload_id
 from syncpod.fleet.workload_traits import KINDS, POD, TEMPLATED
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import PendingPod, WorkloadSummary
@@ -102,7 +102,7 @@ def _on_no_node(pod: PendingPod, views: Sequence[FleetNodeView]) -> OnNoNode:
 
 async def _unanswered(client: Client, owner: WorkloadSummary, name: str) -> PendingPod | None:
     """Return a workload's pod if the node that was chosen for it does not have it yet; else None."""
-    if not name.startswith(f"{owner.name}-"):
+    if not is_name_for(workload_id(owner.kind, owner.namespace, owner.name), owner.namespace, name):
         return None
     found = await fleet_workloads.view(client, owner.kind, owner.namespace, owner.name)
     pods = found.pods if found is not None else ()
