@@ -200,6 +200,11 @@ class NodeSettings:
         """Whether the kubelet's port is served: in a cluster, or if no client needs the API server's check."""
         return self.kubelet_port > 0 and (self.kubeconfig is not None or not self.port_access.needs_api_server)
 
+    @property
+    def serves_metrics(self) -> bool:
+        """Whether metrics are served: at their own address, at the kubelet's port, or at its read-only port."""
+        return bool(self.metrics_address or self.serves_kubelet_port or self.port_access.read_only)
+
 
 def node_settings(
     environ: Mapping[str, str],

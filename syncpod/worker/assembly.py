@@ -262,7 +262,7 @@ def _add_servers(
     """
     early_listening.keep(early_ports(settings, context.host.addresses))
     readings = None
-    if has_readers(settings):
+    if settings.serves_metrics:
         # prometheus_client takes 40 ms of each start
         from syncpod.agent.scraping.task import add_node_endpoint, add_node_readings
 
@@ -285,11 +285,6 @@ def early_ports(settings: NodeSettings, addresses: Sequence[str]) -> list[Place]
     if access.read_only:
         places.append((access.address or _LOOPBACK, access.read_only))
     return places
-
-
-def has_readers(settings: NodeSettings) -> bool:
-    """Say whether metrics are served: at their own address, at the kubelet's port, or at its read-only port."""
-    return bool(settings.metrics_address or settings.serves_kubelet_port or settings.port_access.read_only)
 
 
 def _add_kubernetes(

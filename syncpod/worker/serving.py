@@ -32,7 +32,7 @@ from syncpod.settings.kept import read_kept_settings
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, write_worker_record
 from syncpod.temporal.plugin import NoServer
-from syncpod.worker.assembly import has_readers, prepared
+from syncpod.worker.assembly import prepared
 from syncpod.worker.served import ServedByNode
 
 
@@ -57,7 +57,7 @@ async def serve(
         async with cri_of(endpoint) as cri:
             with take_lock(settings) as lock, _refusals(endpoint, connection["target_host"]):
                 recording = telemetry.configure(
-                    service="syncpod-worker", instance=lock.life.identity, scraped=has_readers(settings)
+                    service="syncpod-worker", instance=lock.life.identity, scraped=settings.serves_metrics
                 )
                 begin_at_zero()
                 last.callback(recording.flush)  # may take seconds, so the node's lock is released first
