@@ -42,8 +42,11 @@ def failing() -> Iterator[str]:
     server.stop(None)
 
 
-def test_the_sdk_prints_nothing_of_its_tries(failing: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [("describe", "pod", "web"), ("get", "nodes")])
+def test_a_failing_server_is_named_and_the_sdk_prints_nothing_of_its_tries(
+    failing: str, command: tuple[str, ...], tmp_path: Path
+) -> None:
     """Its core logs each call that it has tried five times, in colours, and on standard output."""
     environ = {"TEMPORAL_ADDRESS": failing, "SYNCPOD_STATE_DIR": str(tmp_path)}
-    told = program("describe", "pod", "web", environ=environ)
-    assert (told.code, told.out, told.err) == (1, "", "syncpod: the Temporal server fails: later\n")
+    told = program(*command, environ=environ)
+    assert (told.code, told.out, told.err) == (1, "", f"syncpod: the Temporal server at {failing} fails: later\n")

@@ -171,16 +171,19 @@ async def test_a_pod_with_failing_tasks_is_not_reported_as_away() -> None:
 @pytest.mark.parametrize(
     ("status", "sentence"),
     [
-        (RPCStatusCode.PERMISSION_DENIED, "the Temporal server does not permit that: no"),
-        (RPCStatusCode.UNAUTHENTICATED, "the Temporal server does not accept your credentials: no"),
-        (RPCStatusCode.RESOURCE_EXHAUSTED, "the Temporal server has too much to do; try again later: no"),
-        (RPCStatusCode.INTERNAL, "the Temporal server fails: no"),
+        (RPCStatusCode.PERMISSION_DENIED, "the Temporal server at there:1 does not permit that: no"),
+        (RPCStatusCode.UNAUTHENTICATED, "the Temporal server at there:1 does not accept your credentials: no"),
+        (
+            RPCStatusCode.RESOURCE_EXHAUSTED,
+            "the Temporal server at there:1 has too much to do; try again later: no",
+        ),
+        (RPCStatusCode.INTERNAL, "the Temporal server at there:1 fails: no"),
     ],
 )
 async def test_a_server_error_does_not_count_as_an_unanswering_pod(status: RPCStatusCode, sentence: str) -> None:
     with pytest.raises(RPCError) as error:
         await read(Server(status, "no", [Listed(1, "here")]))
-    assert str(refused(error.value)) == sentence
+    assert str(refused(error.value, "there:1")) == sentence
 
 
 async def test_a_silent_pod_of_this_machine_is_printed_as_it_told_its_node_last(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
     except KeyMissing as error:
         raise BadInput(f"{fleet_directory(here) / DIRECTORY}: {error}: {WHAT_TO_DO}") from None
     except RPCError as error:
-        raise session.refused(error) from None
+        raise session.refused(error, config["target_host"]) from None
     except Undecipherable as error:
         unread = f"the data on the fleet's server cannot be read with the keys in {fleet_directory(here)}"
         raise Failure(f"{unread}: {error}: {WHAT_TO_DO}") from None
@@ -154,7 +154,7 @@ async def view(client: Client, name: str) -> FleetNodeView:
     try:
         said = await fleet_answers.query(client, handle_of(client, name), "fleet_node")
     except RPCError as error:
-        raise _failure(error, name) from None
+        raise _failure(error, client, name) from None
     return FleetNodeView.model_validate(said)
 
 
@@ -163,7 +163,7 @@ async def update(client: Client, name: str, change: str, *args: Any) -> dict[str
     try:
         answer: dict[str, Any] = await fleet_answers.update(client, handle_of(client, name), change, *args)
     except RPCError as error:
-        raise _failure(error, name) from None
+        raise _failure(error, client, name) from None
     return answer
 
 
@@ -172,7 +172,7 @@ async def intent(client: Client, name: str) -> Intent:
     try:
         return Intent.model_validate(await fleet_answers.query(client, handle_of(client, name), "intent"))
     except RPCError as error:
-        raise _failure(error, name) from None
+        raise _failure(error, client, name) from None
 
 
 def handle_of(client: Client, name: str) -> WorkflowHandle[Any, Any]:
@@ -180,7 +180,7 @@ def handle_of(client: Client, name: str) -> WorkflowHandle[Any, Any]:
     return client.get_workflow_handle(fleet_node_id(name))
 
 
-def _failure(error: RPCError, name: str) -> Failure:
+def _failure(error: RPCError, client: Client, name: str) -> Failure:
     if error.status == RPCStatusCode.NOT_FOUND:
         return NoNode(f'nodes "{name}" not found in the fleet')
-    return session.refused(error)
+    return session.refused(error, session.address_of(client))

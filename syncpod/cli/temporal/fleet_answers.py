@@ -33,7 +33,7 @@ from syncpod.api.views.durations import age
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.liveness import heard_on
-from syncpod.cli.temporal.session import refused
+from syncpod.cli.temporal.session import address_of, refused
 from syncpod.cli.temporal.stuck_fleet import failed_tries, taken_by_another, without_a_key
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, refused_because, stop_if_cancelled
 from syncpod.messages.fleet import FLEET_NODE_PREFIX, FLEET_QUEUE
@@ -88,7 +88,7 @@ async def delete(client: Client, workflow_id: str) -> bool:
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return False
-        raise refused(error) from None
+        raise refused(error, address_of(client)) from None
     return True
 
 

@@ -12,7 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.temporal import fleet_answers
 from syncpod.cli.temporal.fleet_memos import readable, running
-from syncpod.cli.temporal.session import refused
+from syncpod.cli.temporal.session import address_of, refused
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.messages.fleet_objects import (
     FLEET_OBJECT_MEMO,
@@ -38,7 +38,7 @@ async def apply(client: Client, sealing: ObjectSealing, given: ConfigMap | Secre
             client, FLEET_OBJECT_WORKFLOW, workflow_id, "put", body, summary=f"{put.kind} {put.name}"
         )
     except RPCError as error:
-        raise refused(error) from None
+        raise refused(error, address_of(client)) from None
     return str(answer["change"])
 
 
@@ -56,7 +56,7 @@ async def is_deleting(client: Client, kind: str, namespace: str, name: str) -> b
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return False
-        raise refused(error) from None
+        raise refused(error, address_of(client)) from None
 
 
 async def views(client: Client, kind: str, namespace: str | None) -> list[FleetObjectView]:

@@ -14,7 +14,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet_answers
 from syncpod.cli.temporal.fleet_memos import readable, running
-from syncpod.cli.temporal.session import refused
+from syncpod.cli.temporal.session import address_of, refused
 from syncpod.fleet.revisions import NoRevision, chosen
 from syncpod.fleet.workload_documents import RESTARTED_AT
 from syncpod.fleet.workload_pods import owner_of, workload_id
@@ -56,7 +56,7 @@ async def apply(client: Client, workload: Workload) -> str:
     try:
         await fleet_answers.update_with_start(client, WORKLOAD_WORKFLOW, name, "apply", wire, summary=summary)
     except RPCError as error:
-        raise refused(error) from None
+        raise refused(error, address_of(client)) from None
     return "created" if before is None else "configured"
 
 
@@ -98,7 +98,7 @@ async def _changed(client: Client, kind: str, namespace: str, name: str, change:
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             raise Failure(_not_found(kind, name)) from None
-        raise refused(error) from None
+        raise refused(error, address_of(client)) from None
 
 
 def _as_restarted(wire: dict[str, Any], before: WorkloadView | None) -> dict[str, Any]:
@@ -122,7 +122,7 @@ async def template(client: Client, kind: str, namespace: str, name: str, revisio
     try:
         document: dict[str, Any] | None = await fleet_answers.query(client, handle, "template", revision)
     except RPCError as error:
-        raise refused(error) from None
+        raise refused(error, address_of(client)) from None
     return document
 
 
@@ -172,7 +172,7 @@ async def view(client: Client, kind: str, namespace: str, name: str) -> Workload
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
-        raise refused(error) from None
+        raise refused(error, address_of(client)) from None
 
 
 def _not_found(kind: str, name: str) -> str:

@@ -52,7 +52,7 @@ class OwnNodes:
 
     async def pods(self, name: str) -> tuple[list[PodToDrain[FetchedPod]], list[str]]:
         """Return the pods of a node, and the reasons why it cannot be drained: its pods without a workflow."""
-        with _refusals():
+        with _refusals(self._client):
             there = [one for one in await list_pods(self._client, None, EVERY_POD) if one.pod.spec.node_name == name]
         if silent := [one for one in there if not one.current]:
             return [], [f"it does not answer: nothing is known of its {len(silent)} pods"]
@@ -80,7 +80,7 @@ class OwnNodes:
                 for task in done:
                     each = ending.pop(task)
                     try:
-                        with _refusals():
+                        with _refusals(self._client):
                             task.result()
                     except Failure as failure:
                         failures.append(failure)
@@ -104,12 +104,12 @@ class OwnNodes:
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _refusals(client: Client) -> Iterator[None]:
     """Turn an error of the server into a Failure, so that other nodes are drained nevertheless."""
     try:
         yield
     except RPCError as error:
-        raise session.refused(error) from None
+        raise session.refused(error, session.address_of(client)) from None
 
 
 def _pod_there(one: FetchedPod) -> PodToDrain[FetchedPod]:

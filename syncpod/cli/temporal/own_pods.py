@@ -101,7 +101,7 @@ class OwnPods:
         try:
             return await why_not_gone(self._client, fetched)
         except RPCError as error:
-            raise session.refused(error) from None
+            raise session.refused(error, session.address_of(self._client)) from None
 
     async def _forced(self, silent: Sequence[Going]) -> set[Thing]:
         """End those of these pods that have never run, or whose node is away; return which."""

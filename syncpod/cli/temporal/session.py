@@ -175,7 +175,7 @@ class Session:
         """The server's address, and the namespace."""
         if self._client is None:
             return self._config["target_host"], self._config["namespace"]
-        return self._client.service_client.config.target_host, self._client.namespace
+        return address_of(self._client), self._client.namespace
 
     def run(self, work: Callable[[Client], Awaitable[_Result]]) -> _Result:
         """Do the work and return its result. Raises Failure for what the server refuses."""
@@ -186,13 +186,13 @@ class Session:
                 self._client = await connect(self._config, self._state_dir, note)
             return await work(self._client)
 
-        with _plainly():
+        with _plainly(self.server[0]):
             return self._runner.run(connected())
 
 
 @contextlib.contextmanager
-def _plainly() -> Iterator[None]:
-    """Raise Failure, with a sentence, for what the server refuses and for an answer that cannot be read."""
+def _plainly(address: str) -> Iterator[None]:
+    """Raise Failure, with a sentence, for what the server there refuses and for an answer that cannot be read."""
     from pydantic import ValidationError
     from temporalio.client import WorkflowExecutionStatus
     from temporalio.service import RPCError
@@ -203,7 +203,7 @@ def _plainly() -> Iterator[None]:
     try:
         yield
     except RPCError as error:
-        raise refused(error) from None
+        raise refused(error, address) from None
     except Undecipherable as error:
         raise Failure(str(error)) from None
     except KeyError as error:
@@ -258,16 +258,21 @@ def _note_another_server(address: str, state_dir: Path | None, namespace_id: str
     )
 
 
-def refused(error: RPCError) -> Failure:
-    """Return the failure of a call that the server refused."""
+def address_of(client: Client) -> str:
+    """Return the address of the server that a client is connected to."""
+    return client.service_client.config.target_host
+
+
+def refused(error: RPCError, address: str) -> Failure:
+    """Return the failure of a call that the server at this address refused, or did not answer."""
     from temporalio.service import RPCStatusCode
 
     sentences = {
-        RPCStatusCode.PERMISSION_DENIED: "the Temporal server does not permit that",
-        RPCStatusCode.UNAUTHENTICATED: "the Temporal server does not accept your credentials",
-        RPCStatusCode.RESOURCE_EXHAUSTED: "the Temporal server has too much to do; try again later",
+        RPCStatusCode.PERMISSION_DENIED: "does not permit that",
+        RPCStatusCode.UNAUTHENTICATED: "does not accept your credentials",
+        RPCStatusCode.RESOURCE_EXHAUSTED: "has too much to do; try again later",
     }
-    sentence = sentences.get(error.status, "the Temporal server fails")
+    sentence = f"the Temporal server at {address} {sentences.get(error.status, 'fails')}"
     return Failure(f"{sentence}: {error.message or error.status.name}{_full_disk_of_own_server()}")
 
 
