@@ -344,7 +344,7 @@ def test_nothing_is_deleted_if_a_document_names_nothing(
 ) -> None:
     path = tmp_path / "app.yaml"
     path.write_text(f"{json.dumps({'kind': 'Pod', 'metadata': {'name': 'web'}})}\n---\n{json.dumps(document)}")
-    with pytest.raises(BadInput, match=f"document 2: {wrong}"):
+    with pytest.raises(BadInput, match=wrong):
         delete(filename=[str(path)], namespace="a", wait=False)
     assert deleted == []
 

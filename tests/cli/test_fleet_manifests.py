@@ -34,7 +34,7 @@ def read(tmp_path: Path, annotations: dict[str, str] | None = None, **spec: Any)
 def test_an_unknown_rule_for_a_lost_node_is_refused_before_anything_is_applied(
     tmp_path: Path, spec: dict[str, str]
 ) -> None:
-    with pytest.raises(BadInput, match=r"document 1: metadata.annotations\[syncpod.dev/when-lost\]: must be wait, "):
+    with pytest.raises(BadInput, match=r"pod web: metadata.annotations\[syncpod.dev/when-lost\]: must be wait, "):
         read(tmp_path, {WHEN_LOST: "stop-after"}, **spec)
 
 
@@ -57,5 +57,40 @@ def test_two_documents_of_one_name_are_refused_before_anything_is_applied(tmp_pa
     ]
     path = tmp_path / "pods.yaml"
     path.write_text("\n---\n".join(map(json.dumps, pods)))
-    with pytest.raises(BadInput, match="document 2: pod default/web: given twice"):
+    with pytest.raises(BadInput, match=r"pods\.yaml: pod web: given twice in namespace default"):
         fleet_manifests([str(path)], "")
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
+@pytest.mark.parametrize(
+    ("selector", "why"),
+    [
+        ({}, "spec.selector: empty selector is invalid for {kind}"),
+        ({"matchLabels": {"app": "b"}}, "spec.template.metadata.labels: `selector` does not match template `labels`"),
+    ],
+)
+def test_a_refused_selector_is_told_with_its_file_and_its_workload(
+    tmp_path: Path, kind: str, selector: dict[str, Any], why: str
+) -> None:
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "main", "image": "busybox:1"}]}}
+    good, bad = (
+        {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": {"template": template} | spec}
+        for name, spec in (("good", {"selector": {"matchLabels": {"app": "a"}}}), ("logs", {"selector": selector}))
+    )
+    path = tmp_path / "all.yaml"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [good, bad]}))
+    with pytest.raises(BadInput) as refused:
+        fleet_manifests([str(path)], "")
+    assert str(refused.value) == f"{path}: {kind.lower()} logs: {why.format(kind=kind.lower())}"
+
+
+def test_a_document_without_a_name_is_told_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "all.yaml"
+    path.write_text(json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}}))
+    with pytest.raises(BadInput, match=rf"^{path}: document 1: metadata.name: required"):
+        fleet_manifests([str(path)], "")
+
+
+def test_a_warning_names_its_object(tmp_path: Path) -> None:
+    (warning,) = read(tmp_path, nodeName="n1", affinity={"podAntiAffinity": APART}).warnings
+    assert warning.startswith("pod web: spec.affinity.podAntiAffinity: ")

@@ -688,7 +688,7 @@ async def test_a_workload_that_is_being_deleted_is_not_said_to_be_unchanged(flee
     await fleet.lose(machine.name)
     await handle.execute_update("delete")
     workload, _ = admit_workload(fleet.document(replicas=1))
-    with pytest.raises(Failure, match="it is being deleted; apply it again when it is gone"):
+    with pytest.raises(Failure, match=r"^deployment \S+: it is being deleted; apply it again when it is gone"):
         await fleet_workloads.apply(fleet.client, workload)
 
 

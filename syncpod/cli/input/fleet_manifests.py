@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.manifest_files import texts
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _KINDS = (POD.name, *TEMPLATED, "ConfigMap", "Secret")
 _NOTHING = f"no {one_of(tuple(kind.lower() for kind in _KINDS))} in it"
+_LONGEST_NAME: Final = 80
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ def fleet_manifests(sources: Sequence[str], namespace: str) -> FleetManifests:
     """
     problems: list[str] = []
     found, seen = FleetManifests([], [], [], []), set[tuple[str, str, str]]()
-    for where, document in _documents(sources, problems):
-        problems += _take(found, seen, document, namespace, where)
+    for source, number, document in _documents(sources, problems):
+        problems += [f"{_place(source, number, document)}: {why}" for why in _take(found, seen, document, namespace)]
     if problems:
         raise BadInput("\n".join(problems))
     if not found.pods and not found.workloads and not found.objects:
@@ -51,7 +52,8 @@ def named_in(sources: Sequence[str], namespace: str) -> list[tuple[str, str, str
     """
     problems: list[str] = []
     found: list[tuple[str, str, str]] = []
-    for where, document in _documents(sources, problems):
+    for source, number, document in _documents(sources, problems):
+        where = _place(source, number, document)
         kind, wrong = _kind_of(document)
         if not wrong:
             document, wrong = _in_namespace(document, namespace)
@@ -68,8 +70,11 @@ def named_in(sources: Sequence[str], namespace: str) -> list[tuple[str, str, str
     return list(dict.fromkeys(found))
 
 
-def _documents(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield each document, or item of a List, with its place; add a line to `problems` for each unreadable file."""
+def _documents(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[str, int, Any]]:
+    """Yield each document, or item of a List, with its file and its number there.
+
+    Add a line to `problems` for each unreadable file.
+    """
     from syncpod.pod import ManifestError
     from syncpod.pod.documents import read_documents
 
@@ -81,7 +86,19 @@ def _documents(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[st
             continue
         for number, document in documents:
             for each in _opened(document):
-                yield f"{source}: document {number}", each
+                yield source, number, each
+
+
+def _place(source: str, number: int, document: Any) -> str:
+    """Return how problems name a document: by its file, and by its kind and name, or its number if it has none."""
+    from syncpod.pod.problems import in_ascii
+
+    kind, wrong = _kind_of(document)
+    meta = document.get("metadata") if not wrong else None
+    name = meta.get("name") if isinstance(meta, dict) else None
+    if not isinstance(name, str) or not name:
+        return f"{source}: document {number}"
+    return f"{source}: {kind.lower()} {in_ascii(name, _LONGEST_NAME)}"
 
 
 def _kind_of(document: Any) -> tuple[str, str]:
@@ -97,9 +114,7 @@ def _opened(document: Any) -> Sequence[Any]:
     return items if isinstance(items, list) else [document]
 
 
-def _take(
-    found: FleetManifests, seen: set[tuple[str, str, str]], document: Any, namespace: str, where: str
-) -> list[str]:
+def _take(found: FleetManifests, seen: set[tuple[str, str, str]], document: Any, namespace: str) -> list[str]:
     """Add one document to `found`, and its kind and names to `seen`; return the problems with it."""
     from syncpod.fleet.workloads import admit_workload
     from syncpod.objects import admit_object
@@ -111,7 +126,7 @@ def _take(
     if not wrong:
         document, wrong = _in_namespace(document, namespace)
     if wrong:
-        return [f"{where}: {wrong}"]
+        return [wrong]
     try:
         if kind in ("ConfigMap", "Secret"):
             read = parse_secret if kind == "Secret" else parse_config_map
@@ -126,12 +141,12 @@ def _take(
             else:
                 found.workloads.append(workload)
     except PodInvalid as error:
-        return [f"{where}: {line}" for line in lines(error.problems)]
+        return lines(error.problems)
     if (key := (kind, meta.namespace, meta.name)) in seen:
         # Of two Pods of one name, one with a nodeName would go to that node, and the other would be placed too.
-        return [f"{where}: {kind.lower()} {meta.namespace}/{meta.name}: given twice"]
+        return [f"given twice in namespace {meta.namespace}"]
     seen.add(key)
-    found.warnings.extend(f"{kind.lower()}: {warning}" for warning in warnings)
+    found.warnings.extend(f"{kind.lower()} {meta.name}: {warning}" for warning in warnings)
     return []
 
 

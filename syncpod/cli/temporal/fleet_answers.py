@@ -59,6 +59,10 @@ class Unanswered(Failure):
     """The fleet's workers have not answered in time, or none of them gives a sign of life."""
 
 
+class Declined(Failure):
+    """The workflow does not accept an update, and has changed nothing."""
+
+
 async def query(client: Client, handle: WorkflowHandle[Any, Any], name: str, *args: Any) -> Any:
     """Query a workflow of the fleet, and return its answer. Raises RPCError, and Failure if there is no answer."""
     try:
@@ -70,7 +74,7 @@ async def query(client: Client, handle: WorkflowHandle[Any, Any], name: str, *ar
 
 
 async def update(client: Client, handle: WorkflowHandle[Any, Any], name: str, *args: Any) -> Any:
-    """Send an update to a workflow of the fleet, and return its answer. Raises Failure if it refuses, RPCError."""
+    """Send an update to a workflow of the fleet, and return its answer. Raises Declined, Failure, RPCError."""
     named = uuid.uuid4().hex
 
     async def send() -> WorkflowUpdateHandle[Any]:
@@ -95,7 +99,7 @@ async def delete(client: Client, workflow_id: str) -> bool:
 async def update_with_start(
     client: Client, workflow: str, workflow_id: str, name: str, argument: Any, *, summary: str
 ) -> Any:
-    """As `update`, but start the workflow first if it is not running. Raises Failure, RPCError."""
+    """As `update`, but start the workflow first if it is not running. Raises Declined, Failure, RPCError."""
     named = uuid.uuid4().hex
 
     async def send() -> WorkflowUpdateHandle[Any]:
@@ -148,7 +152,7 @@ async def _outcome(client: Client, workflow_id: str, send: Callable[[], Awaitabl
         except WorkflowUpdateFailedError as failed:
             said = refused_because(failed)
             if not is_overtaken(failed):
-                raise Failure(said) from None
+                raise Declined(said) from None
             if loop.time() > began + BUSY_SECONDS:
                 clocks = "perhaps this machine's clock is behind that of another one that commands the fleet"
                 raise Failure(f"{said}; {clocks}") from None

@@ -57,6 +57,8 @@ async def apply(client: Client, workload: Workload) -> str:
         await fleet_answers.update_with_start(client, WORKLOAD_WORKFLOW, name, "apply", wire, summary=summary)
     except RPCError as error:
         raise refused(error, address_of(client)) from None
+    except fleet_answers.Declined as why:
+        raise _declined(workload.kind, workload.metadata.name, why) from None
     return "created" if before is None else "configured"
 
 
@@ -99,6 +101,13 @@ async def _changed(client: Client, kind: str, namespace: str, name: str, change:
         if error.status == RPCStatusCode.NOT_FOUND:
             raise Failure(_not_found(kind, name)) from None
         raise refused(error, address_of(client)) from None
+    except fleet_answers.Declined as why:
+        raise _declined(kind, name, why) from None
+
+
+def _declined(kind: str, name: str, why: fleet_answers.Declined) -> Failure:
+    """Return the failure of an update that a workload does not accept; its own text does not name the workload."""
+    return Failure(f"{kind.lower()} {name}: {why}")
 
 
 def _as_restarted(wire: dict[str, Any], before: WorkloadView | None) -> dict[str, Any]:
