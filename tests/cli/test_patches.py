@@ -114,13 +114,56 @@ def test_a_json_patch_tells_a_boolean_from_a_number(known: object, value: object
         ([{"op": "remove", "path": "/spec/none"}], r"\[0\] /spec/none: leads nowhere"),
         ([{"op": "replace", "path": "/spec/none", "value": 1}], "leads nowhere"),
         ([{"op": "test", "path": "/metadata/name", "value": "x"}], "the test fails"),
-        ([{"op": "add", "path": "/spec/containers/9", "value": 1}], "leads nowhere"),
+        ([{"op": "add", "path": "/spec/containers/9", "value": 1}], "the list has only 2 elements"),
+        ([{"op": "add", "path": "/spec/containers/-4", "value": 1}], "the list has only 2 elements"),
+        ([{"op": "remove", "path": "/spec/containers/-3"}], "the list has only 2 elements"),
+        ([{"op": "remove", "path": "/spec/containers/-"}], "- is no index of a list"),
+        ([{"op": "remove", "path": "/spec/containers/ 1"}], " 1 is no index of a list"),
+        ([{"op": "remove", "path": "/spec/containers/1_0"}], "1_0 is no index of a list"),
+        ([{"op": "remove", "path": ""}], "leads nowhere"),
+        ([{"op": "test", "path": "/spec/none", "value": 1}], r"\[0\] /spec/none: the test fails"),
+        ([{"op": "test", "path": "/none/none", "value": None}], "leads nowhere"),
+        ([{"op": "test", "path": "/metadata/name/none", "value": None}], "leads nowhere"),
+        ([{"op": "move", "from": "/spec", "path": "/spec/a"}], "leads nowhere"),
+        ([{"op": "add", "path": "/spec/a"}], r"\[0\] /spec/a: value is required"),
+        ([{"op": "copy", "path": "/spec/a"}], "from is required"),
+        ([{"op": "remove", "path": 1}], "path must be a string"),
         ([{"op": "frob", "path": "/spec"}], "op must be add, remove"),
         ([{"op": "add", "path": "spec", "value": 1}], "a path begins with /"),
-        ([{"path": "/spec"}], "leads nowhere"),
-        (["add"], "leads nowhere"),
+        ([{"path": "/spec"}], "op must be add, remove, replace, move, copy or test, not None"),
+        ([{"op": ["add"], "path": "/spec"}], "op must be add, remove"),
+        (["add"], "must be an object with op and path"),
     ],
 )
 def test_an_operation_that_cannot_be_done_is_named(operations: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         patched(POD, operations)
+
+
+@pytest.mark.parametrize(
+    ("operation", "args"),
+    [
+        ({"op": "add", "path": "/args/-1", "value": "x"}, ["a", "b", "c", "x"]),
+        ({"op": "add", "path": "/args/-2", "value": "x"}, ["a", "b", "x", "c"]),
+        ({"op": "add", "path": "/args/-4", "value": "x"}, ["x", "a", "b", "c"]),
+        ({"op": "add", "path": "/args/3", "value": "x"}, ["a", "b", "c", "x"]),
+        ({"op": "remove", "path": "/args/-1"}, ["a", "b"]),
+        ({"op": "replace", "path": "/args/-3", "value": "x"}, ["x", "b", "c"]),
+        ({"op": "move", "from": "/args/-1", "path": "/args/0"}, ["c", "a", "b"]),
+        ({"op": "test", "path": "/args/-2", "value": "b"}, ["a", "b", "c"]),
+        ({"op": "test", "path": "/none", "value": None}, ["a", "b", "c"]),
+    ],
+)
+def test_a_json_patch_counts_from_the_end_as_kubernetes_does(operation: dict[str, Any], args: list[str]) -> None:
+    """A server of Kubernetes counts the places for a new element from the end of the list that it will be."""
+    assert patched({"args": ["a", "b", "c"]}, [operation]) == {"args": args}
+
+
+def test_a_json_patch_replaces_the_whole_document_and_shares_nothing_with_it() -> None:
+    value: dict[str, Any] = {"labels": {}}
+    operations = [
+        {"op": "add", "path": "/metadata", "value": value},
+        {"op": "add", "path": "/metadata/labels/a", "value": "1"},
+        {"op": "copy", "from": "/metadata", "path": ""},
+    ]
+    assert patched(POD, operations) == {"labels": {"a": "1"}} and value == {"labels": {}}
