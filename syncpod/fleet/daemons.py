@@ -11,7 +11,7 @@ Mirrors pkg/controller/daemon, v1.36 (daemon_controller.go, update.go). Differen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -66,11 +66,13 @@ class Standing:
     """A pod that the node already has may stay."""
     is_heard: bool = True
     """The node can be reached."""
+    is_tolerated: bool = True
+    """The pod tolerates all taints of the node, also those of a node that is lost or cordoned."""
     why: str = ""
     """Why a pod may not stay; "" if it may."""
 
 
-_UNSEEN: Final = Standing(False, True, is_heard=False)
+_UNSEEN: Final = Standing(False, True, is_heard=False, is_tolerated=False)
 """A node that a survey has missed: it is joining, or its workflow was beginning a new run. Its pods stay: if the node
 was removed, the pods' owners are sent a message."""
 
@@ -93,14 +95,14 @@ def standing(pod: Pod, node: NodeOffer) -> Standing:
     """
     is_heard = node.presence != "Unknown"
     if pod.spec.node_name and pod.spec.node_name != node.name:
-        return Standing(False, False, is_heard, f"spec.nodeName is {pod.spec.node_name}")
+        return Standing(False, False, is_heard, False, f"spec.nodeName is {pod.spec.node_name}")
     if not matches_node(pod, node.name, node.labels):
-        return Standing(False, False, is_heard, "the node does not match its node selector or affinity")
+        return Standing(False, False, is_heard, False, "the node does not match its node selector or affinity")
     if (taint := untolerated(taints_of(node), pod.spec.tolerations, ENDS)) is not None:
-        return Standing(False, False, is_heard, f"it does not tolerate the node's taint {taint}")
-    tainted = untolerated(taints_of(node), pod.spec.tolerations, KEEPS_AWAY) is not None
-    takes_new = not (tainted or node.unschedulable or node.doubled)
-    return Standing(is_heard and takes_new, True, is_heard)
+        return Standing(False, False, is_heard, False, f"it does not tolerate the node's taint {taint}")
+    is_tolerated = untolerated(taints_of(node), pod.spec.tolerations, KEEPS_AWAY) is None
+    takes_new = is_tolerated and not (node.unschedulable or node.doubled)
+    return Standing(is_heard and takes_new, True, is_heard, is_tolerated)
 
 
 def decide_daemons(
@@ -152,13 +154,7 @@ class _DaemonSetDecider:
         self._replace_outdated()
         self._mark_good()
         counted = [member for member in self._members if self._counts(member)]
-        counts = Counts(
-            desired=len(self._heard),
-            replicas=len(counted),
-            updated=sum(member.revision == self._state.target for member in counted),
-            ready=sum(member.is_ready() for member in counted),
-            available=sum(map(self._is_available, counted)),
-        )
+        counts = self._status_numbers(counted)
         self._times += [
             member.ready_since + self._spec.min_ready for member in counted if member.ready_since is not None
         ]
@@ -174,6 +170,24 @@ class _DaemonSetDecider:
             says=self._says(counts),
             look_again=min(later, default=None),
             counts=counts,
+        )
+
+    def _status_numbers(self, counted: Sequence[Member]) -> Counts:
+        """Return the numbers of the status; Kubernetes counts a lost or cordoned node if the pod tolerates its taints.
+
+        Mirrors daemon_controller.go, v1.36, updateDaemonSetStatus. Difference: such a node counts only while it has a
+        pod, since it gets no new one.
+        """
+        kept = {member.node for member in counted if self._nodes.get(member.node, _UNSEEN).is_tolerated}
+        nodes = {*self._heard, *kept}
+        there = [member for member in counted if member.node in nodes]
+        return Counts(
+            desired=len(nodes),
+            replicas=len(there),
+            updated=sum(map(self._is_new, there)),
+            ready=sum(member.is_ready() for member in there),
+            available=sum(map(self._is_available, there)),
+            misscheduled=len(counted) - len(there),
         )
 
     def _counts(self, member: Member) -> bool:
@@ -288,7 +302,7 @@ class _DaemonSetDecider:
     def _says(self, counts: Counts) -> str:
         state = self._state
         available = f"{counts.available} {'is' if counts.available == 1 else 'are'} available"
-        numbers = f"{counts.updated} of {len(self._heard)} nodes have it, {available}"
+        numbers = f"{counts.updated} of {counts.desired} nodes have it, {available}"
         if self._is_complete():
             return f"{state.target} is rolled out{f'; {state.rolled_back}' if state.rolled_back else ''}"
         how = "is incomplete" if state.target == state.good else "is being rolled out"

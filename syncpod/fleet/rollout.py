@@ -113,11 +113,13 @@ class Counts:
     """A workload's numbers, as ``get deployments`` prints them."""
 
     desired: int | None = None
-    """How many pods there should be (of a DaemonSet: on nodes that can be reached); None = not decided yet."""
+    """How many pods there should be; None = not decided yet."""
     replicas: int = 0
     updated: int = 0
     ready: int = 0
     available: int = 0
+    misscheduled: int = 0
+    """How many pods of a DaemonSet are on nodes that should not have one, and count in no other number."""
 
 
 @dataclass(frozen=True)

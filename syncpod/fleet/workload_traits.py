@@ -100,6 +100,7 @@ DAEMON_SET: Final = Traits(
     status=(
         ("desiredNumberScheduled", "desired"),
         ("currentNumberScheduled", "replicas"),
+        ("numberMisscheduled", "misscheduled"),
         ("updatedNumberScheduled", "updated"),
         ("numberReady", "ready"),
         ("numberAvailable", "available"),

@@ -175,6 +175,8 @@ class WorkloadSummary(Message):
     updated: int = 0
     ready: int = 0
     available: int = 0
+    misscheduled: int = 0
+    """How many pods of a DaemonSet are on nodes that should not have one, and count in no other number."""
     revision: str = ""
     """The template that is being rolled out; after a rollback, the last good one."""
     good: str = ""
@@ -196,6 +198,8 @@ class WorkloadSummary(Message):
 class WorkloadView(WorkloadSummary):
     """Query ``workload``: the whole workload."""
 
+    complete: bool = False
+    """The pods of all nodes that can be reached have its template, and are available."""
     deleting: bool = False
     """It ends once its last pod is gone, and takes no document any more."""
     document: dict[str, Any] | None = None

@@ -54,6 +54,7 @@ def view(**more: Any) -> WorkloadView:
         ),
         (view(deleting=True), "failed", 'deployment "web" is being deleted'),
         (view(kind="DaemonSet"), "done", 'daemon set "web" successfully rolled out'),
+        (view(kind="DaemonSet", available=1, complete=True), "done", 'daemon set "web" successfully rolled out'),
         (
             view(kind="DaemonSet", updated=1),
             "waiting",

@@ -166,6 +166,36 @@ def test_a_rollout_goes_from_node_to_node_and_past_one_that_is_lost() -> None:
     assert {one.revision for one in fleet.members.values()} == {"b"} and len(fleet.members) == 3
 
 
+@pytest.mark.parametrize(
+    ("tolerations", "offer", "numbers"),
+    [
+        ([], node(presence="Unknown"), (2, 2, 2, 1)),
+        ([{"operator": "Exists"}], node(presence="Unknown"), (3, 3, 2, 0)),
+        ([], node(presence="NotReady"), (2, 2, 2, 1)),
+        ([], node(unschedulable=True), (3, 3, 3, 0)),
+        ([], node(taints=(Taint("spare", effect="NoSchedule"),)), (2, 2, 2, 1)),
+    ],
+)
+def test_a_lost_or_cordoned_node_counts_while_its_pod_tolerates_its_taints(
+    tolerations: list[dict[str, str]], offer: NodeOffer, numbers: tuple[int, ...]
+) -> None:
+    """As in a DaemonSet's status in Kubernetes: a lost node's taint has the effect NoSchedule too."""
+    fleet = Nodes(DaemonRolloutSpec("a"))
+    fleet.settle()
+    fleet.nodes["n2"] = standing(with_daemon_tolerations(pod(tolerations=tolerations)), offer)
+    counts = fleet.step().counts
+    assert (counts.desired, counts.replicas, counts.available, counts.misscheduled) == numbers
+    assert fleet.said[-1].complete == "a", "the rollout does not wait for that node"
+
+
+def test_a_removed_node_counts_no_more() -> None:
+    fleet = Nodes(DaemonRolloutSpec("a"))
+    fleet.settle()
+    del fleet.nodes["n2"]
+    fleet.settle()
+    assert (fleet.said[-1].counts.desired, fleet.said[-1].counts.replicas) == (2, 2)
+
+
 def test_a_node_that_a_survey_misses_keeps_its_pod() -> None:
     """It is joining again, or its workflow was beginning a new run. A removed node is reported to owners instead."""
     fleet = Nodes(DaemonRolloutSpec("a"))

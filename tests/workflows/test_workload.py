@@ -413,8 +413,10 @@ async def test_a_daemon_set_has_a_pod_on_each_node(fleet: Fleet) -> None:
     await fleet.apply(fleet.document("DaemonSet", image="registry.local/web:2"))
     second = await fleet.until(handle, lambda now: is_rolled_out(now) and now.good != view.good and len(now.pods) == 2)
     cordoned = fleet.client.get_workflow_handle(fleet_node_id(second.pods[0].node))
+    before = await surveys(handle)
     await cordoned.execute_update("cordon")
-    await fleet.until(handle, lambda now: now.desired == 1)
+    await until_surveyed(handle, before + 1)
+    assert (await fleet.until(handle, is_rolled_out)).desired == 2, "as in Kubernetes, whose DaemonSets tolerate it"
     await fleet.apply(fleet.document("DaemonSet", image="registry.local/web:3"))
     third = await fleet.until(handle, lambda now: is_rolled_out(now) and now.good != second.good)
     assert second.pods[0].name in {pod.name for pod in third.pods}, "a cordoned node would take no other"
@@ -433,6 +435,23 @@ async def surveys(handle: WorkflowHandle[Any, Any]) -> int:
     history = await handle.fetch_history()
     asked = [event.activity_task_scheduled_event_attributes.activity_type.name for event in history.events]
     return asked.count(SURVEY_NODES)
+
+
+async def until_surveyed(handle: WorkflowHandle[Any, Any], times: int) -> None:
+    """Wait until a workload's run has the answers of so many surveys of nodes."""
+    deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+    while True:
+        events = (await handle.fetch_history()).events
+        asked = {
+            event.event_id
+            for event in events
+            if event.activity_task_scheduled_event_attributes.activity_type.name == SURVEY_NODES
+        }
+        answers = (event.activity_task_completed_event_attributes.scheduled_event_id for event in events)
+        if sum(each in asked for each in answers) >= times:
+            return
+        assert time.monotonic() < deadline
+        await asyncio.sleep(next(pause))
 
 
 @pytest.mark.asyncio(loop_scope="session")

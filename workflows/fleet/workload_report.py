@@ -36,6 +36,7 @@ def summary(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadS
         updated=counts.updated,
         ready=counts.ready,
         available=counts.available,
+        misscheduled=counts.misscheduled,
         revision=state.rollout.target,
         good=state.rollout.good,
         says=_says(state, decided),
@@ -61,7 +62,7 @@ def _counts(state: WorkloadState, decided: WorkloadDecision | None) -> Counts:
         return counts
     ready = sum(_is_ready(pod) for pod in state.pods.values())
     updated = sum(pod.revision == state.rollout.target for pod in state.pods.values())
-    return replace(counts, replicas=len(state.pods), updated=updated, ready=ready, available=ready)
+    return replace(counts, replicas=len(state.pods), updated=updated, ready=ready, available=ready, misscheduled=0)
 
 
 def view(state: WorkloadState, decided: WorkloadDecision | None, asked: Collection[str] = ()) -> WorkloadView:
@@ -70,6 +71,7 @@ def view(state: WorkloadState, decided: WorkloadDecision | None, asked: Collecti
     replaced_at, replaced_by = _written_off(state), _replacements(state)
     return WorkloadView(
         **summary(state, decided).model_dump(),
+        complete=decided is not None and bool(decided.complete) and decided.complete == state.rollout.target,
         deleting=state.deleting,
         document=state.document,
         missed=state.missed,

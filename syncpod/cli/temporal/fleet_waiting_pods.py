@@ -44,7 +44,7 @@ async def waiting_pods(
 
     async def of(one: WorkloadSummary) -> list[WaitingPod]:
         owner = workload_id(one.kind, one.namespace, one.name)
-        if counted[owner] >= max(one.replicas, one.desired) and not one.pending:
+        if counted[owner] >= max(one.replicas + one.misscheduled, one.desired) and not one.pending:
             return []
         try:
             async with few:
