@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from syncpod.api.views.text import printable
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client
     from temporalio.envconfig import ClientConnectConfig
 
-    from syncpod.node.inventory import PodInRuntime
+    from syncpod.cri.port import CriRuntime
+    from syncpod.node.inventory import Inventory, PodInRuntime
 
 
 _SECONDS: Final = 5.0
@@ -37,8 +39,10 @@ def note(config: ClientConnectConfig, worker: WorkerRecord) -> str:
     """
 
     async def work(client: Client) -> list[str]:
-        async with asyncio.timeout(_SECONDS):
-            return await _find(client, worker)
+        from syncpod.cri.client import CriClient
+
+        async with asyncio.timeout(_SECONDS), CriClient(worker.endpoint) as runtime:
+            return await _find(client, runtime, worker)
 
     try:
         found = session.run_on(config, work)
@@ -57,17 +61,34 @@ def sentence(found: Sequence[str]) -> str:
     )
 
 
-async def _find(client: Client, worker: WorkerRecord) -> list[str]:
-    """Return the names of the pods without a workflow, and of objects of no pod. Raises CriError, Failure, RPCError."""
-    from syncpod.cli.temporal.pods import list_recorded
-    from syncpod.cri.client import CriClient
+async def _find(client: Client, runtime: CriRuntime, worker: WorkerRecord) -> list[str]:
+    """Return the names of the pods without a workflow, and of objects of no pod. Raises CriError, Failure, RPCError.
+
+    Pods that have ended are left out, since their node removes them. A pod that was being removed while its workflow
+    was asked for is in the first list, and has ended in the second.
+    """
     from syncpod.node.inventory import take_inventory
 
-    async with CriClient(worker.endpoint) as runtime:
-        inventory = await take_inventory(runtime, worker.node, {})
+    before = await take_inventory(runtime, worker.node, {})
+    orphans = await _without_workflow(client, worker, before)
+    after = await take_inventory(runtime, worker.node, {}) if orphans or before.nameless else before
+    by_name: dict[tuple[str, str], list[FoundOrphan]] = {}
+    for orphan in orphans:
+        if (now := after.pods.get(orphan.pod.uid)) is not None and now.is_alive:
+            by_name.setdefault((now.namespace, now.name), []).append(replace(orphan, pod=now))
+    found = [each.called for _, namesakes in sorted(by_name.items()) for each in told_apart(namesakes)]
+    listed = {each.id for each in before.nameless}
+    return [*found, *(printable(f"{each.kind}/{each.id[:13]}") for each in after.nameless if each.id in listed)]
+
+
+async def _without_workflow(client: Client, worker: WorkerRecord, inventory: Inventory) -> list[FoundOrphan]:
+    """Return the pods of an inventory that have not ended, and have no workflow. Raises Failure, RPCError."""
+    from syncpod.cli.temporal.pods import list_recorded
+
     known = {(pod.metadata.namespace, pod.metadata.name): pod.metadata.uid for pod in await list_recorded(client, None)}
     # Visibility may lag, and may lack UIDs: query the workflow of each pod that it does not list with its UID.
-    suspects = [pod for pod in inventory.pods.values() if known.get((pod.namespace, pod.name)) != pod.uid]
+    alive = [pod for pod in inventory.pods.values() if pod.is_alive]
+    suspects = [pod for pod in alive if known.get((pod.namespace, pod.name)) != pod.uid]
     if worker.manifest_dir:
         suspects = [pod for pod in suspects if not _is_static(pod)]  # the node applies them by itself
     some = asyncio.Semaphore(_AT_ONCE)
@@ -77,12 +98,8 @@ async def _find(client: Client, worker: WorkerRecord) -> list[str]:
             return await standing_of(client, pod)
 
     asked = await asyncio.gather(*map(ask, suspects))
-    by_name: dict[tuple[str, str], list[FoundOrphan]] = {}
-    for pod, standing in zip(suspects, asked, strict=True):
-        if standing != "open":
-            by_name.setdefault((pod.namespace, pod.name), []).append(FoundOrphan(pod, None, standing))
-    orphans = [each.called for _, namesakes in sorted(by_name.items()) for each in told_apart(namesakes)]
-    return [*orphans, *(printable(f"{each.kind}/{each.id[:13]}") for each in inventory.nameless)]
+    found = zip(suspects, asked, strict=True)
+    return [FoundOrphan(pod, None, standing) for pod, standing in found if standing != "open"]
 
 
 def _is_static(pod: PodInRuntime) -> bool:
