@@ -1,8 +1,8 @@
 """Makes the pod that a node runs from a Pod that the API server has bound to the node. Values in, values out.
 
 Mirrors pkg/kubelet/config/apiserver.go and kubelet.go, v1.36, syncLoopIteration, filterOutInactivePods. The document
-for the pod's workflow changes only with the Pod's labels, annotations, spec or generation. Other changes, such as the
-node's own status writes, give the same document, and so no signal.
+for the pod's workflow changes only with the Pod's labels, annotations, owners, spec or generation. Other changes, such
+as the node's own status writes, give the same document, and so no signal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ from syncpod.pod.static import HASH_ANNOTATION
 
 _SECURITY: Final = "securityContext"
 _WINDOWS: Final = "windowsOptions"
-_KEPT_METADATA: Final = ("name", "namespace", "uid", "labels", "annotations", "generateName", "generation")
+_KEPT_METADATA: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "labels",
+    "annotations",
+    "generateName",
+    "generation",
+    "ownerReferences",
+)
 
 
 UNSUPPORTED: Final = "UnsupportedByNode"
@@ -117,7 +126,7 @@ def bound_pod(given: Mapping[str, Any], known: BoundPod | None = None) -> BoundP
 def concern(given: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the parts of a Pod on which its document depends."""
     metadata = mapping(given.get("metadata"))
-    kept = ("uid", "labels", "annotations", "generation")
+    kept = ("uid", "labels", "annotations", "generation", "ownerReferences")
     return *(metadata.get(name) for name in kept), given.get("spec")
 
 

@@ -258,13 +258,19 @@ def _servers_fields(metadata: ObjectMeta, *, has_run: bool) -> list[str]:
     return [name for name in SERVERS_METADATA if getattr(metadata, name) and name not in own]
 
 
+def _clusters_fields(metadata: ObjectMeta) -> tuple[str, ...]:
+    """Return the fields that mean nothing without a cluster. A pod that one has bound to this node keeps its owners."""
+    bound = is_of_cluster(metadata)
+    return tuple(name for name in CLUSTERS_METADATA if not (bound and name == "owner_references"))
+
+
 def _own_metadata(metadata: ObjectMeta, *, has_run: bool) -> tuple[ObjectMeta, list[Problem]]:
     """Return the metadata without the fields of servers and clusters, and warnings about them.
 
     The server's fields of a pod that has run without a cluster have no warning here: `_filled_in` makes it.
     """
     servers = _servers_fields(metadata, has_run=has_run)
-    clusters = [name for name in CLUSTERS_METADATA if getattr(metadata, name)]
+    clusters = [name for name in _clusters_fields(metadata) if getattr(metadata, name)]
     warnings = []
     if servers and (_is_from_server(metadata) or not has_run):
         names = ", ".join(map(wire_name, servers))

@@ -83,3 +83,16 @@ def test_series_grow_with_the_containers_and_not_with_what_happens_to_them() -> 
         for restarts in range(1, 100)
     }
     assert len(crashed) <= SERIES_OF_A_POD + SERIES_OF_A_CONTAINER
+
+
+def test_the_owners_of_a_pod_are_told_as_by_kube_state_metrics() -> None:
+    owned = pod(1)
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "example.com/v1", "kind": "Shard", "name": "s", "uid": "u"},
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u", "controller": True},
+    ]
+    owners = [labels for name, labels, _ in pod_samples(owned) if name == "kube_pod_owner"]
+    assert owners == [("Shard", "s", "false"), ("ReplicaSet", "web-1", "true")]
+    (info,) = [labels for name, labels, _ in pod_samples(owned) if name == "kube_pod_info"]
+    assert info[3:5] == ("ReplicaSet", "web-1")
+    assert [labels for name, labels, _ in pod_samples(pod(2)) if name == "kube_pod_owner"] == [("", "", "")]

@@ -18,6 +18,7 @@ from syncpod.lifecycle.actions import StepName
 from syncpod.messages.running_steps import PendingStep
 from syncpod.messages.steps import StepInput
 from syncpod.pod import ObjectMeta, Pod, PodSpec, admit_pod
+from syncpod.pod.meta import OwnerReference
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, container, query_pod, scripted_worker, until
@@ -252,3 +253,14 @@ def test_an_unanswering_pod_is_described_only_with_what_is_known() -> None:
 def test_events_that_could_not_be_read_are_not_shown_as_none() -> None:
     lines = describe(admit_pod(manifest("web")), Facts("pod/default/web", "run", "", events=None), datetime.now(UTC))
     assert lines[-1] == "Events:  <unknown>, the pod did not answer"
+
+
+def test_a_described_pod_has_its_controller() -> None:
+    """As in `kubectl describe`: below its addresses, and no owner that does not control it."""
+    shard = OwnerReference(kind="Shard", name="s")
+    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", controller=True)
+    meta = ObjectMeta(name="web", namespace="default", owner_references=(shard, owner))
+    now = datetime.now(UTC)
+    lines = describe(Pod(metadata=meta, spec=PodSpec()), Facts("pod/default/web", "r", ""), now)
+    (at,) = [at for at, line in enumerate(lines) if line.startswith("Controlled By:")]
+    assert lines[at].split() == ["Controlled", "By:", "ReplicaSet/web-1"] and lines[at - 1].startswith("IPs:")

@@ -11,7 +11,7 @@ import pytest
 from syncpod.fleet.taints import TaintsInvalid, parse_taints
 from syncpod.kubernetes import node as nodes
 from syncpod.kubernetes import node_changes
-from syncpod.kubernetes.bound_pod import bound_pod
+from syncpod.kubernetes.bound_pod import bound_pod, concern
 from syncpod.kubernetes.certificates import answered
 from syncpod.kubernetes.json_documents import merge_patch
 from syncpod.kubernetes.mirror_pod import mirrored_uid
@@ -27,6 +27,7 @@ from syncpod.kubernetes.pod_status import (
 from syncpod.kubernetes.readiness_gates import GateCondition, has_gates, news_of_gates
 from syncpod.kubernetes.reflector import key_of
 from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, NodeStatus
+from syncpod.pod import admit
 from tests.kubernetes.api_server import pod
 
 AT = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -138,6 +139,21 @@ def test_a_bound_pod_has_the_authors_part_alone() -> None:
     again = bound_pod(given)
     assert again is not None
     assert again.document == found.document
+
+
+def test_a_bound_pod_has_the_owners_that_the_cluster_gives_it() -> None:
+    """Also when they change: a ReplicaSet may adopt a pod that runs."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u-1", "controller": True}
+    alone, owned = pod("web"), pod("web", metadata={"ownerReferences": [owner | {"fieldOfTomorrow": 1}]})
+    assert concern(alone) != concern(owned)
+    found = bound_pod(owned)
+    assert found is not None and found.document is not None
+    assert found.document["metadata"]["ownerReferences"] == [owner] and found.warnings == ()
+    assert admit(found.document).pod.metadata.owner_references, "its workflow admits it once more"
+    mine = {**owned, "metadata": {"name": "web", "ownerReferences": [owner]}}
+    admitted = admit({**mine, "apiVersion": "v1", "kind": "Pod"})
+    assert not admitted.pod.metadata.owner_references
+    assert "metadata.ownerReferences" in [each.path for each in admitted.warnings]
 
 
 def test_a_bound_pod_that_the_node_cannot_take_says_why() -> None:

@@ -111,6 +111,17 @@ def test_the_generation_of_a_cluster_counts() -> None:
     assert merge_update(old, resized).metadata.generation == 9
 
 
+def test_only_a_cluster_changes_the_owners_of_its_pods() -> None:
+    bound = {
+        "metadata.uid": "u",
+        "metadata.annotations": {"kubernetes.io/config.source": "kubernetes", "kubernetes.io/config.hash": "u"},
+    }
+    old = a_pod(bound | {"metadata.ownerReferences": [{"kind": "ReplicaSet", "name": "a", "controller": True}]})
+    assert merge_update(old, a_pod({})).metadata.owner_references == old.metadata.owner_references
+    assert merge_update(old, a_pod(bound)).metadata.owner_references == ()
+    assert merge_update(a_pod(bound), old) == old
+
+
 def test_an_update_with_the_same_spec_changes_nothing() -> None:
     old = a_pod({"metadata.uid": "u", "spec.nodeName": "n"})
     assert merge_update(old, a_pod({})) == old

@@ -95,7 +95,9 @@ def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
     ask_to_be_admitted(state)
     state.volumes_behind = state.volumes_behind or _shows_what_changed(before, updated)
     same_spec = updated.metadata.generation == before.metadata.generation
-    what = "labels or annotations" if same_spec else f"generation {updated.metadata.generation}"
+    same_owners = updated.metadata.owner_references == before.metadata.owner_references
+    what = "labels or annotations" if same_owners else "owners"
+    what = what if same_spec else f"generation {updated.metadata.generation}"
     changed = pod_changes(before, updated)
     why = f"{what}: {', '.join(changed)}" if changed else what
     state.note(now, "update", update, why, fact="" if same_spec else Fact.SPEC_CHANGED)

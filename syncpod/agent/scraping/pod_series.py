@@ -99,8 +99,13 @@ def pod_samples(pod: Wire) -> Iterator[Sample]:
 def _of_pod(meta: Wire, spec: Wire, status: Wire) -> Iterator[Sample]:
     node, host_network = spec.get("nodeName", ""), str(bool(spec.get("hostNetwork"))).lower()
     address = (status.get("hostIP", ""), status.get("podIP", ""), node)
-    yield "kube_pod_info", (*address, "", "", spec.get("priorityClassName", ""), host_network), 1
-    yield "kube_pod_owner", ("", "", ""), 1  # the node's own pods have none; owners of a cluster's pods are left out
+    owners = meta.get("ownerReferences") or ()
+    creator = next((_owner(each) for each in owners if each.get("controller")), ("", ""))
+    yield "kube_pod_info", (*address, *creator, spec.get("priorityClassName", ""), host_network), 1
+    for each in owners:
+        yield "kube_pod_owner", (*_owner(each), str(bool(each.get("controller"))).lower()), 1
+    if not owners:  # only pods of a cluster have any
+        yield "kube_pod_owner", ("", "", ""), 1
     yield "kube_pod_restart_policy", (spec.get("restartPolicy", "Always"),), 1
     for name, at in (
         ("kube_pod_created", meta.get("creationTimestamp")),
@@ -115,6 +120,10 @@ def _of_pod(meta: Wire, spec: Wire, status: Wire) -> Iterator[Sample]:
     for name, type_ in (("kube_pod_status_ready", "Ready"), ("kube_pod_status_scheduled", "PodScheduled")):
         if type_ in conditions:
             yield from _one_of(name, ("true", "false", "unknown"), conditions[type_])
+
+
+def _owner(reference: Wire) -> tuple[str, str]:
+    return reference.get("kind", ""), reference.get("name", "")
 
 
 def _of_container(status: Wire, spec: Wire) -> Iterator[Sample]:

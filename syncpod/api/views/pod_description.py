@@ -106,6 +106,9 @@ def _head(pod: Pod, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
         yield "Message", [status.message]
     yield "IP", [status.pod_ip]
     yield "IPs", [entry.ip for entry in status.pod_ips] or [NONE]
+    for owner in meta.owner_references:
+        if owner.controller:
+            yield "Controlled By", [f"{owner.kind}/{owner.name}"]
 
 
 def _silence(pod: Pod) -> str:
