@@ -24,6 +24,20 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ),
         ("Its manifest", "syncpod run web --image nginx:1 --dry-run=client -o yaml"),
     ),
+    "debug": (
+        ("A shell that sees the processes of a container", "syncpod debug web -it --image busybox --target app"),
+        ("One command, whose exit code is passed on", "syncpod debug web --image busybox --attach -- nslookup db"),
+        ("A script", "cat script.sh | syncpod debug web -i --image busybox -- sh"),
+        ("A shell beside a copy of the pod", "syncpod debug web -it --image busybox --copy-to web-debug"),
+        (
+            "A shell in place of a container's own program, in a copy",
+            "syncpod debug web -it --copy-to web-debug -c app -- sh",
+        ),
+        (
+            "A copy with other images, in place of the pod",
+            "syncpod debug web --copy-to web-2 --set-image app=busybox:2 --replace",
+        ),
+    ),
     "explain": (
         ("Why does it restart?", "syncpod explain web"),
         ("What was it at two, and what had happened in the hour before?", "syncpod explain web --at 14:02 --since 1h"),

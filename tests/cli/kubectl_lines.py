@@ -55,6 +55,9 @@ UNDERSTOOD: Final[Mapping[str, str]] = {
     "cp web:/etc/hosts hosts": "",
     "port-forward web 8080:80": "",
     "debug web -it --image=busybox": "",
+    "debug web -it --copy-to=web-debug --container=a -- sh": "",
+    "debug web --copy-to=web-debug --set-image=*=busybox": "here too the copy has no labels, annotations and probes",
+    "debug web --image=b --copy-to=c --share-processes --same-node=true --keep-labels=true --replace": "",
     "run web --image=b": "",
     "run web -it --rm --image=b --restart=Never -- sh": "",
     "wait --for=condition=Ready pod/web": "",
@@ -190,6 +193,8 @@ REFUSED: Final = (
     ("exec web ls -d /", "write -- before the command, since it has options: syncpod exec web -- ls -d / (those of "),
     ("exec -it web sh -c ls", "write -- before the command, since it has options: syncpod exec -it web -- sh -c ls "),
     ("run web --image=b ls -l", "write -- before the command, since it has options: syncpod run web --image=b -- ls"),
+    ("debug web --image=b --custom=c.yaml", "No such option: --custom: profiles are taken as they are, --profile: a "),
+    ("debug web --image=b --set-image=a=c", "--set-image needs --copy-to"),
     ("debug web --image=b ls -l", "write -- before the command, since it has options: syncpod debug web --image=b "),
     ("fleet exec web ls -l", "write -- before the command, since it has options: syncpod fleet exec web -- ls -l "),
     (

@@ -168,6 +168,25 @@ async def test_a_debug_copy_has_the_extra_container_and_the_pod_is_unchanged(syn
     assert (await syncpod("get", "pod", web, "-o", "json")).out == before
 
 
+async def test_a_container_of_a_debug_copy_is_changed_and_the_copy_replaces_the_pod(
+    syncpod: Command, client: Client, web: str, node: ScriptedNode
+) -> None:
+    changed = await syncpod("debug", web, "--copy-to", f"{web}-copy", "-c", "app", "--same-node", "--", "sleep", "9")
+    assert (changed.code, changed.out, changed.err) == (0, f"pod/{web}-copy created\n", "")
+    shown = json.loads((await syncpod("get", "pod", f"{web}-copy", "-o", "json")).out)
+    (app,) = shown["spec"]["containers"]
+    assert (app["name"], app["command"]) == ("app", ["sleep", "9"])
+    last = ("--copy-to", f"{web}-new", "--set-image", "*=busybox:7", "--replace", "-i")
+    replaced = await syncpod("debug", web, *last)
+    assert (replaced.code, replaced.err) == (0, ""), "no container to attach to is named"
+    assert replaced.out == f"pod/{web}-new created\npod/{web} deleted\n"
+    shown = json.loads((await syncpod("get", "pod", f"{web}-new", "-o", "json")).out)
+    assert [each["image"] for each in shown["spec"]["containers"]] == ["busybox:7"]
+    assert (await syncpod("wait", "pod", web, "--for", "delete", "--timeout", "20s")).code == 0
+    missing = await syncpod("debug", f"{web}-new", "--copy-to", "b", "--set-image", "db=i")
+    assert (missing.code, missing.err) == (2, "syncpod: --set-image: db is none of the pod's containers: app\n")
+
+
 async def test_a_cordoned_node_refuses_a_debug_copy(
     syncpod: Command, client: Client, web: str, node: ScriptedNode
 ) -> None:

@@ -63,7 +63,7 @@ async def stay(pod: Pod, name: str) -> int:
     from syncpod.cri.errors import CriError, TransportFault
 
     instance = current_instance(pod, name)
-    containers = (*pod.spec.containers, *pod.spec.ephemeral_containers)
+    containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
     container = next(each for each in containers if each.name == name)
     runs = status_of(pod, name).state.running is not None
     async with runtime_of(pod) as runtime:

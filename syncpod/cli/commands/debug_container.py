@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from syncpod.cli.failure import BadInput
@@ -21,7 +21,9 @@ from syncpod.pod import (
     pod_to_wire,
 )
 from syncpod.pod.images import parse_image_name
+from syncpod.pod.origin import SOURCE_ANNOTATION
 from syncpod.pod.problems import lines
+from syncpod.pod.static import HASH_ANNOTATION
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of generated names in Kubernetes: no vowels, so that no words come out."""
@@ -39,7 +41,11 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
     "netadmin": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},
     "sysadmin": {"privileged": True},
 }
-"""The securityContext of each profile, by name (cmd/debug/profiles.go, v1.36, for ephemeral containers)."""
+"""The securityContext of each profile, by name (cmd/debug/profiles.go, v1.36)."""
+_CLEARED: Final = ("baseline", "restricted")
+"""The profiles that take nothing over from the securityContext of a copied container."""
+ALL_CONTAINERS: Final = "*"
+"""The name with which ``--set-image`` means all containers."""
 
 _FLAGS: Final[Mapping[str, str]] = {
     "name": "--container",
@@ -47,6 +53,7 @@ _FLAGS: Final[Mapping[str, str]] = {
     "imagePullPolicy": "--image-pull-policy",
     "targetContainerName": "--target",
     "env": "--env",
+    "shareProcessNamespace": "--share-processes",
 }
 
 
@@ -62,6 +69,8 @@ def default_profile(pod: Pod) -> str:
 
 
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+_MARKS: Final = (SOURCE_ANNOTATION, HASH_ANNOTATION)
+"""Annotations that would make a copy a pod of its original's source."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +98,44 @@ class DebugRequest:
     tty: bool = False
 
 
-def require_image_name(image: str) -> None:
+@dataclass(frozen=True)
+class CopyRequest:
+    """The copy of a pod to debug, from the command line."""
+
+    name: str
+    """The name of the copy; "" = the pod itself is debugged."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """The images of containers, by their names or :data:`ALL_CONTAINERS`."""
+    share_processes: bool | None = None
+    """Whether the containers share processes; None = yes, unless the pod says otherwise."""
+    replace: bool = False
+    """Whether the pod is deleted once there is a copy."""
+    kept: frozenset[str] = frozenset()
+    """The fields that the copy keeps: labels, annotations, livenessProbe, readinessProbe, startupProbe."""
+    keeps_init_containers: bool = True
+
+
+def require_image_name(image: str, flag: str = "--image") -> None:
     """Raise BadInput for an invalid image name (cmd/debug/debug.go, v1.36, Validate).
 
     A pod accepts it and waits with InvalidImageName, but an ephemeral container can be neither changed nor removed.
     """
     if parse_image_name(image) is None:
         raise BadInput(
-            f"--image: {image!r} is not an image name: write it as busybox, registry.example/app:1 or app@sha256:…"
+            f"{flag}: {image!r} is not an image name: write it as busybox, registry.example/app:1 or app@sha256:…"
         )
+
+
+def images_of(given: Sequence[str]) -> dict[str, str]:
+    """Return the images of ``--set-image``, each ``NAME=IMAGE`` or several with commas. Raises BadInput."""
+    images = {}
+    for each in (one for text in given for one in text.split(",")):
+        name, equals, image = each.partition("=")
+        if not (name and equals):
+            raise BadInput(f"--set-image: {each!r}: must be NAME=IMAGE, with * for all containers")
+        require_image_name(image, "--set-image")
+        images[name] = image
+    return images
 
 
 def debug_container(pod: Pod, wanted: DebugRequest) -> EphemeralContainer:
@@ -114,36 +152,94 @@ def debug_container(pod: Pod, wanted: DebugRequest) -> EphemeralContainer:
         raise _refused(invalid, "ephemeralContainer.") from None
 
 
-def debug_copy(pod: Pod, wanted: DebugRequest, name: str, *, share_processes: bool) -> tuple[Admission, str]:
-    """Return a copy of the pod under another name with the container added, and the container's name.
+def debug_copy(pod: Pod, wanted: DebugRequest, copy: CopyRequest) -> tuple[Admission, str]:
+    """Return a copy of the pod, and the name of the container in it that is to be debugged; "" = only images differ.
 
-    It has no labels and annotations, which would identify it as the pod, and no probes, which could end it. With
-    `share_processes`, its containers share processes unless the pod says otherwise (cmd/debug/debug.go, v1.36,
-    generatePodCopyWithDebugContainer). Raises BadInput naming flags. Differences: without a scheduler, the copy runs on
-    the pod's node; no container of the pod is replaced by the debug container.
+    That is the container of the pod with the wanted name, with another image, command line or rights, or else one that
+    is added. The copy has no labels and annotations, which would identify it as the pod, and no probes, which could end
+    it, but for those that are kept (cmd/debug/debug.go, v1.36, generatePodCopyWithDebugContainer). Raises BadInput
+    naming flags. Differences: without a scheduler, the copy runs on the pod's node; a copy in which only images differ
+    has no labels, annotations and probes either; an image for a container that is missing is refused.
     """
     document = pod_to_wire(pod)
-    container = _document(wanted, container_names(pod))
-    spec = {key: value for key, value in document["spec"].items() if key != "ephemeralContainers"}
-    kept = [{key: value for key, value in each.items() if key not in _PROBES} for each in spec["containers"]]
-    if share_processes and not spec.get("hostPID"):
+    left_out = {"ephemeralContainers", *(() if copy.keeps_init_containers else ("initContainers",))}
+    spec = {key: value for key, value in document["spec"].items() if key not in left_out}
+    gone = {probe for probe in _PROBES if probe not in copy.kept}
+    spec["containers"] = [{key: value for key, value in each.items() if key not in gone} for each in spec["containers"]]
+    _set_images(spec["containers"], copy.images)
+    name, path = _debugged(spec, wanted, copy)
+    if copy.share_processes is not None:
+        spec["shareProcessNamespace"] = copy.share_processes
+    elif name and not spec.get("hostPID"):
         spec.setdefault("shareProcessNamespace", True)
-    copy = {
-        **{key: document[key] for key in ("apiVersion", "kind")},
-        "metadata": {"name": name, "namespace": pod.metadata.namespace},
-        "spec": {**spec, "containers": [*kept, container]},
-    }
+    kept = {key: document["metadata"].get(key, {}) for key in ("labels", "annotations") if key in copy.kept}
+    for mark in _MARKS:
+        kept.get("annotations", {}).pop(mark, None)
+    metadata = {"name": copy.name, "namespace": pod.metadata.namespace, **kept}
     try:
-        return admit(copy), container["name"]
+        return admit({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}), name
     except PodInvalid as invalid:
-        raise _refused(invalid, f"spec.containers[{len(kept)}].") from None
+        raise _refused(invalid, path) from None
+
+
+def _set_images(containers: Sequence[dict[str, Any]], images: Mapping[str, str]) -> None:
+    """Give the containers these images; one that is named goes before all of them. Raises BadInput."""
+    names = [each["name"] for each in containers]
+    if missing := [name for name in images if name not in (*names, ALL_CONTAINERS)]:
+        raise BadInput(f"--set-image: {missing[0]} is none of the pod's containers: {', '.join(names)}")
+    for each in containers:
+        each["image"] = images.get(each["name"], images.get(ALL_CONTAINERS, each["image"]))
+
+
+def _debugged(spec: dict[str, Any], wanted: DebugRequest, copy: CopyRequest) -> tuple[str, str]:
+    """Change the wanted container of a copy's spec, or add one; return its name and its path. Raises BadInput."""
+    for kind in ("containers", "initContainers"):
+        for at, each in enumerate(spec.get(kind, ())):
+            if wanted.name == each["name"]:
+                spec[kind][at] = _changed(each, wanted)
+                return wanted.name, f"spec.{kind}[{at}]."
+    if not wanted.image:
+        if not copy.images or wanted.name:
+            raise BadInput(f"--container: the pod has no {wanted.name}: name an image for a new one with --image")
+        return "", ""
+    names = [each["name"] for kind in ("containers", "initContainers") for each in spec.get(kind, ())]
+    spec["containers"] = [*spec["containers"], _document(wanted, names)]
+    return spec["containers"][-1]["name"], f"spec.containers[{len(spec['containers']) - 1}]."
+
+
+def _changed(container: Mapping[str, Any], wanted: DebugRequest) -> dict[str, Any]:
+    """Return a container of the pod, changed for debugging: what is not wanted otherwise stays, but for its streams."""
+    changed = {**container, "stdin": wanted.stdin, "stdinOnce": wanted.stdin_once, "tty": wanted.tty}
+    if wanted.command and not wanted.arguments_only:
+        changed.pop("args", None)
+    if wanted.command:
+        changed["args" if wanted.arguments_only else "command"] = list(wanted.command)
+    if wanted.env:
+        changed["env"] = [_variable(each) for each in wanted.env]
+    if wanted.image:
+        changed["image"] = wanted.image
+    if wanted.pull_policy:
+        changed["imagePullPolicy"] = wanted.pull_policy
+    before = changed.pop("securityContext", {})
+    before = {} if wanted.profile in _CLEARED else before
+    profile = dict(_profile(wanted.profile))
+    if added := profile.get("capabilities", {}).get("add"):
+        known = before.get("capabilities", {})
+        profile["capabilities"] = {**known, "add": list(dict.fromkeys((*known.get("add", ()), *added)))}
+    context = {**before, **profile}
+    return {**changed, **({"securityContext": context} if context else {})}
+
+
+def _profile(name: str) -> Mapping[str, Any]:
+    """Return the securityContext of a profile. Raises BadInput."""
+    if name not in PROFILES:
+        raise BadInput(f"--profile: must be {', '.join(PROFILES)}, not {name!r}")
+    return PROFILES[name]
 
 
 def _document(wanted: DebugRequest, taken: Sequence[str]) -> dict[str, Any]:
-    """Return the container as in a manifest."""
-    if wanted.profile not in PROFILES:
-        raise BadInput(f"--profile: must be {', '.join(PROFILES)}, not {wanted.profile!r}")
-    profile = PROFILES[wanted.profile]
+    """Return a new container as in a manifest."""
+    profile = _profile(wanted.profile)
     return {
         "name": wanted.name or _made_up_name(taken),
         "image": wanted.image,
@@ -180,6 +276,6 @@ def _by_flag(problem: Problem, container: str) -> Problem:
     """Replace a field's path by its flag, if it has one; `container` is the path of the container."""
     if problem.path == "metadata.name":
         return Problem("--copy-to", problem.message)
-    field = problem.path.removeprefix(container)
-    flag = _FLAGS.get(field.partition("[")[0].partition(".")[0])
+    path = problem.path.removeprefix(container).removeprefix("spec.")
+    flag = _FLAGS.get(path.partition("[")[0].partition(".")[0])
     return Problem(flag, problem.message) if flag else problem

@@ -151,6 +151,10 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "annotate": {"--list": "`syncpod describe pod NAME` shows them"},
     "logs": {"--all-pods": "-l selects pods, and their logs are printed together: leave it out"},
     "exec": dict.fromkeys(("-q", "--quiet"), "notes are on standard error: `2>/dev/null` hides them"),
+    "debug": {
+        "--custom": "profiles are taken as they are, --profile: a manifest of `syncpod get POD -o yaml` can be changed",
+        **dict.fromkeys(("--filename", "-f"), "name the pod"),
+    },
     "create": {"--edit": "edit the file first, or the pod afterwards: `syncpod edit POD`"},
     "version": dict.fromkeys(("--output", "-o"), "its lines have all that there is: a name and a version each"),
     "resize": dict.fromkeys(
