@@ -10,7 +10,8 @@ from temporalio.client import Client
 
 from syncpod.cli.orphans import notice
 from syncpod.cli.temporal import pods
-from syncpod.cri.port import ContainerSummary, CriRuntime, SandboxState, SandboxSummary
+from syncpod.cri.port import ContainerSummary, CriRuntime, SandboxSummary
+from syncpod.lifecycle.observed import SandboxState
 from syncpod.settings.worker_record import WorkerRecord
 from syncpod.translation import names
 

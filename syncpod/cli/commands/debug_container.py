@@ -172,7 +172,9 @@ def debug_copy(pod: Pod, wanted: DebugRequest, copy: CopyRequest) -> tuple[Admis
         spec["shareProcessNamespace"] = copy.share_processes
     elif name and not spec.get("hostPID"):
         spec.setdefault("shareProcessNamespace", True)
-    kept = {key: document["metadata"].get(key, {}) for key in ("labels", "annotations") if key in copy.kept}
+    kept: dict[str, dict[str, str]] = {
+        key: document["metadata"].get(key, {}) for key in ("labels", "annotations") if key in copy.kept
+    }
     for mark in _MARKS:
         kept.get("annotations", {}).pop(mark, None)
     metadata = {"name": copy.name, "namespace": pod.metadata.namespace, **kept}
