@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from temporalio import activity
@@ -22,6 +23,7 @@ from syncpod.messages.step_table import Interruption, Stage
 from syncpod.messages.steps import (
     STUCK_FAULTS,
     Fault,
+    KillPod,
     Outcome,
     Rejection,
     StepInput,
@@ -91,7 +93,8 @@ async def run_step(
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
     task = asyncio.create_task(in_company(attempt, request, _try(attempt, body, request, interruption, stage)))
     node.running.add(attempt)
-    task.add_done_callback(lambda _: node.running.discard(attempt))
+    node.agent.step_began(request.ref, kills=isinstance(request, KillPod))
+    task.add_done_callback(partial(_has_ended, attempt))
     # If a start waits for the step that it follows, that step already shows why: its heartbeats may begin late.
     pause, has_said, may_put_off = FIRST_BEAT_SECONDS if attempt.acts.is_set() else WAITING_BEAT_SECONDS, False, True
     while not task.done():
@@ -115,6 +118,11 @@ async def run_step(
     return task.result()
 
 
+def _has_ended(attempt: StepAttempt, task: asyncio.Task[StepResult]) -> None:
+    attempt.node.running.discard(attempt)
+    attempt.node.agent.step_ended(attempt.ref, fault=_fault(task))
+
+
 async def _pause(attempt: StepAttempt, task: asyncio.Task[StepResult], seconds: float) -> None:
     """Wait for `seconds`, or until the step has ended. A step that waits for others also ends the pause by acting."""
     if attempt.acts.is_set():
@@ -125,6 +133,16 @@ async def _pause(attempt: StepAttempt, task: asyncio.Task[StepResult], seconds: 
         await asyncio.wait({task, acts}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         acts.cancel()
+
+
+def _fault(task: asyncio.Task[StepResult]) -> str:
+    """Return the type of an attempt's failure; "" if it succeeded. Its task must be done."""
+    if task.cancelled():
+        return "cancelled"
+    error = task.exception()
+    if error is None:
+        return ""
+    return error.type or "Error" if isinstance(error, ApplicationError) else type(error).__name__
 
 
 def _outcome(task: asyncio.Task[StepResult]) -> AttemptOutcome:

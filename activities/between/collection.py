@@ -92,14 +92,17 @@ class Collector:
         if a step of the pod arrives. Raises the errors of `remove_remains` and `is_gone`.
         """
         attempt = self._attempt(life.ref)
-        async with self._node.fences.undisturbed(life.ref.uid, attempt) as held:
-            if not held:
-                return False
-            try:
+        self._node.agent.step_began(life.ref)  # so that no signal reports what is removed
+        try:
+            async with self._node.fences.undisturbed(life.ref.uid, attempt) as held:
+                if not held:
+                    return False
                 async with attempt.in_queue(Stage.CLEARING):
                     is_done = await self._remove(attempt, life, is_gone)
-            except (Interrupted, NotYet, PodFault):
-                return False
+        except (Interrupted, NotYet, PodFault):
+            return False
+        finally:
+            self._node.agent.step_ended(life.ref)
         if is_done:
             self._node.forget(life.ref)
         return is_done

@@ -19,6 +19,15 @@ class AgentPort(Protocol):
     def facts(self) -> NodeFacts:
         """Return the facts of the node that each result carries to the workflow."""
 
+    def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
+        """Note that an attempt of a step, or a removal of remains, begins; `kills` if it ends the whole pod.
+
+        Signals about the pod are delayed from now on, since its listing will be returned.
+        """
+
+    def step_ended(self, ref: PodRef, *, fault: str = "") -> None:
+        """Note that what has begun has ended. `fault` is "" after a success, else the type of the fault."""
+
     def listing_returned(self, listing: ObservedPod) -> None:
         """Take the status that a step's result or fault carries to the workflow, so that no signal repeats it."""
 

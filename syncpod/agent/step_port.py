@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class StepPort:
-    """The steps' `AgentPort`, and the worker's `NodeHooks`."""
+    """The steps' `AgentPort`, which also arms the back-offs of workflows."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class StepPort:
     # --- reports ------------------------------------------------------------------------------------------------------
 
     def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
-        """Note that an attempt of a step begins; `kills` if it ends the whole pod."""
+        """Note that an attempt of a step, or a removal of remains, begins; `kills` if it ends the whole pod."""
         if kills:
             self._prober.ending(ref.uid)
         self._pleg.step_began(ref.uid)
@@ -74,8 +74,8 @@ class StepPort:
         """Take a listing that a step is about to return to its workflow: no signal repeats it."""
         self._pleg.returned(listing)
 
-    def step_ended(self, ref: PodRef, fault: str) -> None:
-        """Note that an attempt of a step has ended. `fault` is the type of its failure; "" = it succeeded."""
+    def step_ended(self, ref: PodRef, *, fault: str = "") -> None:
+        """Note that what has begun has ended. `fault` is the type of its failure; "" = it succeeded."""
         self._readiness.step_ended(ref, fault)
         self._pleg.step_ended(ref.uid)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from temporalio.plugin import SimplePlugin
     from temporalio.worker import WorkflowRunner
 
-    from syncpod.temporal.interceptors import NodeHooks
+    from syncpod.temporal.interceptors import ArmBackoff
     from syncpod.temporal.workflow_watch import Begun, WorkflowWatch
 
 
@@ -58,15 +58,15 @@ def syncpod_plugin(
     workflows: Sequence[type] = (),
     activities: Sequence[Callable[..., Any]] = (),
     runner: WorkflowRunner | None = None,
-    hooks: NodeHooks | None = None,
+    arm_backoff: ArmBackoff | None = None,
     watch: WorkflowWatch | None = None,
     keys: Keys | None = None,
     begun: Begun | None = None,
 ) -> SimplePlugin:
     """Return the plugin of a worker or replayer.
 
-    Without hooks (a replayer, a workflow test) steps and back-offs are not reported, and the workflow's own timers end
-    back-offs. With `watch`, which needs a `runner`, workflow tasks are reported to it.
+    Without `arm_backoff` (a replayer, a workflow test) the workflow's own timers end back-offs. With `watch`, which
+    needs a `runner`, workflow tasks are reported to it.
 
     With `keys`, all commands to workflows and steps must be signed, and the worker's client must be a `verifying`
     one. `begun`, which needs a `watch`, then decides which starts may begin a run.
@@ -87,7 +87,12 @@ def syncpod_plugin(
     return SimplePlugin(
         "syncpod",
         data_converter=DATA_CONVERTER if keys is None else verifying_converter(keys),
-        interceptors=[NodeInterceptor(hooks, watched), TracingInterceptor(), ResizeMetricsInterceptor(), *signing],
+        interceptors=[
+            NodeInterceptor(arm_backoff, watched),
+            TracingInterceptor(),
+            ResizeMetricsInterceptor(),
+            *signing,
+        ],
         workflows=workflows or None,
         activities=activities or None,
         workflow_runner=OneActivation(running) if running is not None else None,

@@ -18,6 +18,10 @@ from syncpod.pod import Pod
 class RecordingAgent(AgentPort):
     """Stands for the agent of the steps' worker, and records the steps' calls."""
 
+    began: list[tuple[PodRef, bool]] = field(default_factory=list)
+    """Each attempt of a step, and each removal, that has begun, with whether it ends the whole pod."""
+    ended: list[tuple[PodRef, str]] = field(default_factory=list)
+    """Each of them that has ended, with the type of its fault."""
     returned: list[ObservedPod] = field(default_factory=list)
     acted: list[str] = field(default_factory=list)
     freed: list[list[PodRef]] = field(default_factory=list)
@@ -32,6 +36,12 @@ class RecordingAgent(AgentPort):
 
     def facts(self) -> NodeFacts:
         return NodeFacts(name="node-a", runtime="containerd")
+
+    def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
+        self.began.append((ref, kills))
+
+    def step_ended(self, ref: PodRef, *, fault: str = "") -> None:
+        self.ended.append((ref, fault))
 
     def listing_returned(self, listing: ObservedPod) -> None:
         self.returned.append(listing)

@@ -49,6 +49,20 @@ async def test_a_defect_in_a_step_is_a_fault_shown_by_the_pod(
     assert (await pod.create_sandbox()).id, "it stands in nobody's way"
 
 
+async def test_the_agent_knows_when_each_attempt_begins_and_ends_and_how(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It signals nothing about the pod meanwhile, and ends the probes of a pod that is being killed."""
+    pod = bench.pod()
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.cri, "run_pod_sandbox", failing(ValueError("a defect")))
+        await fault_of(pod.create_sandbox())
+    await pod.create_sandbox()
+    await pod.kill()
+    assert bench.agent.began == [(pod.ref, False), (pod.ref, False), (pod.ref, True)]
+    assert bench.agent.ended == [(pod.ref, Fault.INTERNAL_ERROR.value), (pod.ref, ""), (pod.ref, "")]
+
+
 async def test_a_defect_in_a_kill_is_reported_as_an_overdue_kill(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pod shows it, and its deletion does not wait for the back-off."""
     pod = bench.pod()

@@ -163,7 +163,7 @@ async def test_a_refused_pod_is_signalled_when_the_runtime_is_ready(scene: Scene
     uid = scene.pod.uid
     ref = PodRef(namespace="default", name=scene.pod.sandbox.metadata.name, uid=uid)
     scene.agent.step_port.step_began(ref)
-    scene.agent.step_port.step_ended(ref, "NetworkNotReady")
+    scene.agent.step_port.step_ended(ref, fault="NetworkNotReady")
     await scene.agent.readiness.check()
 
     (ready,) = await scene.signalled()

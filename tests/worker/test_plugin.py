@@ -20,7 +20,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer, Worker
 
 from syncpod.lifecycle.actions import StepName
-from syncpod.messages.identity import POD_WORKFLOW, PodRef
+from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.node import NODE_WORKFLOW
 from syncpod.messages.steps import CreateSandbox, Fault, StepResult
 from syncpod.temporal import plugin, sync_spans, tracing
@@ -100,19 +100,13 @@ def test_a_client_does_not_import_what_only_workers_need() -> None:
 
 
 class Heard:
-    """Hooks that record their calls."""
+    """Records the back-offs that workflows arm."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
 
     def arm_backoff(self, workflow_id: str, subject: str, restart: int, delay_seconds: float | None) -> None:
-        self.told.append(("arm", workflow_id, subject, restart, delay_seconds))
-
-    def step_began(self, ref: PodRef, *, kills: bool) -> None:
-        self.told.append(("began", ref))
-
-    def step_ended(self, ref: PodRef, fault: str) -> None:
-        self.told.append(("ended", ref, fault))
+        self.told.append((workflow_id, subject, restart, delay_seconds))
 
 
 @activity.defn(name=StepName.CREATE_SANDBOX.value)
@@ -133,9 +127,11 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     return exporter
 
 
-async def test_the_node_is_told_of_steps_and_back_offs(temporal_server: DevServer) -> None:
+async def test_the_node_is_told_of_back_offs(temporal_server: DevServer) -> None:
     heard = Heard()
-    given = syncpod_plugin(workflows=[OneStep], activities=[create_sandbox], runner=workflow_runner(), hooks=heard)
+    given = syncpod_plugin(
+        workflows=[OneStep], activities=[create_sandbox], runner=workflow_runner(), arm_backoff=heard.arm_backoff
+    )
     client = await connect(settings=_settings(temporal_server))
     task_queue = f"node/{uuid.uuid4()}"
     async with Worker(client, task_queue=task_queue, plugins=[given]):
@@ -143,15 +139,7 @@ async def test_the_node_is_told_of_steps_and_back_offs(temporal_server: DevServe
             await client.execute_workflow(
                 POD_WORKFLOW, attempt, id=f"one-step/{task_queue}/{attempt}", task_queue=task_queue
             )
-    ref = PodRef(namespace="default", name="web", uid="u1")
-    assert heard.told == [
-        ("began", ref),
-        ("ended", ref, ""),
-        ("arm", f"one-step/{task_queue}/0", "main", 1, 10.0),
-        ("began", ref),
-        ("ended", ref, "NetworkNotReady"),
-        ("arm", f"one-step/{task_queue}/1", "main", 1, 10.0),
-    ]
+    assert heard.told == [(f"one-step/{task_queue}/{attempt}", "main", 1, 10.0) for attempt in (0, 1)]
 
 
 async def test_a_sync_and_its_step_share_a_trace_that_shows_a_fault(
@@ -202,7 +190,7 @@ async def test_a_nodes_step_has_no_sync_span(temporal_server: DevServer, spans: 
 
 async def test_replays_create_no_spans_and_arm_no_back_offs(spans: InMemorySpanExporter) -> None:
     heard = Heard()
-    given = syncpod_plugin(workflows=[PodWorkflow], runner=workflow_runner(), hooks=heard)
+    given = syncpod_plugin(workflows=[PodWorkflow], runner=workflow_runner(), arm_backoff=heard.arm_backoff)
     for recorded in ("brought_up", "crash_loop"):
         history = WorkflowHistory.from_json("recorded", (HISTORIES / TODAY / f"{recorded}.json").read_text())
         started = history.events[0].workflow_execution_started_event_attributes

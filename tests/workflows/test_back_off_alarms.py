@@ -10,7 +10,6 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHandle
 
-from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import Fault
 from syncpod.temporal.interceptors import NodeInterceptor
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, scripted_worker, start_pod, until
@@ -20,7 +19,7 @@ RUN_ERROR = Fault.RUN_CONTAINER_ERROR.value
 
 
 class Queue:
-    """Hooks that record for which back-offs an alarm is armed."""
+    """Records for which back-offs an alarm is armed."""
 
     def __init__(self) -> None:
         self.armed: set[str] = set()
@@ -31,18 +30,12 @@ class Queue:
         else:
             self.armed.add(subject)
 
-    def step_began(self, ref: PodRef, *, kills: bool) -> None:
-        pass
-
-    def step_ended(self, ref: PodRef, fault: str) -> None:
-        pass
-
 
 async def test_the_alarm_of_a_pod_deleted_in_its_back_off_is_disarmed(client: Client) -> None:
     """The next pod of this name has fewer restarts, so its alarm would not replace this pod's."""
     node, queue = ScriptedNode(), Queue()
     node.fault("start_container", Fault.RUN_CONTAINER_ERROR)
-    async with scripted_worker(client, node, interceptors=[NodeInterceptor(queue)]):
+    async with scripted_worker(client, node, interceptors=[NodeInterceptor(queue.arm_backoff)]):
         handle = await start_pod(client, node, manifest())
         await until(handle, lambda _: queue.armed == {"web"})
         await handle.signal("delete_pod", {"gracePeriodSeconds": 0})

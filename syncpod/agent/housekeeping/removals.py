@@ -86,23 +86,18 @@ class Removals:
         remover: Remover,
         listings: Callable[[], Iterable[ObservedPod]],
         *,
-        began: Callable[[PodRef], None] = lambda ref: None,
-        ended: Callable[[PodRef], None] = lambda ref: None,
         period: float = 60.0,
         min_age: float = 300.0,
         on_gone: Callable[[PodRef], None] = lambda ref: None,
     ) -> None:
         """Every `period` seconds, look for pods that have had nothing alive for `min_age` seconds.
 
-        `began` and `ended` are called around each removal, so that the removal causes no signals. `on_gone` is called
-        with each removed pod.
+        `on_gone` is called with each removed pod.
         """
         self._node = node
         self._workflows = workflows
         self._remover = remover
         self._listings = listings
-        self._began = began
-        self._ended = ended
         self._period = period
         self._min_age = min_age
         self._on_gone = on_gone
@@ -199,7 +194,6 @@ class Removals:
         task.add_done_callback(lambda _: self._under_way.pop(uid, None))
 
     async def _remove(self, life: EndedLife, pauses: Sequence[float]) -> None:
-        self._began(life.ref)
         try:
             for pause in (0.0, *pauses):
                 await asyncio.sleep(pause)
@@ -207,8 +201,6 @@ class Removals:
                     return
         except Exception:
             log.exception("the remains of pod %s stay for now because of a defect", life.ref.uid)
-        finally:
-            self._ended(life.ref)
 
     async def _tried(self, life: EndedLife) -> bool:
         """Try once; say whether the remains are removed."""

@@ -112,8 +112,6 @@ def _removals(
         workflows,
         remover,
         agent.pleg.listings,
-        began=agent.step_port.step_began,
-        ended=partial(agent.step_port.step_ended, fault=""),
         period=settings.gone_pods_period,
         min_age=settings.gone_pods_min_age,
         on_gone=agent.task_watch.pod_gone,
