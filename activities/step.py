@@ -282,7 +282,7 @@ async def _with_status(attempt: StepAttempt, result: StepResult) -> StepResult:
     status = result.status if result.status.seq.counter else await attempt.read()
     complete = await _without_status(attempt, result.model_copy(update={"status": status}))
     attempt.node.views.keep(attempt.ref, attempt.fence, status)
-    attempt.node.agent.listing_returned(status)
+    attempt.node.agent.pleg.returned(status)
     return complete
 
 

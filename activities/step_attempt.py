@@ -209,7 +209,7 @@ class StepAttempt:
         try:
             async with self._place.held(self):
                 self.acts.set()
-                self.node.agent.step_acts(self.ref.uid)
+                self.node.agent.pleg.step_acts(self.ref.uid)
                 yield
         finally:
             self.acts.set()
@@ -236,7 +236,7 @@ class StepAttempt:
         """
         if self._hides:
             self._hides -= 1
-            self.node.agent.step_acts(self.ref.uid)
+            self.node.agent.pleg.step_acts(self.ref.uid)
 
     @property
     def is_queued(self) -> bool:

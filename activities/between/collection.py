@@ -92,7 +92,7 @@ class Collector:
         if a step of the pod arrives. Raises the errors of `remove_remains` and `is_gone`.
         """
         attempt = self._attempt(life.ref)
-        self._node.agent.step_began(life.ref)  # so that no signal reports what is removed
+        self._node.agent.pleg.step_began(life.ref.uid)  # so that no signal reports what is removed
         try:
             async with self._node.fences.undisturbed(life.ref.uid, attempt) as held:
                 if not held:
@@ -102,7 +102,7 @@ class Collector:
         except (Interrupted, NotYet, PodFault):
             return False
         finally:
-            self._node.agent.step_ended(life.ref)
+            self._node.agent.pleg.step_ended(life.ref.uid)
         if is_done:
             self._node.forget(life.ref)
         return is_done
@@ -126,7 +126,7 @@ class Collector:
             grace = (record.pod.spec.termination_grace_period_seconds or 0) if record is not None else 0
             kill = KillPod(ref=ref, grace_seconds=grace, message=_OVER, final=True)
             removed = await stop_and_remove(attempt, kill, KillCause.DELETED)
-        self._node.agent.listing_returned(await attempt.read())
+        self._node.agent.pleg.returned(await attempt.read())
         return removed.outcome == Outcome.DONE
 
     async def _is_left_alone(self, attempt: StepAttempt, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:

@@ -57,7 +57,7 @@ async def keep_log_ends(
             instance = Instance(each.name, each.restart_count, each.id, each.image, each.started_at, end)
             ended.setdefault(each.incarnation or attempt.ref.incarnation, []).append(instance)
     for incarnation, instances in ended.items():  # an earlier life of the pod may have left some
-        await attempt.node.agent.keep_ends(attempt.ref.model_copy(update={"incarnation": incarnation}), instances)
+        await attempt.node.agent.journal.keep(attempt.ref.model_copy(update={"incarnation": incarnation}), instances)
 
 
 async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: bool = False) -> bool:

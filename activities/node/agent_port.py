@@ -13,26 +13,48 @@ from syncpod.messages.steps import StepEvent
 from syncpod.pod import Pod
 
 
+class PlegPort(Protocol):
+    """The agent's PLEG, which signals nothing that a step's result will carry. All methods return at once."""
+
+    def step_began(self, uid: str) -> None:
+        """Delay signals about this pod: a step, or a removal of remains, has begun, and will return its listing."""
+
+    def step_acts(self, uid: str) -> None:
+        """Delay them from now on: the step acts after a wait."""
+
+    def returned(self, listing: ObservedPod) -> None:
+        """Take the status that a step's result or fault carries to the workflow, so that no signal repeats it."""
+
+    def step_ended(self, uid: str) -> None:
+        """Signal what the step has not returned, if there is anything."""
+
+
+class JournalPort(Protocol):
+    """The node's journal."""
+
+    async def keep(self, ref: PodRef, instances: Sequence[Instance]) -> None:
+        """Record the ends of instances, before their logs are removed."""
+
+
 class AgentPort(Protocol):
-    """The agent, as steps use it. Only `keep_ends` is awaited; the other methods return at once."""
+    """The agent, as steps use it. All methods return at once."""
+
+    @property
+    def pleg(self) -> PlegPort:
+        """The agent's PLEG."""
+
+    @property
+    def journal(self) -> JournalPort:
+        """The node's journal."""
 
     def facts(self) -> NodeFacts:
         """Return the facts of the node that each result carries to the workflow."""
 
     def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
-        """Note that an attempt of a step, or a removal of remains, begins; `kills` if it ends the whole pod.
-
-        Signals about the pod are delayed from now on, since its listing will be returned.
-        """
+        """Note that an attempt of a step begins; `kills` if it ends the whole pod."""
 
     def step_ended(self, ref: PodRef, *, fault: str = "") -> None:
-        """Note that what has begun has ended. `fault` is "" after a success, else the type of the fault."""
-
-    def listing_returned(self, listing: ObservedPod) -> None:
-        """Take the status that a step's result or fault carries to the workflow, so that no signal repeats it."""
-
-    def step_acts(self, uid: str) -> None:
-        """Delay signals about this pod from now on: its step acts after a wait, and will return the pod's listing."""
+        """Note that the attempt has ended. `fault` is "" after a success, else the type of the fault."""
 
     def room_freed(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
         """Notify the pods that wait for room, in this order, that resources of the node are free again."""
@@ -51,6 +73,3 @@ class AgentPort(Protocol):
 
     def pod_was_deleted(self, ref: PodRef) -> None:
         """Note that a workflow has tried to start a pod's life that is over on this node, by its tombstone."""
-
-    async def keep_ends(self, ref: PodRef, instances: Sequence[Instance]) -> None:
-        """Record the ends of instances in the node's journal, before their logs are removed."""

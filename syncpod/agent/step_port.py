@@ -18,11 +18,8 @@ from syncpod.agent.pleg import Pleg
 from syncpod.agent.pod_signals import PodSignals
 from syncpod.agent.probing.prober import Prober
 from syncpod.agent.runtime_readiness import RuntimeReadiness
-from syncpod.journal.records import Instance
 from syncpod.lifecycle.actions import StepName
-from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
-from syncpod.messages.steps import StepEvent
 from syncpod.pod import Pod
 
 log = logging.getLogger(__name__)
@@ -45,39 +42,27 @@ class StepPort:
         shutdown: NodeShutdown | None,
         cluster: JoinedCluster,
     ) -> None:
-        """Pass reports on to the agent's parts. `facts` returns the node's facts, which each step's result carries.
+        """Report to the agent's parts. `facts` returns the node's facts, which each step's result carries.
 
         `shutdown` is None if the node does not delay shutdowns of the machine.
         """
         self.facts, self._signals, self._backoff_queue = facts, signals, backoff_queue
-        self._pleg, self._prober, self._readiness, self._journal = pleg, prober, readiness, journal
+        self.pleg, self.journal, self._prober, self._readiness = pleg, journal, prober, readiness
         self._loop, self._tasks = asyncio.get_running_loop(), LooseTasks()
-        self._pressure, self._shutdown, self._cluster = pressure, shutdown, cluster
+        self._pressure, self._shutdown, self.event_happens = pressure, shutdown, cluster.event_happens
 
     # --- reports ------------------------------------------------------------------------------------------------------
 
     def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
-        """Note that an attempt of a step, or a removal of remains, begins; `kills` if it ends the whole pod."""
+        """Note that an attempt of a step begins; `kills` if it ends the whole pod."""
         if kills:
             self._prober.ending(ref.uid)
-        self._pleg.step_began(ref.uid)
-
-    def step_acts(self, uid: str) -> None:
-        """Note that a step's turn has come: it now calls the runtime, and will return the pod's listing."""
-        self._pleg.step_acts(uid)
-
-    def event_happens(self, ref: PodRef, event: StepEvent) -> None:
-        """Send an event to the cluster at once; the step's result will carry it much later."""
-        self._cluster.event_happens(ref, event)
-
-    def listing_returned(self, listing: ObservedPod) -> None:
-        """Take a listing that a step is about to return to its workflow: no signal repeats it."""
-        self._pleg.returned(listing)
+        self.pleg.step_began(ref.uid)
 
     def step_ended(self, ref: PodRef, *, fault: str = "") -> None:
-        """Note that what has begun has ended. `fault` is the type of its failure; "" = it succeeded."""
+        """Note that the attempt has ended. `fault` is the type of its failure; "" = it succeeded."""
         self._readiness.step_ended(ref, fault)
-        self._pleg.step_ended(ref.uid)
+        self.pleg.step_ended(ref.uid)
 
     def arm_backoff(self, workflow_id: str, subject: str, restart: int, delay_seconds: float | None) -> None:
         """Signal the end of a back-off after a delay; None cancels the signal. Called by threads of workflow tasks."""
@@ -86,10 +71,6 @@ class StepPort:
             self._loop.call_soon_threadsafe(queue.disarm, workflow_id, subject, restart)
         else:
             self._loop.call_soon_threadsafe(queue.arm, workflow_id, subject, restart, delay_seconds)
-
-    async def keep_ends(self, ref: PodRef, instances: Sequence[Instance]) -> None:
-        """Write the ends of instances to the node's journal, before their logs are removed."""
-        await self._journal.keep(ref, instances)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from activities.node.agent_port import AgentPort
+from activities.node.agent_port import AgentPort, JournalPort, PlegPort
 from syncpod.journal.records import Instance
 from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedPod
@@ -15,13 +15,44 @@ from syncpod.pod import Pod
 
 
 @dataclass
+class RecordingPleg(PlegPort):
+    """Stands for the agent's PLEG."""
+
+    agent: RecordingAgent
+
+    def step_began(self, uid: str) -> None:
+        self.agent.told.append(f"began {uid}")
+
+    def step_acts(self, uid: str) -> None:
+        self.agent.acted.append(uid)
+
+    def returned(self, listing: ObservedPod) -> None:
+        self.agent.returned.append(listing)
+
+    def step_ended(self, uid: str) -> None:
+        self.agent.told.append(f"ended {uid}")
+
+
+@dataclass
+class RecordingJournal(JournalPort):
+    """Stands for the node's journal."""
+
+    ends: list[Instance]
+
+    async def keep(self, ref: PodRef, instances: Sequence[Instance]) -> None:
+        self.ends.extend(instances)
+
+
+@dataclass
 class RecordingAgent(AgentPort):
     """Stands for the agent of the steps' worker, and records the steps' calls."""
 
     began: list[tuple[PodRef, bool]] = field(default_factory=list)
-    """Each attempt of a step, and each removal, that has begun, with whether it ends the whole pod."""
+    """Each attempt of a step that has begun, with whether it ends the whole pod."""
     ended: list[tuple[PodRef, str]] = field(default_factory=list)
-    """Each of them that has ended, with the type of its fault."""
+    """Each attempt that has ended, with the type of its fault."""
+    told: list[str] = field(default_factory=list)
+    """The removals that have begun and ended, by the pods' UIDs."""
     returned: list[ObservedPod] = field(default_factory=list)
     acted: list[str] = field(default_factory=list)
     freed: list[list[PodRef]] = field(default_factory=list)
@@ -34,6 +65,14 @@ class RecordingAgent(AgentPort):
     shutdown: tuple[str, str] | None = None
     """The reason and message why no pod is admitted during a shutdown; None without a shutdown."""
 
+    @property
+    def pleg(self) -> PlegPort:
+        return RecordingPleg(self)
+
+    @property
+    def journal(self) -> JournalPort:
+        return RecordingJournal(self.ends)
+
     def facts(self) -> NodeFacts:
         return NodeFacts(name="node-a", runtime="containerd")
 
@@ -42,12 +81,6 @@ class RecordingAgent(AgentPort):
 
     def step_ended(self, ref: PodRef, *, fault: str = "") -> None:
         self.ended.append((ref, fault))
-
-    def listing_returned(self, listing: ObservedPod) -> None:
-        self.returned.append(listing)
-
-    def step_acts(self, uid: str) -> None:
-        self.acted.append(uid)
 
     def room_freed(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
         if waiting:
@@ -67,6 +100,3 @@ class RecordingAgent(AgentPort):
 
     def pod_was_deleted(self, ref: PodRef) -> None:
         self.deleted.append(ref)
-
-    async def keep_ends(self, ref: PodRef, instances: Sequence[Instance]) -> None:
-        self.ends.extend(instances)

@@ -183,9 +183,8 @@ async def test_what_a_kill_has_left_is_removed_and_the_agent_knows_that_nothing_
     life = await left_by_a_kill(pod)
     assert pod.directory.exists()
     assert tombstone_at(bench.node.context, pod.uid, pod.incarnation) is not None
-    del bench.agent.began[:], bench.agent.ended[:]
     assert await Collector(bench.node).remove(life, never_asked)
-    assert (bench.agent.began, bench.agent.ended) == ([(pod.ref, False)], [(pod.ref, "")])
+    assert bench.agent.told == [f"began {pod.uid}", f"ended {pod.uid}"]
     assert (pod.directory.exists(), pod.logs.exists(), pod.cgroups()) == (False, False, [])
     view = bench.agent.returned[-1]
     assert (view.uid, view.sandboxes, view.containers) == (pod.uid, (), ())
@@ -212,7 +211,7 @@ async def test_what_was_left_stays_while_a_step_has_the_pod_and_once_another_lif
     collector, step = Collector(bench.node), Actor(bench.node.fences, 99, ref=pod.ref)
     async with bench.node.fences.acting(pod.ref, FenceClaim(99, 1, EARLY), step):
         assert not await collector.remove(life, never_asked)
-    assert bench.agent.ended[-1] == (pod.ref, ""), "signals about the pod go on"
+    assert bench.agent.told[-1] == f"ended {pod.uid}", "signals about the pod go on"
     await note(pod, incarnation="life-2")
     assert await collector.remove(life, never_asked), "that is for the next life to do"
     await note(pod, incarnation=pod.incarnation)

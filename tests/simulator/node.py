@@ -24,7 +24,7 @@ from temporalio.testing import ActivityEnvironment
 
 import activities
 from activities.between.collection import Collector
-from activities.node.agent_port import AgentPort
+from activities.node.agent_port import AgentPort, PlegPort
 from activities.node.pod_record import note_pod
 from activities.registry import step_activity
 from syncpod.cri.errors import CriError
@@ -84,21 +84,32 @@ class Try(Caller):
         self.environment.cancel(ActivityCancellationDetails(**(why or {"cancel_requested": True})))
 
 
-class _Agent(RecordingAgent):
-    """The agent of one worker: it passes the steps' results and their starts to the node."""
+class _Pleg(PlegPort):
+    """The PLEG of one worker: it passes the steps' results and their starts to the node."""
 
     def __init__(self, returned: Callable[[ObservedPod], None], acts: Callable[[str], None]) -> None:
-        super().__init__()
-        self._hear, self._acts = returned, acts
+        self._returned, self._acts = returned, acts
 
-    def facts(self) -> NodeFacts:
-        return _facts()
-
-    def listing_returned(self, listing: ObservedPod) -> None:
-        self._hear(listing)
+    def returned(self, listing: ObservedPod) -> None:
+        self._returned(listing)
 
     def step_acts(self, uid: str) -> None:
         self._acts(uid)
+
+
+class _Agent(RecordingAgent):
+    """The agent of one worker."""
+
+    def __init__(self, pleg: PlegPort) -> None:
+        super().__init__()
+        self._pleg = pleg
+
+    @property
+    def pleg(self) -> PlegPort:
+        return self._pleg
+
+    def facts(self) -> NodeFacts:
+        return _facts()
 
 
 def real_node(cri: ScriptedCri, directory: Path, agent: AgentPort, *, name: str, boot: int = 1) -> activities.Node:
@@ -190,7 +201,7 @@ class Node:
         self._removal()
 
     def _new_worker(self) -> Worker:
-        agent = _Agent(self._returned, self._acts)
+        agent = _Agent(_Pleg(self._returned, self._acts))
         return Worker(self.cri, self._directory, self._boot, agent)
 
     # --- tries --------------------------------------------------------------------------------------------------------
