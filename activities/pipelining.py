@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from opentelemetry import trace
-from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.containers.noted_starts import noted_start, which_counts
@@ -45,10 +44,10 @@ from activities.step_attempt import Interrupted, MadeEarly, NotYet, StepAttempt
 from syncpod.cri.errors import CriError, DeadlineExceeded
 from syncpod.messages import ObservedContainer
 from syncpod.messages.startup import has_come_to, in_order
-from syncpod.messages.steps import CreateSandbox, Outcome, StartContainer, StepInput, StepResult
+from syncpod.messages.steps import CreateSandbox, Outcome, StartContainer, StepResult
 from syncpod.node.reader import InstanceKey
 
-Request = TypeVar("Request", bound=StepInput)
+Start = TypeVar("Start", bound=StartContainer)
 
 _tracer = trace.get_tracer("syncpod.activities")
 
@@ -59,8 +58,12 @@ COMES_SECONDS = 1.0
 """How long a second step waits for the first to begin in this worker. The server sends the first step first."""
 
 
-async def in_company(attempt: StepAttempt, request: StepInput, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
-    """Run one attempt of a step: as a second step, as a first one, as both, or as neither.
+async def in_company(
+    attempt: StepAttempt, request: CreateSandbox | StartContainer, trying: Coroutine[Any, Any, StepResult]
+) -> StepResult:
+    """Run one attempt of a step that makes a sandbox or starts a container.
+
+    It runs as a second step, as a first one, as both, or as neither.
 
     A first step passes its result to the second. If the second is the pod's last start, the first step's result is also
     kept back from the workflow until the second is over (see `is_kept_back`). It is returned at once if the step is
@@ -74,10 +77,8 @@ async def in_company(attempt: StepAttempt, request: StepInput, trying: Coroutine
     return await trying
 
 
-def begun_first(node: Node, request: StepInput) -> FirstAttempt | None:
+def begun_first(node: Node, request: CreateSandbox | StartContainer) -> FirstAttempt | None:
     """Begin an attempt of a pair's first step; None if no start can follow the step."""
-    if not isinstance(request, CreateSandbox | StartContainer):
-        return None
     starts = tuple(each.name for each in in_order(request.pod))
     is_followed = request.followed if isinstance(request, CreateSandbox) else request.container in starts[:-1]
     return node.pairs.of(request.ref, request.fence).begin_first(starts) if is_followed else None
@@ -137,16 +138,14 @@ async def _second(attempt: StepAttempt, request: StartContainer, trying: Corouti
     return result
 
 
-async def begun_after_first(attempt: StepAttempt, request: Request) -> Request | None:
-    """Return the request, ready to be carried out; None if the step must not begin.
+async def begun_after_first(attempt: StepAttempt, request: Start) -> Start | None:
+    """Return the request of a start that follows another step, with the sandbox's id; None if it must not begin.
 
-    A start that follows another step waits for it here, and its request gets the sandbox's id. The start must not begin
-    if the first step failed, found something unexpected or does not run in this worker, or if that step's init
-    container had not ended when the step did. But if an earlier attempt of the start has begun in a worker that died,
-    and left traces, the start goes on. Raises Interrupted, NotYet and CriError.
+    The start waits for that first step here. It must not begin if the first step failed, found something unexpected or
+    does not run in this worker, or if that step's init container had not ended when the step did. But if an earlier
+    attempt of the start has begun in a worker that died, and left traces, the start goes on. Raises Interrupted, NotYet
+    and CriError.
     """
-    if not isinstance(request, StartContainer) or not request.follows:
-        return request
     began = monotonic()
     awaited = "the container before it" if request.sandbox_id else "the pod's sandbox"
     attempt.doing = f"waits for {awaited}"
@@ -173,7 +172,7 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
         await attempt.interruptible(_until(awaited.end, ready))
         if ready.done() and not awaited.end.done():
             await drop_ahead(attempt)  # an earlier attempt of the first step came this far, and then failed
-            attempt.ahead, beside = Ahead(attempt, request, claim_of(attempt, request)), awaited
+            attempt.ahead, beside = Ahead(attempt, request, attempt.claim()), awaited
     first = pair.first.end.result()
     if isinstance(first, Failed) and attempt.number > 1 and first.is_tried_again:
         raise NotYet(f"the result of the step before it is not certain yet: {first.why}")
@@ -200,7 +199,7 @@ async def _sandbox_of_begun(attempt: StepAttempt, request: StartContainer) -> st
     if mark is not None:
         return home or mark.sandbox_id
     if its:
-        async with attempt.node.fences.acting(attempt.ref, claim_of(attempt, request), attempt):
+        async with attempt.node.fences.acting(attempt.ref, attempt.claim(), attempt):
             await remove_never_started(attempt, request)
     return None
 
@@ -227,12 +226,6 @@ def is_as_expected(first: StepResult, request: StartContainer) -> bool:
 def _is_unused(ours: Sequence[ObservedContainer], request: StartContainer) -> bool:
     """Return whether the container was never made, except by an earlier attempt of this start."""
     return all(is_its(each, request) for each in ours if each.name == request.container)
-
-
-def claim_of(attempt: StepAttempt, request: StepInput) -> FenceClaim:
-    """Return the claim of a step's attempt in its pod. Call it within the activity."""
-    follows = request.follows if isinstance(request, StartContainer) else 0
-    return FenceClaim(request.fence, attempt.number, activity.info().scheduled_time, follows)
 
 
 def _is_tried_again(error: BaseException) -> bool:

@@ -15,17 +15,19 @@ from activities.node.context import Node
 from activities.node.fences import StaleFence
 from activities.node.metrics import AttemptOutcome, count_attempt
 from activities.node.uid_owners import UID_IN_USE
-from activities.pipelining import begun_after_first, begun_first, claim_of, drop_ahead, in_company
+from activities.pipelining import begun_after_first, begun_first, drop_ahead, in_company
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt, delay_between
 from syncpod.cri.errors import CriError
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages.step_table import Interruption, Stage
 from syncpod.messages.steps import (
     STUCK_FAULTS,
+    CreateSandbox,
     Fault,
     KillPod,
     Outcome,
     Rejection,
+    StartContainer,
     StepInput,
     StepResult,
 )
@@ -88,10 +90,13 @@ async def run_step(
         number=info.attempt,
         delay_seconds=delay_between(info.scheduled_time, info.started_time),
         name=info.activity_type,
-        first=begun_first(node, request),
+        first=begun_first(node, request) if isinstance(request, CreateSandbox | StartContainer) else None,
     )
+    trying = _try(attempt, body, request, interruption, stage)
+    if isinstance(request, CreateSandbox | StartContainer):
+        trying = in_company(attempt, request, trying)
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
-    task = asyncio.create_task(in_company(attempt, request, _try(attempt, body, request, interruption, stage)))
+    task = asyncio.create_task(trying)
     node.running.add(attempt)
     node.agent.step_began(request.ref, kills=isinstance(request, KillPod))
     task.add_done_callback(partial(_has_ended, attempt))
@@ -165,15 +170,17 @@ async def _try(
     complete = _without_status
     try:
         try:
-            if (certain := await begun_after_first(attempt, request)) is None:
-                return await complete(attempt, StepResult(outcome=Outcome.NOT_BEGUN))
+            if isinstance(request, StartContainer) and request.follows:
+                if (certain := await begun_after_first(attempt, request)) is None:
+                    return await complete(attempt, StepResult(outcome=Outcome.NOT_BEGUN))
+                request = certain
             if refusal := await attempt.node.uids.bind(attempt.ref):
                 return await _of_another(attempt, interruption, refusal)
-            request = certain
             complete = _without_status if request.lane else _with_status
             return await _act(attempt, body, request, stage, complete)
         finally:
-            await drop_ahead(attempt)
+            if attempt.ahead is not None:
+                await drop_ahead(attempt)
     except StaleFence as stale:
         raise _stale(str(stale)) from stale
     except Interrupted:
@@ -192,7 +199,7 @@ async def _act(
     attempt: StepAttempt, body: Body[Request], request: Request, stage: Stage | None, complete: Completion
 ) -> StepResult:
     """Act in the pod's turn or lane."""
-    claim = claim_of(attempt, request)
+    claim = attempt.claim()
     async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane), attempt.in_queue(stage):
         attempt.doing = "lists the pod in the runtime"
         try:

@@ -8,8 +8,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from temporalio import activity
+
 from activities.node.clock import monotonic
 from activities.node.context import Node
+from activities.node.fences import FenceClaim
 from activities.node.pairs import FirstAttempt
 from activities.node.pod_queues import QueuePlace
 from syncpod.messages import ObservedPod
@@ -94,6 +97,8 @@ class StepAttempt:
         self.container: str = getattr(request, "container", "")
         """The container that the step starts, or for which it pulls an image; "" = none."""
         self.fence = request.fence
+        self.follows = request.follows if isinstance(request, StartContainer) else 0
+        """The fence of the step that this start follows, and for whose end it waits; 0 = none."""
         self.number = number
         """Temporal's number of the attempt, from 1."""
         self.doing = "waits for its turn"
@@ -117,7 +122,7 @@ class StepAttempt:
         """How many more times the step may report to the agent that it acts again after a wait."""
         self.acts = asyncio.Event()
         """Cleared while the step waits for other pods, for the step that it follows, or for something to end."""
-        if not (isinstance(request, StartContainer) and request.follows):
+        if not self.follows:
             self.acts.set()
         self.first = first
         """This attempt as the start that follows the step sees it; None if no start follows."""
@@ -127,6 +132,10 @@ class StepAttempt:
         self.idle_seconds = 0.0
         """How long the step only waited for the step that it follows."""
         self._may_know = True
+
+    def claim(self) -> FenceClaim:
+        """Return the claim of this attempt to act in its pod. Call it within the activity."""
+        return FenceClaim(self.fence, self.number, activity.info().scheduled_time, self.follows)
 
     @contextlib.contextmanager
     def on_life(self, ref: PodRef) -> Iterator[None]:

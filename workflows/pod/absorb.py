@@ -32,14 +32,13 @@ from syncpod.messages.pod_commands import (
     RESTART,
     SET_CONDITION,
     UPDATE_POD,
-    AppliedPod,
 )
 from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, ProbeChanged, Restart, SetCondition
 from syncpod.messages.steps import NOT_READY_FAULTS
 from syncpod.pod import PodCondition
 from workflows.effects import Effect, effects
-from workflows.pod import facts, report, resizing, restart_of_all
-from workflows.pod.desired import apply, ask_to_be_admitted, delete, resize, try_ephemeral_container
+from workflows.pod import facts, resizing, restart_of_all
+from workflows.pod.desired import add_ephemeral_container, apply, ask_to_be_admitted, delete, resize
 from workflows.pod.observing import observe, take_probe_result, update_node_facts
 from workflows.pod.state import PodState
 from workflows.pod.verdicts import evict
@@ -274,36 +273,6 @@ def _forget_not_ready(state: PodState) -> None:
             state.backoff = backoff.forget(state.backoff, key)
 
 
-# --- updates ----------------------------------------------------------------------------------------------------------
-
-
-def _apply(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
-    change = apply(state, document, now)
-    meta, node = state.pod.metadata, state.pod.spec.node_name
-    return AppliedPod(uid=meta.uid, generation=meta.generation, change=change, node=node).on_wire()
-
-
-def _delete(state: PodState, request: DeletePod, now: datetime) -> dict[str, Any]:
-    """End the pod. If this update begins the deletion, the answer has `since`, the time of its line of history.
-
-    The sender finds the line about its own update by that time.
-    """
-    was_ending = state.deletion is not None
-    delete(state, request, now)
-    begins = not was_ending and state.deletion is not None
-    return report.identity(state) | ({"since": now.isoformat()} if begins else {})
-
-
-def _resize(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
-    resize(state, document, now)
-    return report.identity(state)
-
-
-def _add_ephemeral_container(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
-    try_ephemeral_container(state, document, now)
-    return report.identity(state)
-
-
 SIGNALS: Final[Mapping[str, Effect[PodState, Any, Sequence[Said]]]] = effects(
     Effect(UPDATE_POD, _update_pod),
     Effect(DELETE_POD, _delete_pod),
@@ -318,9 +287,9 @@ SIGNALS: Final[Mapping[str, Effect[PodState, Any, Sequence[Said]]]] = effects(
 """The effect of each signal, which returns its lines of history. `renew` is absent, since it concerns only the run."""
 
 UPDATES: Final[Mapping[str, Effect[PodState, Any, dict[str, Any]]]] = effects(
-    Effect(APPLY, _apply),
-    Effect(DELETE, _delete),
-    Effect(RESIZE, _resize),
-    Effect(ADD_EPHEMERAL_CONTAINER, _add_ephemeral_container),
+    Effect(APPLY, apply),
+    Effect(DELETE, delete),
+    Effect(RESIZE, resize),
+    Effect(ADD_EPHEMERAL_CONTAINER, add_ephemeral_container),
 )
 """The effect of each update, which returns the answer."""

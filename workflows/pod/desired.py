@@ -1,6 +1,7 @@
 """The desired pod and how it may change: apply, resize, another ephemeral container, deletion.
 
-Updates and signals both use this. Each function checks first, and changes nothing if it refuses.
+Updates and signals both use this. Each function checks first, changes nothing if it refuses, and returns the answer to
+an update.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.pod_resources import resources_of, same_resources
 from syncpod.lifecycle.qos import validate_same_qos
 from syncpod.lifecycle.termination import moment_after
-from syncpod.messages.pod_commands import Change
+from syncpod.messages.pod_commands import AppliedPod, Change
 from syncpod.messages.signals import DeletePod
 from syncpod.messages.signed import Accepted
 from syncpod.pod import (
     Admission,
-    EphemeralContainer,
     Pod,
     PodInvalid,
     Problem,
@@ -48,8 +48,8 @@ _LONGEST_GRACE: Final = 2**63 - 1
 """The greatest value that the API can carry."""
 
 
-def apply(state: PodState, document: Any, now: datetime) -> Change:
-    """Take a Pod document as the desired pod; return the change. A repeat changes nothing. Raises PodInvalid.
+def apply(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
+    """Take a Pod document as the desired pod; return an AppliedPod. A repeat changes nothing. Raises PodInvalid.
 
     During a deletion it becomes the successor, which starts when this pod has ended. Only those fields may change that
     the API server allows to change (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
@@ -63,13 +63,23 @@ def apply(state: PodState, document: Any, now: datetime) -> Change:
         state.successor = pod_to_wire(new)
         why = "the pod is being deleted; this one follows"
         state.note(now, "update", "apply", why, fact=Fact.SUCCESSOR_APPLIED)
-        return Change.FOLLOWS
+        return _applied(state, Change.FOLLOWS)
     before = state.pod
     _take(state, new, now, "apply")
-    return Change.UNCHANGED if state.pod is before else Change.CONFIGURED
+    return _applied(state, Change.UNCHANGED if state.pod is before else Change.CONFIGURED)
 
 
-def resize(state: PodState, document: Any, now: datetime) -> None:
+def _applied(state: PodState, change: Change) -> dict[str, Any]:
+    meta, node = state.pod.metadata, state.pod.spec.node_name
+    return AppliedPod(uid=meta.uid, generation=meta.generation, change=change, node=node).on_wire()
+
+
+def _identity(state: PodState) -> dict[str, Any]:
+    """Return the pod that an update has reached: `uid` and `generation`."""
+    return {"uid": state.pod.metadata.uid, "generation": state.pod.metadata.generation}
+
+
+def resize(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
     """Change the pod's CPU and memory, and nothing else; what is not named stays as it is.
 
     Raises PodInvalid, which names the field, and Rejected if the pod is ending.
@@ -77,6 +87,7 @@ def resize(state: PodState, document: Any, now: datetime) -> None:
     if state.ending:
         raise Rejected("the pod is being deleted or has finished: its containers cannot be resized")
     _take(state, resized(state.pod, document), now, "resize")
+    return _identity(state)
 
 
 def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
@@ -138,33 +149,32 @@ def _forget_old_images(state: PodState, updated: Pod) -> None:
         state.backoff = backoff.forget(state.backoff, backoff.step_key("start", name))
 
 
-def add_ephemeral_container(state: PodState, document: Any, now: datetime) -> EphemeralContainer:
-    """Add an ephemeral container to the pod, and return it; if the pod has one of this name, return the present one.
+def add_ephemeral_container(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
+    """Add an ephemeral container to the pod, unless the pod has one of this name.
 
-    Raises PodInvalid, or Rejected if the pod is being deleted or has finished.
+    Raises PodInvalid, also for one that makes the pod too large for continue-as-new, or Rejected if the pod is being
+    deleted or has finished.
     """
     if state.deletion is not None or state.terminated:
         raise Rejected("the pod is being deleted or has finished: no container can be added")
     container = admit_ephemeral_container(state.pod, document)
-    present = next((c for c in state.pod.spec.ephemeral_containers if c.name == container.name), None)
-    if present is not None:
-        return present
+    if any(each.name == container.name for each in state.pod.spec.ephemeral_containers):
+        return _identity(state)
     meta = state.pod.metadata.model_copy(update={"generation": (state.pod.metadata.generation or 1) + 1})
     spec = state.pod.spec.model_copy(update={"ephemeral_containers": (*state.pod.spec.ephemeral_containers, container)})
     state.pod = state.pod.model_copy(update={"metadata": meta, "spec": spec})
     state.note(now, "update", "add_ephemeral_container", container.name)
-    return container
-
-
-def try_ephemeral_container(state: PodState, document: Any, now: datetime) -> None:
-    """Do as `add_ephemeral_container`, but refuse a container that makes the pod too large for continue-as-new."""
-    add_ephemeral_container(state, document, now)
     if problems := check_size(state.pod):
         raise PodInvalid(problems)
+    return _identity(state)
 
 
-def delete(state: PodState, request: DeletePod, now: datetime) -> None:
-    """End the pod. A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
+def delete(state: PodState, request: DeletePod, now: datetime) -> dict[str, Any]:
+    """End the pod. If this begins the deletion, the answer has `since`, the time of its line of history.
+
+    The sender finds the line about its own update by that time.
+
+    A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
 
     A request also drops the successor, unless it names the UID of the ending pod. A person who deletes a name after
     applying it wants no pod of that name. A request that names the successor's UID does not change the grace of the
@@ -186,7 +196,8 @@ def delete(state: PodState, request: DeletePod, now: datetime) -> None:
         why = "the pod applied during the deletion does not follow"
         state.note(now, "update", "delete", why, fact=Fact.SUCCESSOR_DROPPED)
         if request.uid not in ("", state.pod.metadata.uid):
-            return
+            return _identity(state)
+    begins = state.deletion is None
     if state.deletion is None:
         state.deletion = Deletion(requested_at=now, grace_seconds=grace)
         state.ends_sooner = True
@@ -197,7 +208,7 @@ def delete(state: PodState, request: DeletePod, now: datetime) -> None:
         why = f"grace shortened to {grace} s"
         state.note(now, "update", "delete", why, fact=Fact.GRACE_SHORTENED, seconds=grace)
     else:
-        return
+        return _identity(state)
     if state.kill_by is not None:
         state.kill_by = min(state.kill_by, moment_after(now, grace))
     deleted_at = moment_after(now, grace)
@@ -205,6 +216,7 @@ def delete(state: PodState, request: DeletePod, now: datetime) -> None:
         update={"deletion_timestamp": deleted_at, "deletion_grace_period_seconds": grace}
     )
     state.pod = state.pod.model_copy(update={"metadata": meta})
+    return _identity(state) | ({"since": now.isoformat()} if begins else {})
 
 
 def _successor_uid(state: PodState) -> str:

@@ -190,11 +190,6 @@ def sync_attributes(state: PodState) -> dict[str, str | int]:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def identity(state: PodState) -> dict[str, Any]:
-    """Return the pod that an update has reached: `uid` and `generation`."""
-    return {"uid": state.pod.metadata.uid, "generation": state.pod.metadata.generation}
-
-
 def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply") -> dict[str, Any]:
     """Return what would be done now, or after `update` with `candidate`; changes nothing.
 
