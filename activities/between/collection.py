@@ -104,7 +104,8 @@ class Collector:
         finally:
             self._node.agent.pleg.step_ended(life.ref.uid)
         if is_done:
-            self._node.forget(life.ref)
+            self._node.views.forget(life.ref)
+            self._node.fences.forget_later(life.ref)
         return is_done
 
     async def _remove(

@@ -18,7 +18,6 @@ from activities.node.stops import Stops
 from activities.node.uid_owners import UidOwners
 from activities.node.views import LastViews
 from syncpod.cri import CriRuntime
-from syncpod.messages.identity import PodRef
 from syncpod.messages.running_steps import RunningStep
 from syncpod.messages.step_table import Stage
 from syncpod.node.announcements import Announcements
@@ -91,11 +90,6 @@ class Node:
     def threads(self) -> PodThreads:
         """The threads of its pods, for work on a disk that may hang; the agent uses them too."""
         return self.reader.threads
-
-    def forget(self, ref: PodRef) -> None:
-        """Drop the state of a pod's life that is over and whose remains are removed."""
-        self.views.forget(ref)
-        self.fences.forget_later(ref)
 
     def __post_init__(self) -> None:
         self.objects = ObjectStore(self.context.state_dir, self.context.memory_dir)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from syncpod.messages.identity import EndedLife, PodRef, pod_workflow_id
 from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
 from syncpod.pod import ObjectMeta
+from syncpod.temporal import resize_metrics
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
@@ -69,19 +70,18 @@ class PublishedPods:
         self._behind[workflow_id] = None
         self._news.set()
 
-    def forget(self, ref: PodRef) -> bool:
-        """Drop the state of a pod that is gone, although its workflow has not published that.
+    def forget(self, ref: PodRef) -> None:
+        """Drop the state of a pod that is gone, although its workflow has not published that: it was terminated.
 
-        Returns whether there was such a state. The state of another pod of that name, or of another life of the pod,
-        stays.
+        The state of another pod of that name, or of another life of the pod, stays.
         """
         workflow_id = pod_workflow_id(ref.namespace, ref.name)
         newest = self._runs.get(workflow_id)
         if newest is None or (newest.published.uid, newest.published.incarnation) != (ref.uid, ref.incarnation):
-            return False
+            return
         del self._runs[workflow_id]
         self._behind.pop(workflow_id, None)
-        return True
+        resize_metrics.forget(workflow_id)
 
     def newest(self, workflow_id: str) -> PublishedRun | None:
         """Return the newest state of a workflow that this worker has seen; None if it has seen none."""

@@ -9,8 +9,6 @@ from syncpod.agent.ended_runs import EndedRuns
 from syncpod.agent.journal import Journal
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.stuck_workflows import StuckWorkflows
-from syncpod.messages.identity import PodRef, pod_workflow_id
-from syncpod.temporal import resize_metrics
 from syncpod.temporal.workflow_watch import Published
 
 
@@ -45,11 +43,3 @@ class TaskWatch:
     def has_ended(self, workflow_id: str, run_id: str) -> bool:
         """Say whether a run is known to have ended."""
         return self._ended_runs.has_ended(workflow_id, run_id)
-
-    def pod_gone(self, ref: PodRef) -> None:
-        """Drop the state of a pod that is gone from this node: its workflow was terminated, so it published no end.
-
-        Called in the worker's event loop.
-        """
-        if self._published_pods.forget(ref):
-            resize_metrics.forget(pod_workflow_id(ref.namespace, ref.name))

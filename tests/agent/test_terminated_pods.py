@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, cast
-from unittest.mock import Mock
 
 import pytest
 from opentelemetry.metrics import CallbackOptions
 
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.agent.task_watch import TaskWatch
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.temporal import resize_metrics
 from tests.agent.node_endpoint import node_of
@@ -36,11 +34,10 @@ async def test_a_terminated_pod_is_forgotten_with_its_pending_resize_and_a_later
     published = PublishedPods(node_of(tmp_path))
     published.take(workflow_id, "run", cast("Any", OfWeb()))
     resize_metrics.resizes(workflow_id, "Deferred", True, ())
-    watch = TaskWatch(published, Mock(), Mock(), Mock())
     for other in ({"uid": "u2"}, {"incarnation": "life-1"}, {"name": "other"}):
-        watch.pod_gone(WEB.model_copy(update=other))
+        published.forget(WEB.model_copy(update=other))
         assert (len(published), _resizes()) == (1, (1, 1))
-    watch.pod_gone(WEB)
+    published.forget(WEB)
     assert (len(published), _resizes()) == (0, (0, 0))
 
 

@@ -177,7 +177,8 @@ class StepRunner:
     def begin(self, step: Step) -> tuple[Begun, Step | None]:
         """Begin a step, unless it has begun ahead. Return the begun step, and the start sure to follow, or None."""
         follower: Step | None = None
-        if (self.goes_ahead or _makes_sandbox(step)) and not is_overlong(self.state):
+        may_be_followed = _makes_sandbox(step) or (self.goes_ahead and isinstance(step.input, StartContainer))
+        if may_be_followed and not is_overlong(self.state):
             follower = follower_of(self.state, step, workflow.now(), pulling=self.pulls)
         if self.ahead is not None:
             begun, self.ahead = self.ahead.begun, None

@@ -68,7 +68,7 @@ def add_housekeeping_tasks(
         NodeHistory(client, node.name, life.boot).coverage,
         begin_anew=agent.stuck_workflows.begin_anew,
         is_signed=is_signed,
-        on_gone=agent.task_watch.pod_gone,
+        on_gone=agent.published_pods.forget,
         period=settings.orphans_period,
     )
     reporter = NodeReporter(
@@ -114,7 +114,7 @@ def _removals(
         agent.pleg.listings,
         period=settings.gone_pods_period,
         min_age=settings.gone_pods_min_age,
-        on_gone=agent.task_watch.pod_gone,
+        on_gone=agent.published_pods.forget,
     )
     agent.published_pods.on_ended_life(removals.take)
     agent.add_background_task("removal of gone pods", removals.run)
