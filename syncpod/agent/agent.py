@@ -159,7 +159,7 @@ class Agent:
     def _pod_orders(self, context: NodeContext, cri: CriRuntime) -> PodOrders:
         """Return the sender of orders to pods' workflows, for the manifests and for the node workflow's steps."""
         recorded = partial(pod_life, context, cri)
-        return PodOrders(self._client, self.facts, recorded, self.journal.deleted_by_node)
+        return PodOrders(self._client, self.facts, recorded, self.journal.senders.know)
 
     def _node_shutdown(self, context: NodeContext, periods: Periods) -> NodeShutdown:
         orders = ShutdownOrders(self.signals, self.pod_orders)

@@ -85,7 +85,7 @@ class Journal:
         `ask_server` returns a run's signals and updates with their senders.
         """
         self._writer = _Writer(node, limits or Limits())
-        self._senders = Senders(ask_server, node=node.name, keep=self._keep_senders)
+        self.senders = Senders(ask_server, node=node.name, keep=self._keep_senders)
         self._pending: dict[_Run, Records] = {}
         """The state that each run published last."""
         self._ends: list[tuple[PodLife, Instance]] = []
@@ -97,10 +97,6 @@ class Journal:
         """Take a state that a workflow has published, to be written soon."""
         self._pending[workflow_id, run_id] = published
         self._news.set()
-
-    def deleted_by_node(self, workflow_id: str, since: datetime) -> None:
-        """Record that this node itself deletes a pod, at `since` in the pod's history: no sender is looked up."""
-        self._senders.know(workflow_id, "delete", since)
 
     async def keep(self, ref: PodRef, instances: Sequence[Instance]) -> None:
         """Return once the ends of these instances are in the file, since their logs are about to be removed.
@@ -121,7 +117,7 @@ class Journal:
     async def run(self) -> None:
         """Write the states that were taken, remove old records, and give signs of life, until cancelled."""
         signs = asyncio.create_task(keep_running("the journal's signs of life", self._give_signs))
-        senders = asyncio.create_task(keep_running("the journal's look-up of senders", self._senders.run))
+        senders = asyncio.create_task(keep_running("the journal's look-up of senders", self.senders.run))
         try:
             await self._run()
         finally:
@@ -189,7 +185,7 @@ class Journal:
                 # A caller that gives up does not stop the thread. A record that is written twice stays one row.
                 written = await in_daemon_thread(partial(self._writer.write, pending, ends), name="journal")
                 for command in self._writer.commands():
-                    self._senders.take(command)
+                    self.senders.take(command)
             finally:
                 if not written:
                     self._pending = pending | self._pending

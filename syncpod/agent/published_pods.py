@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from syncpod.messages.identity import EndedLife, PodRef, pod_workflow_id
+from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
 from syncpod.pod import ObjectMeta
 from syncpod.temporal import resize_metrics
@@ -47,7 +47,6 @@ class PublishedPods:
         self._is_failing = False
         self._watchers: list[Callable[[Published], None]] = []
         self._gone_watchers: list[Callable[[Published], None]] = []
-        self._remove: Callable[[EndedLife], None] | None = None
 
     def __len__(self) -> int:
         """Return the number of workflows whose state is kept."""
@@ -60,8 +59,6 @@ class PublishedPods:
             self._behind.pop(workflow_id, None)
             for gone in self._gone_watchers:
                 gone(published)
-            if self._remove is not None and published.ended_life is not None:
-                self._remove(published.ended_life)
             return
         self._runs[workflow_id] = PublishedRun(run_id, published)
         if published.uid:
@@ -120,10 +117,6 @@ class PublishedPods:
     def metadata(self) -> list[ObjectMeta]:
         """Return the metadata of each pod that this worker has seen."""
         return [run.published.metadata for run in self._runs.values() if run.published.uid]
-
-    def on_ended_life(self, remove: Callable[[EndedLife], None]) -> None:
-        """Call `remove` with each life of a pod that its workflow has published as ended; it must return at once."""
-        self._remove = remove
 
     async def snapshot(self, workflow_id: str) -> WorkflowSnapshot | None:
         """Return the newest state of a workflow, else its snapshot on disk, else None. Raises OSError."""

@@ -30,6 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, PodWorkflowResult
+from syncpod.messages.pod_commands import DELETE
 from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire
 from syncpod.temporal.workflow_starts import ENDED, begin_pod, look_at, start_operation
 
@@ -42,9 +43,9 @@ first task comes with the answer to the start. Any other first task comes throug
 more commit and often one more write. A slot is taken until its task is done, long after the start: with four slots, one
 first task in six came through the queue."""
 
-Deleted = Callable[[str, datetime], None]
-"""Called when the node itself has ordered a pod's deletion, with the id of the pod's workflow and the time at which the
-deletion began, by that workflow's history."""
+OwnCommand = Callable[[str, str, datetime], None]
+"""Called with a command of the node itself that a pod has obeyed: the id of the pod's workflow, the command, and the
+time of its line in that workflow's history."""
 
 
 class PodSoFar(Protocol):
@@ -77,8 +78,8 @@ async def nothing_recorded(pod: Pod) -> PodSoFar | None:
     return None
 
 
-def nobody(_workflow_id: str, _since: datetime) -> None:
-    """Ignore a deletion, for a node that keeps no journal."""
+def nobody(_workflow_id: str, _command: str, _at: datetime) -> None:
+    """Ignore a command, for a node that keeps no journal."""
 
 
 class PodOrders:
@@ -89,16 +90,16 @@ class PodOrders:
         client: Client,
         facts: Callable[[], NodeFacts],
         recorded: Recorded = nothing_recorded,
-        deleted: Deleted = nobody,
+        own_command: OwnCommand = nobody,
     ) -> None:
         """`facts` returns whether the server has our search attributes, and `recorded` the node's record of a pod.
 
-        `deleted` is called with each deletion that an order from here has begun.
+        `own_command` is called with each deletion that an order from here has begun.
         """
         self._client = client
         self._facts = facts
         self._recorded = recorded
-        self._deleted = deleted
+        self._own_command = own_command
         self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
 
     async def apply(
@@ -190,7 +191,7 @@ class PodOrders:
     async def _end(self, namespace: str, name: str, payload: dict[str, Any]) -> PodWorkflowResult:
         handle = self._handle(namespace, name)
         try:
-            answer = await handle.execute_update("delete", payload, result_type=dict, rpc_timeout=None)
+            answer = await handle.execute_update(DELETE.name, payload, result_type=dict, rpc_timeout=None)
         except WorkflowUpdateFailedError as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == "Gone":
                 return PodWorkflowResult(absent=True)
@@ -200,7 +201,7 @@ class PodOrders:
                 return PodWorkflowResult(absent=True)
             raise
         with contextlib.suppress(KeyError, TypeError, ValueError):
-            self._deleted(handle.id, datetime.fromisoformat(answer["since"]))
+            self._own_command(handle.id, DELETE.name, datetime.fromisoformat(answer["since"]))
         return PodWorkflowResult(uid=str(answer.get("uid", "")))
 
     async def _is_open(self, pod: Pod) -> bool:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from syncpod.journal.records import TaskRecords
+from syncpod.messages.identity import EndedLife
 from syncpod.pod import ObjectMeta
 
 
@@ -16,7 +17,7 @@ class OfNoPod:
     is_followed = False
     incarnation = ""
     replacing: Collection[str] = ()
-    ended_life = None
+    ended_life: EndedLife | None = None
 
     @property
     def metadata(self) -> ObjectMeta:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -17,6 +18,7 @@ from syncpod.agent.housekeeping.removals import Removals
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.identity import EndedLife, PodRef
 from syncpod.translation.context import NodeContext
+from tests.agent.published import OfNoPod
 from tests.agent.waiting import until
 from workflows.pod.published import PublishedPod
 from workflows.pod.state import PodState
@@ -63,8 +65,15 @@ def removing(node: NodeContext, remover: Remover) -> Removals:
     )
 
 
-def ended_life(uid: str) -> EndedLife:
-    return EndedLife(PodRef(namespace="default", name=f"name-{uid}", uid=uid, incarnation="life-1"))
+class Ended(OfNoPod):
+    """The last state of a pod, whose life is over."""
+
+    uid, incarnation, is_gone, is_unready = "", "life-1", True, False
+    at: Any = None
+    history_length = 0
+
+    def __init__(self, uid: str) -> None:
+        self.ended_life = EndedLife(PodRef(namespace="default", name=f"name-{uid}", uid=uid, incarnation="life-1"))
 
 
 async def test_a_failed_removal_is_logged(
@@ -75,7 +84,7 @@ async def test_a_failed_removal_is_logged(
     remover.may.set()
     under_way = removing(node, remover)
     for uid in ("well", "full", "odd"):
-        under_way.take(ended_life(uid))
+        under_way.take(Ended(uid))
     await until(lambda: remover.log.count("began full") == 3 and "because of a defect" in caplog.text)
     assert [each for each in remover.log if each.startswith("removed")] == ["removed well"]
     assert caplog.text.count("(uid full) stay for now: Input/output error") == 1
@@ -87,7 +96,7 @@ async def test_a_removal_is_tried_again_when_somebody_else_acts_in_the_pod(node:
     """Its dead containers may just be collected."""
     remover = Remover(busy=2)
     remover.may.set()
-    removing(node, remover).take(ended_life("well"))
+    removing(node, remover).take(Ended("well"))
     await until(lambda: remover.log == ["began well", "began well", "began well", "removed well"])
 
 
@@ -95,7 +104,7 @@ async def test_a_pod_is_removed_once_however_often_it_is_found(node: NodeContext
     remover = Remover()
     under_way = removing(node, remover)
     for _ in range(2):
-        under_way.take(ended_life("well"))
+        under_way.take(Ended("well"))
     remover.may.set()
     await until(lambda: remover.log == ["began well", "removed well"])
 
@@ -106,7 +115,7 @@ async def test_a_worker_that_ends_goes_on_removing_for_a_while(
     remover = Remover()
     under_way = removing(node, remover)
     running = asyncio.create_task(under_way.run())
-    under_way.take(ended_life("well"))
+    under_way.take(Ended("well"))
     await until(lambda: remover.log == ["began well"])
     running.cancel()
     await asyncio.sleep(0)
@@ -118,7 +127,7 @@ async def test_a_worker_that_ends_goes_on_removing_for_a_while(
     remover = Remover()
     under_way = removing(node, remover)
     running = asyncio.create_task(under_way.run())
-    under_way.take(ended_life("hangs"))
+    under_way.take(Ended("hangs"))
     await until(lambda: remover.log == ["began hangs"])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -126,9 +135,9 @@ async def test_a_worker_that_ends_goes_on_removing_for_a_while(
 
 
 def test_the_life_of_a_pod_that_is_gone_is_handed_over_once(node: NodeContext) -> None:
-    taken: list[EndedLife] = []
+    taken: list[EndedLife | None] = []
     published = PublishedPods(node)
-    published.on_ended_life(taken.append)
+    published.watch_gone(lambda gone: taken.append(gone.ended_life))
     state = PodState(incarnation="life-1", removed=True, stopped_sandboxes=("s0",))
     now = datetime(2026, 1, 1, tzinfo=UTC)
     published.take("pod/default/web", "run-1", PublishedPod(state, now))

@@ -142,10 +142,11 @@ async def served(node: NodeUnderTest, **options: Any) -> AsyncIterator[None]:
     """Run a worker of the node."""
     given = {"build_id": build_id("syncpod-test", DIGEST), "workflow_runner": sandboxed_runner(), **options}
 
-    def deleted(workflow_id: str, since: datetime) -> None:
+    def deleted(workflow_id: str, command: str, since: datetime) -> None:
+        assert command == "delete"
         node.deleted.append((workflow_id, since))
 
-    of_node = node_steps(PodOrders(node.client, lambda: node.scripted.facts, deleted=deleted))
+    of_node = node_steps(PodOrders(node.client, lambda: node.scripted.facts, own_command=deleted))
     async with Worker(
         node.client,
         task_queue=node.scripted.queue,

@@ -38,6 +38,7 @@ from syncpod.messages.identity import EndedLife, PodRef
 from syncpod.node.pod_records import PodRecord
 from syncpod.node.report import Remains
 from syncpod.node.tombstones import tombstone_at
+from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -111,9 +112,10 @@ class Removals:
         self.total = 0
         """How many pods' remains this worker has removed."""
 
-    def take(self, life: EndedLife) -> None:
+    def take(self, published: Published) -> None:
         """Begin to remove the remains of a pod whose workflow has just ended; steps that stop pods come first."""
-        self._begin(life, PAUSES_SECONDS)
+        if published.ended_life is not None:
+            self._begin(published.ended_life, PAUSES_SECONDS)
 
     async def run(self) -> None:
         """Check until cancelled; then wait `CLOSE_SECONDS` for the removals under way, and cancel the others."""

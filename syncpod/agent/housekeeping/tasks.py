@@ -116,7 +116,7 @@ def _removals(
         min_age=settings.gone_pods_min_age,
         on_gone=agent.published_pods.forget,
     )
-    agent.published_pods.on_ended_life(removals.take)
+    agent.published_pods.watch_gone(removals.take)
     agent.add_background_task("removal of gone pods", removals.run)
     return removals
 
