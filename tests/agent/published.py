@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from syncpod.journal.records import TaskRecords
 from syncpod.messages.identity import EndedLife
 from syncpod.pod import ObjectMeta
+
+
+class Known(NamedTuple):
+    """The part of a published state that identifies its pod."""
+
+    metadata: ObjectMeta
+    is_followed: bool = False
 
 
 class OfNoPod:

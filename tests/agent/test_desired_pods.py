@@ -22,6 +22,7 @@ from syncpod.lifecycle.orphans import Standing
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import FILE_SOURCE, ApplyPodWorkflow, DeletePodWorkflow, PodKey, PodWorkflowResult
 from syncpod.pod import ObjectMeta
+from tests.agent.published import Known
 from tests.agent.waiting import until
 
 SOURCE, SEEN, HASH = (f"kubernetes.io/config.{name}" for name in ("source", "seen", "hash"))
@@ -72,7 +73,18 @@ class Workflows:
         """The names of pods whose workflows are open but not yet visible in the server's lists."""
         self.asked = 0
         self.annotations: dict[str, str] = {}
-        self.pods = DesiredPods("n1", FILE_SOURCE, self, self, lambda: self.known, self._require)
+        self.pods = DesiredPods("n1", FILE_SOURCE, self, self, self._known, self._require)
+
+    def _known(self) -> list[Known]:
+        return [Known(each) for each in self.known]
+
+    def published(self, known: ObjectMeta) -> None:
+        """Publish the state of a pod with this metadata."""
+        self.pods.published(Known(known))
+
+    def gone(self, known: ObjectMeta, *, is_followed: bool) -> None:
+        """End the workflow of a pod with this metadata."""
+        self.pods.gone(Known(known, is_followed))
 
     async def _require(self) -> None:
         if not self.is_ours:
@@ -253,7 +265,7 @@ async def test_the_next_worker_ends_pods_whose_files_went_while_no_worker_ran(
     else:
         await workflows.pods.take(listing("web/u3"))
     for each in published:
-        workflows.pods.published(each)  # before the directory was read this ends nothing
+        workflows.published(each)  # before the directory was read this ends nothing
     if known_first:
         for _ in range(5):
             await asyncio.sleep(0)
@@ -266,7 +278,7 @@ async def test_the_next_worker_ends_pods_whose_files_went_while_no_worker_ran(
 async def test_a_pod_whose_file_cannot_be_read_stays_as_it_is(workflows: Workflows) -> None:
     workflows.there = {"web": "u1"}
     await workflows.pods.take(listing(kept=("web",)))
-    workflows.pods.published(meta("web", "u1"))
+    workflows.published(meta("web", "u1"))
     await workflows.settled(web="applied")
     assert workflows.told == []
     await workflows.pods.take(listing("web/u2"))
@@ -280,15 +292,15 @@ async def test_a_pod_whose_file_cannot_be_read_stays_as_it_is(workflows: Workflo
 async def test_a_pod_that_somebody_ended_is_applied_again(workflows: Workflows) -> None:
     await workflows.pods.take(listing("web/u1"))
     await workflows.settled(web="applied")
-    workflows.pods.published(meta("web", "u1", ending=True))
+    workflows.published(meta("web", "u1", ending=True))
     assert workflows.told == ["apply web/u1"]
     del workflows.there["web"]
-    workflows.pods.gone(meta("web", "u1"), is_followed=False)
+    workflows.gone(meta("web", "u1"), is_followed=False)
     await workflows.settled(web="applied")
     assert workflows.told == ["apply web/u1"] * 2
     assert workflows.pods.take_ended_by_others() == (PodKey(name="web"),)
     assert workflows.pods.take_ended_by_others() == ()
-    workflows.pods.gone(meta("web", "u1"), is_followed=True)  # the next pod is the requested one
+    workflows.gone(meta("web", "u1"), is_followed=True)  # the next pod is the requested one
     assert workflows.told == ["apply web/u1"] * 2
 
 
@@ -304,7 +316,7 @@ async def test_a_pod_that_the_node_ends_itself_is_not_said_to_be_ended_by_somebo
     await until(lambda: workflows.under_way == 1)
     await workflows.pods.take(listing("web/u2" if between else "web/u1"))
     workflows.there.clear()
-    workflows.pods.gone(meta("web", "u1"), is_followed=False)
+    workflows.gone(meta("web", "u1"), is_followed=False)
     workflows.answering.set()
     await workflows.settled(web="applied")
     assert workflows.pods.take_ended_by_others() == ()
@@ -331,7 +343,7 @@ async def test_a_pod_that_is_refused_is_retried_after_a_back_off_or_once_another
     (said,) = workflows.pods.report()
     assert (said.state, said.reason, said.message) == ("pending", "Refused", "it is another pod")
     del workflows.there["web"]
-    workflows.pods.gone(meta("web", "other", "team"), is_followed=False)
+    workflows.gone(meta("web", "other", "team"), is_followed=False)
     await workflows.settled(web="applied")
     (said,) = workflows.pods.report()
     assert (said.reason, said.message, said.retry_at) == ("", "", None)
@@ -355,7 +367,7 @@ async def test_an_older_pod_that_its_workflow_names_while_the_new_one_is_refused
     workflows.answering.clear()
     await workflows.pods.take(listing("web/u2"))
     await until(lambda: bool(workflows.told))
-    workflows.pods.published(meta("web", "u1"))
+    workflows.published(meta("web", "u1"))
     workflows.answering.set()
     await workflows.settled(web="applied")
     assert workflows.told == ["apply web/u2", "apply web/u2 for u1"]
@@ -415,9 +427,9 @@ async def test_a_pod_that_is_applied_again_keeps_the_time_when_the_node_first_he
     workflows.there = {"web": "u1"}
     workflows.known = [meta("web", "u1")]
     await workflows.pods.take(listing("web/u1"))
-    workflows.pods.published(meta("web", "u1"))
+    workflows.published(meta("web", "u1"))
     del workflows.there["web"]
-    workflows.pods.gone(meta("web", "u1"), is_followed=False)
+    workflows.gone(meta("web", "u1"), is_followed=False)
     await until(lambda: workflows.told == ["apply web/u1"])
     assert workflows.annotations[SEEN] == "then"
 
@@ -438,13 +450,13 @@ async def test_the_next_worker_gives_a_numbered_pod_an_order_only_if_its_workflo
     await workflows.pods.take(Listing(pods[:3], (PodKey(name="silent"),), (), keys))
     await workflows.pods.take(Listing(pods, (), (), keys))
     same = meta("same", "u").model_copy(update={"generation": 2, "labels": {"app": "web"}})
-    workflows.pods.published(same)
-    workflows.pods.published(meta("labelled", "u").model_copy(update={"generation": 2, "labels": {}}))
+    workflows.published(same)
+    workflows.published(meta("labelled", "u").model_copy(update={"generation": 2, "labels": {}}))
     await workflows.settled(**dict.fromkeys(workflows.there, "applied"))
     assert sorted(workflows.told) == ["apply labelled/u", "apply older/u"]
     assert workflows.asked == 1
     # What it publishes later is no reason for an order, and a change of the source is one.
-    workflows.pods.published(same.model_copy(update={"generation": 1}))
+    workflows.published(same.model_copy(update={"generation": 1}))
     changed = tuple(numbered(name, "u", 3 if name == "same" else 2, app="web") for name in workflows.there)
     await workflows.pods.take(Listing(changed, (), (), keys))
     await workflows.settled(**dict.fromkeys(workflows.there, "applied"))

@@ -48,6 +48,7 @@ from syncpod.node.labels import is_asked_for
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.pod import ObjectMeta, Pod
 from tests.agent.node_endpoint import node_of
+from tests.agent.published import Known
 from tests.agent.waiting import until
 from tests.kubernetes.api_server import (
     ApiServer,
@@ -97,7 +98,9 @@ class Node:
         self.reflector = Reflector(
             client, "/api/v1/pods", "Pod", params={"fieldSelector": "spec.nodeName=n1"}, chance=lambda: 0.0
         )
-        self.desired = DesiredPods("n1", KUBERNETES_SOURCE, self, self, lambda: self.known, self._nothing)
+        self.desired = DesiredPods(
+            "n1", KUBERNETES_SOURCE, self, self, lambda: [Known(each) for each in self.known], self._nothing
+        )
         self.refusals: list[tuple[str, str]] = []
         self.statuses = StatusWriter(
             client,
@@ -175,13 +178,13 @@ class Node:
         """Let a pod be finished, so that none of its containers runs."""
         uid = self.there.pop(name)
         self.statuses.gone(ObjectKey("default", name), State(uid, "Succeeded"))
-        self.desired.gone(_meta(name, uid), is_followed=False)
+        self.desired.gone(Known(_meta(name, uid)))
         self.deletions.gone(uid)
 
     def publish(self, name: str, phase: str) -> None:
         """Let a pod's workflow publish its state."""
         uid = self.there[name]
-        self.desired.published(_meta(name, uid))
+        self.desired.published(Known(_meta(name, uid)))
         state = State(uid, phase, tuple(self.conditions.values()))
         self.statuses.published(ObjectKey("default", name), state)
         self.states[name] = state

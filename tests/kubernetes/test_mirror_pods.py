@@ -57,7 +57,7 @@ async def node(client: ApiClient, tmp_path: Path) -> AsyncIterator[Node]:
 def publish(node: Node, state: Static) -> None:
     """Report the pod as the link to the cluster does."""
     node.there["web-n1"] = state.uid
-    node.desired.published(state.metadata)
+    node.desired.published(state)
     node.mirrors.published(state)
     node.statuses.published(KEY, state)
 

@@ -90,11 +90,17 @@ class _Pleg(PlegPort):
     def __init__(self, returned: Callable[[ObservedPod], None], acts: Callable[[str], None]) -> None:
         self._returned, self._acts = returned, acts
 
-    def returned(self, listing: ObservedPod) -> None:
-        self._returned(listing)
+    def step_began(self, uid: str) -> None:
+        pass
 
     def step_acts(self, uid: str) -> None:
         self._acts(uid)
+
+    def returned(self, listing: ObservedPod) -> None:
+        self._returned(listing)
+
+    def step_ended(self, uid: str) -> None:
+        pass
 
 
 class _Agent(RecordingAgent):

@@ -98,7 +98,7 @@ class _PodParts:
         if list_of(meta) not in (KUBERNETES_SOURCE, FILE_SOURCE):
             return
         self.events.published(state)
-        self.desired.published(meta)
+        self.desired.published(state)
         self.mirrors.published(state)
         self.statuses.published(_key(meta), state)
         self.gates.changed(_key(meta))
@@ -113,7 +113,7 @@ class _PodParts:
             self.mirrors.gone(state)
             self.statuses.forget(_key(meta), meta.uid)
             return
-        self.desired.gone(meta, is_followed=state.is_followed)
+        self.desired.gone(state)
         if self.is_listed():
             self.statuses.gone(_key(meta), state)
         else:
@@ -200,7 +200,7 @@ class _KubernetesLink:
                 KUBERNETES_SOURCE,
                 ClusterOrders(agent.pod_orders, agent.published_pods.pod),
                 self._workflows,
-                agent.published_pods.metadata,
+                agent.task_watch.pods,
                 agent.own_server.require,
             ),
             mirrors=MirrorPods(api, self._name, lambda: registration.uid, self._workflows.standing),

@@ -93,14 +93,13 @@ def add_node_workflow_tasks(
 def _add_manifests(
     agent: Agent, files: ManifestFiles, workflows: PodWorkflows, signals: NodeSignals, life: NodeLife
 ) -> ManifestReport:
-    published = agent.published_pods
     pods = DesiredPods(
-        files.node, FILE_SOURCE, agent.pod_orders, workflows, published.metadata, agent.own_server.require
+        files.node, FILE_SOURCE, agent.pod_orders, workflows, agent.task_watch.pods, agent.own_server.require
     )
     report = ManifestReport(pods, signals.static_pods, boot=life.boot, settle=files.settle)
     source = ManifestSource(files, pods, report, expect=agent.own_server.expect)
-    published.watch(lambda each: pods.published(each.metadata))
-    published.watch_gone(lambda each: pods.gone(each.metadata, is_followed=each.is_followed))
+    agent.published_pods.watch(pods.published)
+    agent.published_pods.watch_gone(pods.gone)
     agent.add_background_task("manifests", source.run)
     agent.add_background_task("report of the manifests' pods", report.run)
     return report

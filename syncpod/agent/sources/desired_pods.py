@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, Protocol
@@ -81,6 +81,18 @@ class Orders(Protocol):
         """End a pod."""
 
 
+class PodOfSource(Protocol):
+    """The part of a pod's published state by which it is compared with its source."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The pod's metadata."""
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether another pod of its name starts in the same workflow when this one ends."""
+
+
 @dataclass(eq=False)
 class _Pod:
     key: PodKey
@@ -128,13 +140,13 @@ class DesiredPods:
         source: str,
         orders: Orders,
         workflows: OpenWorkflows,
-        known: Callable[[], list[ObjectMeta]],
+        known: Callable[[], Sequence[PodOfSource]],
         require: Callable[[], Awaitable[None]],
     ) -> None:
         """Send orders with `orders`. `require` raises RPCError if the server is not the node's.
 
-        `source` is the name of the source in the pods' annotation. `known` returns the last published metadata of each
-        pod whose workflow this worker has seen.
+        `source` is the name of the source in the pods' annotation. `known` returns the last published state of each pod
+        whose workflow this worker has seen.
         """
         self._node, self._source = node, source
         self._orders = orders
@@ -176,8 +188,8 @@ class DesiredPods:
             pod.ends_first = _uid(document) in pod.uids and (pod.ends_first or key in listing.replaced)
         if not self.is_read:
             self.is_read = True
-            for meta in self._known():
-                self.published(meta)
+            for state in self._known():
+                self.published(state)
         for pod in list(self._pods.values()):
             self._send_if_due(pod)
         self.news.set()
@@ -187,12 +199,14 @@ class DesiredPods:
         if is_named and "generation" not in document["metadata"]:
             return
         pod.sent_document, pod.uids, pod.is_assumed = document, (_uid(document),), is_named
-        for meta in self._known() if is_named and self.is_read else ():
+        for state in self._known() if is_named and self.is_read else ():
+            meta = state.metadata
             if PodKey(namespace=meta.namespace, name=meta.name) == pod.key:
                 self._compare(pod, meta)
 
-    def published(self, meta: ObjectMeta) -> None:
-        """Take a pod's published metadata. The pod is ended if the source lists no pod, or another one, of its name."""
+    def published(self, state: PodOfSource) -> None:
+        """Take a pod's published state. The pod is ended if the source lists no pod, or another one, of its name."""
+        meta = state.metadata
         if not self.is_read or list_of(meta) != self._source:
             return
         key = PodKey(namespace=meta.namespace, name=meta.name)
@@ -218,8 +232,9 @@ class DesiredPods:
             pod.sent_document = None
             self._send_if_due(pod)
 
-    def gone(self, meta: ObjectMeta, *, is_followed: bool) -> None:
-        """Note that a pod's workflow has ended. `is_followed`: another pod of its name starts in the same workflow."""
+    def gone(self, state: PodOfSource) -> None:
+        """Note that a pod's workflow has ended, by the state that it has published last."""
+        meta, is_followed = state.metadata, state.is_followed
         pod = self._pods.get(PodKey(namespace=meta.namespace, name=meta.name))
         if pod is None:
             return
