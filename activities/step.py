@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
@@ -92,14 +92,7 @@ async def run_step(
         name=info.activity_type,
         first=begun_first(node, request) if isinstance(request, CreateSandbox | StartContainer) else None,
     )
-    trying = _try(attempt, body, request, interruption, stage)
-    if isinstance(request, CreateSandbox | StartContainer):
-        trying = in_company(attempt, request, trying)
-    # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
-    task = asyncio.create_task(trying)
-    node.running.add(attempt)
-    node.agent.step_began(request.ref, kills=isinstance(request, KillPod))
-    task.add_done_callback(partial(_has_ended, attempt))
+    task = _begun(attempt, request, _try(attempt, body, request, interruption, stage))
     # If a start waits for the step that it follows, that step already shows why: its heartbeats may begin late.
     pause, has_said, may_put_off = FIRST_BEAT_SECONDS if attempt.acts.is_set() else WAITING_BEAT_SECONDS, False, True
     while not task.done():
@@ -121,6 +114,22 @@ async def run_step(
                 pause = min(2 * pause, HEARTBEAT_SECONDS) if attempt.acts.is_set() else WAITING_BEAT_SECONDS
     count_attempt(info.activity_type, _outcome(task))
     return task.result()
+
+
+def _begun(
+    attempt: StepAttempt, request: StepInput, trying: Coroutine[Any, Any, StepResult]
+) -> asyncio.Task[StepResult]:
+    """Begin an attempt, and report it to the agent.
+
+    The task is one of its own, so that a cancellation never cuts off a call to the runtime.
+    """
+    if isinstance(request, CreateSandbox | StartContainer):
+        trying = in_company(attempt, request, trying)
+    task = asyncio.create_task(trying)
+    attempt.node.running.add(attempt)
+    attempt.node.agent.step_began(request.ref, kills=isinstance(request, KillPod))
+    task.add_done_callback(partial(_has_ended, attempt))
+    return task
 
 
 def _has_ended(attempt: StepAttempt, task: asyncio.Task[StepResult]) -> None:
