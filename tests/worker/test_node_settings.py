@@ -44,6 +44,8 @@ RECORD = WorkerRecord(
 
 def test_as_root_the_default_paths_are_those_of_crictl_and_log_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
+    # This machine may have a node with kept settings there.
+    monkeypatch.setattr("syncpod.settings.node.read_kept_settings", lambda _: KeptSettings())
     settings = node_settings({})
     assert settings.node == socket.gethostname().lower()
     assert settings.state_dir == Path("/var/lib/syncpod")
