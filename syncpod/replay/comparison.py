@@ -1,7 +1,8 @@
 """Finds the first decision in which a replay differs from its history.
 
-The SDK compares only the types of commands. This module also compares each step by its container, number and victims,
-each wait by its duration, and each decision by the workflow task in which it was taken.
+The SDK compares only the types of commands. This module also compares each step by its container, number and victims or
+by its pods and node, each wait by its duration, each signal by its name and target, and each decision by the workflow
+task in which it was taken.
 """
 
 from __future__ import annotations

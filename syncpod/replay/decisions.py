@@ -1,7 +1,7 @@
 """The decisions of a run: those in its history, and those that its replay takes.
 
-A decision is a step, a wait or the end of the run. A step or wait that is begun and cancelled within one workflow task
-does not count: no command for it is sent to Temporal.
+A decision is a step, a wait, a signal to another workflow, or the end of the run. A step or wait that is begun and
+cancelled within one workflow task does not count: no command for it is sent to Temporal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 
 from syncpod.replay.comparison import Decided
-from syncpod.replay.wording import ENDS, OTHERS, step_words, wait_words
+from syncpod.replay.wording import ENDS, OTHERS, signal_words, step_words, wait_words
 
 InputOf = Callable[[Sequence[Payload]], Mapping[str, Any]]
 """Returns the JSON of a step's input."""
@@ -53,6 +53,8 @@ def recorded(events: Sequence[HistoryEvent], input_of: InputOf) -> list[Decided]
             words = step_words(said.activity_type.name, input_of(said.input.payloads))
         elif kind == "timer_started_event_attributes":
             words = wait_words(said.start_to_fire_timeout.ToTimedelta())
+        elif kind == "signal_external_workflow_execution_initiated_event_attributes":
+            words = signal_words(said.signal_name, said.workflow_execution.workflow_id)
         elif kind in _ENDS:
             words = ENDS[_ENDS[kind]]
         else:
@@ -130,6 +132,9 @@ class Watching(WorkflowRunner):
                 self._taken["step", said.seq] = Decided(task, words)
             elif kind == "start_timer":
                 self._taken["wait", said.seq] = Decided(task, wait_words(said.start_to_fire_timeout.ToTimedelta()))
+            elif kind == "signal_external_workflow_execution":
+                words = signal_words(said.signal_name, said.workflow_execution.workflow_id)
+                self._taken["signal", said.seq] = Decided(task, words)
             elif kind in ENDS:
                 self._taken["end", 0] = Decided(task, ENDS[kind])
             elif kind in OTHERS and not self._forget(kind, said, task):

@@ -25,8 +25,8 @@ OTHERS: Final[Mapping[str, str]] = {
 def step_words(name: str, given: Mapping[str, Any]) -> str:
     """Return the description of a step, from its activity's name and the JSON of its input.
 
-    A pod's step is described by its container, number and victims; a node's step, by its pods. Nothing else of the
-    input is shown, so no value of a manifest appears.
+    A pod's step is described by its container, number and victims; a node's step, by its pods; a fleet's, by its pods
+    and its node. Nothing else of the input is shown, so no value of a manifest appears.
     """
     target = given.get("target") or {}
     if "ref" in given:
@@ -34,15 +34,20 @@ def step_words(name: str, given: Mapping[str, Any]) -> str:
     else:
         about = [_pod_in(each) for each in given.get("pods") or (given,)]
     named = " ".join([name.replace("_", " "), *(part for part in about if part)])
-    return ", ".join([named, *(f"{word} {given[word]}" for word in ("restart", "attempt") if word in given)])
+    return ", ".join([named, *(f"{word} {given[word]}" for word in ("restart", "attempt", "node") if word in given)])
 
 
 def _pod_in(given: Mapping[str, Any]) -> str:
-    """Return the name of the pod in the input of a node's step."""
-    metadata: Mapping[str, Any] = (given.get("pod") or {}).get("metadata") or {}
+    """Return the name of the pod in the input of a node's or a fleet's step."""
+    metadata: Mapping[str, Any] = (given.get("pod") or given).get("metadata") or {}
     return str(given.get("name") or metadata.get("name", ""))
 
 
 def wait_words(length: timedelta) -> str:
     """Return how long a wait is."""
     return f"wait {length.total_seconds():.6g} s"
+
+
+def signal_words(name: str, workflow_id: str) -> str:
+    """Return the description of a signal to another workflow."""
+    return f"signal {name} to {workflow_id}"
