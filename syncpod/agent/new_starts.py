@@ -42,10 +42,8 @@ class Kind(Protocol):
     """The differences between pods' workflows and a node's, for such a start."""
 
     workflow_type: str
-    repeated: frozenset[str]
-    """Signals that are not passed to the new run: the agent sends them again, or they concern one run only."""
-    as_signal: Mapping[str, str]
-    """By the name of an update: the name of the signal that has the same effect."""
+    passed_on: Mapping[str, str]
+    """By purpose, the commands that the new run gets, each as the signal with its effect (`CommandTable.passed_on`)."""
 
     def going_on(self, snapshot: WorkflowSnapshot) -> RunStart:
         """Return the start that continues from `snapshot`. Raises ValueError if the snapshot is invalid."""
@@ -58,8 +56,7 @@ class PodStarts(Kind):
     """Starts of pods' workflows; without a snapshot, from the node's record of the pod."""
 
     workflow_type: str = POD_WORKFLOW
-    repeated = POD_COMMANDS.resent
-    as_signal: Mapping[str, str] = {name: POD_COMMANDS.same_as(name) or name for name in POD_COMMANDS.updates}
+    passed_on = POD_COMMANDS.passed_on
 
     def __init__(self, node: NodeContext, has_attributes: Callable[[], bool]) -> None:
         """`has_attributes` returns whether the namespace has our search attributes."""
@@ -91,8 +88,7 @@ class NodeStarts(Kind):
     """
 
     workflow_type: str = NODE_WORKFLOW
-    repeated = NODE_COMMANDS.resent
-    as_signal: Mapping[str, str] = {name: name for name in NODE_COMMANDS.updates}
+    passed_on = NODE_COMMANDS.passed_on
 
     def __init__(self, client: Client, node: NodeContext, has_attributes: Callable[[], bool]) -> None:
         """`has_attributes` returns whether the namespace has our search attributes."""

@@ -25,7 +25,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any, Final
 
 from temporalio.api.common.v1 import Payloads, WorkflowExecution
@@ -34,7 +34,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse
 from temporalio.client import Client, WorkflowHistoryEventFilterType
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.converter import WorkflowSerializationContext
+from temporalio.converter import DataConverter, WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent import metrics
@@ -44,7 +44,7 @@ from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import node_workflow_id
 from syncpod.messages.signature import Keys
-from syncpod.messages.signed import Accepted, plain, taken
+from syncpod.messages.signed import Accepted, Commands, first_and_more, microseconds, plain, taken
 from syncpod.node.workflow_snapshots import WorkflowSnapshot
 from syncpod.temporal.plugin import verifying_converter
 from syncpod.temporal.workflow_watch import WAS_RESET
@@ -327,16 +327,20 @@ class StuckWorkflows:
     ) -> list[tuple[str, list[Any]]]:
         """Return the run's signals and accepted updates that `snapshot` does not include yet, oldest first.
 
-        Left out are signals that the agent sends again, signals that cannot be decoded, as in the SDK, and unsigned
-        signals on a node that requires signatures. The returned ones are added to the snapshot's accepted commands.
+        Left out are signals that the agent sends again, signals that cannot be decoded, as in the SDK, and all that the
+        run has refused: signals of unknown names, updates that have failed, and, on a node that requires signatures,
+        commands without a valid one. The returned ones are added to the snapshot's accepted commands.
         """
-        found: list[tuple[str, list[Any]]] = []
-        kind = self._kind(workflow_id)
+        found: dict[int, tuple[str, list[Any]]] = {}
         place = WorkflowSerializationContext(namespace=self._client.namespace, workflow_id=workflow_id)
         converter, accepted = self._converter.with_context(place), _accepted(snapshot)
         async for event in self._client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
-            name, purpose, input = _signal_in(event, kind)
-            if not name or name in kind.repeated or _is_in(event, run_id, snapshot):
+            if snapshot is None and event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+                accepted = await _accepted_before(event, converter)
+            found.pop(_failed_update(event), None)
+            purpose, input = _command_in(event)
+            name = self._kind(workflow_id).passed_on.get(purpose, "")
+            if not name or _is_in(event, run_id, snapshot):
                 continue
             try:
                 args = await converter.decode(input.payloads)
@@ -346,22 +350,41 @@ class StuckWorkflows:
                 accepted, refusal = taken(accepted, purpose, args)
                 if refusal:
                     continue
-            found.append((name, [plain(each) for each in args]))
+            found[event.event_id] = (name, [plain(each) for each in args])
         if snapshot is not None and accepted != Accepted():
             snapshot.next_input["snapshot"]["accepted"] = accepted.model_dump()
-        return found
+        return list(found.values())
 
 
-def _signal_in(event: HistoryEvent, kind: Kind) -> tuple[str, str, Payloads]:
-    """Return an event's signal: its name, the purpose under which it was signed, and its payloads.
-
-    An update counts as the signal with the same effect. The name is "" if the event is neither.
-    """
+def _command_in(event: HistoryEvent) -> tuple[str, Payloads]:
+    """Return an event's command: the purpose under which it was signed, "" if there is none, and its payloads."""
     if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
         signal = event.workflow_execution_signaled_event_attributes
-        return signal.signal_name, f"signal/{signal.signal_name}", signal.input
+        return f"signal/{signal.signal_name}", signal.input
     update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-    return kind.as_signal.get(update.name, ""), f"update/{update.name}", update.args
+    return f"update/{update.name}" if update.name else "", update.args
+
+
+def _failed_update(event: HistoryEvent) -> int:
+    """Return the number of the event that accepted an update, if its sender got an error in this one; else 0."""
+    completed = event.workflow_execution_update_completed_event_attributes
+    return completed.accepted_event_id if completed.outcome.HasField("failure") else 0
+
+
+async def _accepted_before(started: HistoryEvent, converter: DataConverter) -> Accepted:
+    """Return the signed commands that count as accepted when a run begins, given the run's first event.
+
+    If the run's input cannot be decoded, none from before its start is accepted.
+    """
+    try:
+        start, _ = first_and_more(
+            await converter.decode(started.workflow_execution_started_event_attributes.input.payloads)
+        )
+        given = plain(start)
+        continued = given.get("snapshot", {}).get("accepted", {}) if isinstance(given, dict) else {}
+        return Commands(start).accepted_before(Accepted.model_validate(continued))
+    except Exception:  # noqa: BLE001  # whoever started it may have sent anything, and a converter raises anything
+        return Accepted(floor=microseconds(started.event_time.ToDatetime(tzinfo=UTC)))
 
 
 def _accepted(snapshot: WorkflowSnapshot | None) -> Accepted:

@@ -179,9 +179,13 @@ class CommandTable:
     queries: Mapping[str, QuerySpec]
 
     @property
-    def resent(self) -> frozenset[str]:
-        """The signals that are not passed on to a run that replaces a stuck one."""
-        return frozenset(name for name, signal in self.signals.items() if signal.is_resent)
+    def passed_on(self) -> Mapping[str, str]:
+        """By purpose, the commands that a run which replaces a stuck one gets, each as the signal with its effect.
+
+        A signal of another name is absent, even if an update has that name: the stuck run has refused it at once.
+        """
+        signals = {f"signal/{name}": name for name, signal in self.signals.items() if not signal.is_resent}
+        return signals | {f"update/{name}": self.same_as(name) or name for name in self.updates}
 
     def same_as(self, update: str) -> str:
         """Return the signal that has the effect of an update; "" if there is none."""

@@ -137,6 +137,29 @@ async def test_a_node_keeps_its_lists_when_its_history_cannot_be_replayed(
         await _end(healer, before, after)
 
 
+async def test_a_signal_that_a_node_has_refused_cordons_nothing_later(
+    healer: Healer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"refused-{uuid.uuid4().hex[:8]}"
+    with monkeypatch.context() as planted:
+        plant_a_timer(planted)
+        async with worker(healer):
+            handle = await cordoned_with_a_list(healer, name)
+            await handle.execute_update("uncordon")
+            await healer.published_pods.flush()
+            await handle.signal("cordon", {"by": "x"})
+            asked = NodeView.model_validate(await handle.query("node"))
+            assert not asked.unschedulable and any("cordon is an update" in each.message for each in asked.events)
+    first = (await handle.describe()).run_id
+    healer.forget()
+    async with worker(healer):
+        await forget_sticky(healer.client, handle)
+        await handle.signal("node_status", {})
+        view = await restarted(handle, first)
+        assert not view.unschedulable
+        await _end(healer, name)
+
+
 async def test_a_node_without_a_stored_state_starts_over_and_stays_cordoned(
     healer: Healer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,11 +14,13 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 import pytest_asyncio
 from temporalio import workflow
-from temporalio.api.common.v1 import Payload, WorkflowExecution
+from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.enums.v1 import EventType, ResetReapplyExcludeType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest, ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.common import RawValue
+from temporalio.converter import WorkflowSerializationContext
 from temporalio.exceptions import TerminatedError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
@@ -29,11 +31,15 @@ from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.stuck_workflows import StuckWorkflows
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.identity import PodRef
+from syncpod.messages.signature import Keys
+from syncpod.messages.signed import Marked
 from syncpod.messages.steps import Outcome
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Pod
+from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER, syncpod_plugin
 from syncpod.temporal.queries import AskAgain
+from syncpod.temporal.signing import signing_converter
 from syncpod.temporal.workflow_watch import WAS_RESET, Published
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
@@ -277,6 +283,121 @@ async def test_newest_signals_are_carried_over_from_a_history_that_cannot_be_rep
         await handle.result()
 
 
+async def test_a_signal_that_the_stuck_run_has_refused_has_no_effect_in_the_new_run(
+    client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal with the name of an update is refused at once; its name is valid among those that are passed on."""
+    with monkeypatch.context() as planted:
+        planted.setattr(Display, "publish", one_timer_more(Display.publish))
+        async with worker(client, node, healer):
+            handle = await crashed_once(client, node, "refused")
+            pod_directory(context, "uid-refused").mkdir(parents=True)
+            await healer.published_pods.flush()
+            for name in ("delete", "resize", "nonsuch"):
+                await handle.signal(name, {})
+    first, steps = (await handle.describe()).run_id, node.steps("uid-refused")
+    healer.forget()
+    async with worker(client, node, healer):
+        await forget_sticky(client, handle)
+        await handle.signal("set_condition", {"type": "example.com/late", "status": "True"})
+        await restarted(handle, first)
+        pod = await until(
+            handle, lambda shown: "example.com/late" in {each["type"] for each in shown["status"]["conditions"]}
+        )
+        assert is_running(pod) and "deletionTimestamp" not in pod["metadata"]
+        assert not [each for each in await handle.query("events") if each["reason"] == "Rejected"]
+        assert node.steps("uid-refused") == steps
+        await handle.terminate()
+
+
+async def passed_on(context: NodeContext, events: Sequence[HistoryEvent], keys: Keys | None = None) -> list[str]:
+    """The names of the commands that a new run gets in place of one with this history, without a stored state."""
+
+    async def history() -> AsyncIterator[HistoryEvent]:
+        for number, event in enumerate(events, 1):
+            event.event_id = event.event_id or number
+            yield event
+
+    pod_directory(context, "uid-noted").mkdir(parents=True, exist_ok=True)
+    write_pod_record(context, PodRecord(pod=Pod.model_validate(manifest("noted")), incarnation="1", admitted=True))
+    run = Mock(fetch_history_events=history)
+    client = Mock(namespace="default", data_converter=DATA_CONVERTER, get_workflow_handle=Mock(return_value=run))
+    stuck = StuckWorkflows(
+        client,
+        context,
+        task_queue="node/scripted",
+        published=PublishedPods(context),
+        has_attributes=lambda: False,
+        resume=lambda _: None,
+        keys=keys,
+    )
+    client.start_workflow = AsyncMock()
+    info = Mock(execution=Mock(run_id="run"), status=WorkflowExecutionStatus.TERMINATED)
+    info.type.name = "PodWorkflow"
+    described = Mock(workflow_execution_info=info)
+    described.execution_config.task_queue.name = "node/scripted"
+    client.workflow_service.describe_workflow_execution = AsyncMock(return_value=described)
+    stuck._limit_passed = AsyncMock(return_value="too large")  # type: ignore[method-assign]
+    assert await stuck.begin_anew(PodRef(namespace="default", name="noted", uid="uid-noted"))
+    _, start = client.start_workflow.await_args.args
+    return [name for name, _ in start["restarted"]["signals"]]
+
+
+async def sent(name: str, value: Any, keys: Keys | None = None, number: int = 0) -> HistoryEvent:
+    """The event of a run's start, of a signal or of an accepted update."""
+    place = WorkflowSerializationContext(namespace="default", workflow_id="pod/default/noted")
+    converter = DATA_CONVERTER if keys is None else signing_converter(DATA_CONVERTER, keys, verifies=False)
+    kind, _, what = name.partition("/")
+    payloads = Payloads(
+        payloads=await converter.with_context(place).encode([Marked(value, name, number) if keys else value])
+    )
+    if kind == "start":
+        event = HistoryEvent(event_type=EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED)
+        event.workflow_execution_started_event_attributes.input.CopyFrom(payloads)
+    elif kind == "signal":
+        event = HistoryEvent(event_type=EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED)
+        event.workflow_execution_signaled_event_attributes.signal_name = what
+        event.workflow_execution_signaled_event_attributes.input.CopyFrom(payloads)
+    else:
+        event = HistoryEvent(event_type=EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED)
+        request = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+        request.name = what
+        request.args.CopyFrom(payloads)
+    return event
+
+
+async def test_an_update_that_has_failed_has_no_effect_in_the_new_run(context: NodeContext) -> None:
+    """Signals before it had made it impossible, and its sender got the error."""
+    events = [await sent("start", {}), await sent("update/resize", {}), await sent("update/delete", {})]
+    for accepted in (2, 3):
+        answer = HistoryEvent(event_type=EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_COMPLETED)
+        completed = answer.workflow_execution_update_completed_event_attributes
+        completed.accepted_event_id = accepted
+        if accepted == 2:
+            completed.outcome.failure.message = "the pod is ending"
+        else:
+            completed.outcome.success.SetInParent()
+        events.append(answer)
+    assert await passed_on(context, events) == ["delete_pod"]
+
+
+async def test_a_signed_command_that_was_too_old_for_the_run_has_no_effect_in_the_new_one(
+    context: NodeContext, tmp_path: Path
+) -> None:
+    """Anybody may send a copy of a command to an earlier pod of that name. No stored state says which were accepted."""
+    keys = make_signing_keys(tmp_path)
+    begun = [{"pod": {}}, {"snapshot": {"accepted": {"floor": 5, "numbers": [8]}}}]
+    for start, expected in zip(begun, (["restart", "backoff_expired"], ["backoff_expired"]), strict=True):
+        events = [
+            await sent("start", start, keys, 7),
+            await sent("signal/delete_pod", {}, keys, 4),
+            await sent("signal/restart", {}, keys, 8),
+            await sent("signal/backoff_expired", {}, keys, 9),
+            await sent("signal/backoff_expired", {}, keys, 9),
+        ]
+        assert await passed_on(context, events, keys) == expected
+
+
 async def test_an_accepted_update_missing_in_the_stored_state_is_carried_over(
     client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +452,7 @@ async def test_without_a_stored_state_a_pod_is_restarted_from_its_record(
     pod = Pod.model_validate(published.published.pod())
     incarnation = published.published.next_input()["snapshot"]["incarnation"]
     pod_directory(context, "uid-recorded").mkdir(parents=True)
+    pod_directory(context, "uid-noted").mkdir(parents=True, exist_ok=True)
     write_pod_record(context, PodRecord(pod=pod, incarnation=incarnation, admitted=True))
     first = (await handle.describe()).run_id
     healer.forget()
