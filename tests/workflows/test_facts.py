@@ -261,7 +261,7 @@ def killed(state: PodState, *listings: ObservedPod) -> PodState:
     assert step is not None
     decide.record_step(state, step, NOW)
     for each in listings:
-        observe(state, each, NOW)
+        observe(state, each, each.observed_at or NOW)
     return state
 
 

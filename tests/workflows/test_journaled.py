@@ -169,3 +169,37 @@ def test_a_container_that_was_seen_to_end_before_its_kill_was_decided_has_ended_
     observed = listing(2, ended).model_copy(update={"observed_at": NOW + timedelta(seconds=5)})
     observing.observe(state, observed, NOW + timedelta(seconds=5 + seconds))
     assert causes(state) == {0: words}
+
+
+@pytest.mark.parametrize("cause", KILLS)
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_container_that_had_ended_before_the_node_decided_to_end_it_has_ended_by_itself(
+    cause: KillCause, is_removed: bool
+) -> None:
+    """A worker that was paused sees the exit after the deletion. The step may have removed the container."""
+    policy, happen = KILLS[cause]
+    state = seen(a_pod(policy, "app"), listing(1, running("app")))
+    happen(state)
+    begun(state)
+    ended = exited("app", 6).model_copy(update={"finished_at": NOW - timedelta(minutes=1)})
+    after = listing(3, *(() if is_removed else (ended,))).model_copy(update={"observed_at": NOW})
+    stopped = (ended.exit,) if is_removed and ended.exit is not None else ()
+    observing.tell_stopped(state, stopped, after, NOW + timedelta(seconds=1))
+    observing.observe(state, after, NOW + timedelta(seconds=1))
+    told = [line for line in state.history if line.kind == "exit"]
+    is_of_its_end = cause in (KillCause.SANDBOX, KillCause.STATE_LOST, KillCause.LOST_FOR_GOOD)
+    assert [line.fact for line in told[:1]] == [cause if is_of_its_end else ""]
+    if not is_removed and not is_of_its_end:
+        assert causes(state) == {0: "exited 6"}
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_an_exempt_exit_before_its_kill_waits_as_recorded_runs_did_if_the_pod_goes_on(is_deleted: bool) -> None:
+    pod = a_pod("Always", "app")
+    pod.metadata.annotations["syncpod.dev/backoff-exempt-exit-codes"] = "6"
+    state = seen(pod, listing(1, running("app")))
+    KILLS[KillCause.DELETED if is_deleted else KillCause.OPERATOR][1](state)
+    begun(state)
+    ended = exited("app", 6).model_copy(update={"finished_at": NOW - timedelta(minutes=1)})
+    observing.observe(state, listing(2, ended).model_copy(update={"observed_at": NOW}), NOW)
+    assert causes(state) == {0: "exited 6" if is_deleted else "restarted by an operator"}

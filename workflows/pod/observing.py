@@ -65,8 +65,9 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         before = Kill(why=known.cause, cause=known.killed_by) if known is not None else Kill()
         kill = state.killed.get(container.id, before)
         at = now - age(listing, container)
-        if _ran_out_of_memory_first(state, ended, at) or (_is_needless(kill) and kill.at is not None and at < kill.at):
+        if _ran_out_of_memory_first(state, ended, at):
             kill = Kill()
+        kill = _kill_behind(state, kill, ended, at)
         exit_ = _settled(ended.recorded(at, cause=kill.why, killed_by=kill.cause))
         state.record_exit(exit_)
         if known is not None or not _is_told(state, exit_):
@@ -94,6 +95,19 @@ def _is_needless(kill: Kill) -> bool:
     may be decided after the container has ended by itself.
     """
     return kill.cause in (KillCause.LIVENESS, KillCause.STARTUP) and not kill.again
+
+
+def _kill_behind(state: PodState, kill: Kill, ended: Exit, at: datetime) -> Kill:
+    """Return the kill that an exit at `at` may have come of: none if the kill was decided after the exit.
+
+    A listing may be late, as after a pause of the worker, so that a container is killed that has already ended. `at` is
+    never too early. A container that ends with its sandbox, or is lost, ends before the kill that follows from that.
+    """
+    if kill.at is None or kill.again or at >= kill.at or kill.cause in (KillCause.SANDBOX, KillCause.STATE_LOST):
+        return kill
+    # Recorded runs have delayed the next start for such an exit, unless a probe was the cause.
+    is_exempt = ended.exit_code in state.restart_settings.exempt
+    return kill if is_exempt and not state.ending and not _is_needless(kill) else Kill()
 
 
 def forget_needless_kill(state: PodState, step: Step) -> None:
@@ -144,15 +158,16 @@ def _forget_what_went(state: PodState) -> None:
     state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
 
 
-def tell_stopped(state: PodState, stopped: tuple[Exit, ...], now: datetime) -> None:
+def tell_stopped(state: PodState, stopped: tuple[Exit, ...], listing: ObservedPod, now: datetime) -> None:
     """Record in the history how containers ended that are removed already. No decision depends on these ends.
 
-    A listing may have shown such an end before the removal, or may come late and show it after this.
+    A listing may have shown such an end before the removal, or may come late and show it after this. `listing` was
+    made after the removal.
     """
     recorded = {exit_.id for exit_ in state.exits}
     for ended in stopped:
-        kill = state.killed.get(ended.id, Kill())
         if ended.id not in recorded:
+            kill = _kill_behind(state, state.killed.get(ended.id, Kill()), ended, now - age(listing, ended))
             _note_exit(state, ended.recorded(now, cause=kill.why, killed_by=kill.cause), now)
 
 

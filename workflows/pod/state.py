@@ -429,7 +429,7 @@ _OLDEST = timedelta(days=36_500)
 """The greatest age of an exit: a listing may have any time in it, and now minus the age must stay a valid time."""
 
 
-def age(observed: ObservedPod, container: ObservedContainer) -> timedelta:
+def age(observed: ObservedPod, container: ObservedContainer | Exit) -> timedelta:
     """Return how long before the listing a container exited, by the node's clock; zero if that is unknown."""
     if observed.observed_at is None or container.finished_at is None:
         return timedelta(0)
