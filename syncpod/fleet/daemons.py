@@ -11,7 +11,7 @@ Mirrors pkg/controller/daemon, v1.36 (daemon_controller.go, update.go). Differen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -154,7 +154,7 @@ class _DaemonSetDecider:
         self._replace_outdated()
         self._mark_good()
         counted = [member for member in self._members if self._counts(member)]
-        counts = self._status_numbers(counted)
+        noted = self._numbers_of(self._heard, counted)
         self._times += [
             member.ready_since + self._spec.min_ready for member in counted if member.ready_since is not None
         ]
@@ -167,9 +167,11 @@ class _DaemonSetDecider:
             complete=self._complete,
             rolled_back=self._rolled_back,
             failed=self._failed,
-            says=self._says(counts),
+            says=self._says(noted),
             look_again=min(later, default=None),
-            counts=counts,
+            counts=self._status_numbers(counted),
+            # Replay: the numbers were once these, so the memo of an earlier run was written when these changed.
+            noted=noted,
         )
 
     def _status_numbers(self, counted: Sequence[Member]) -> Counts:
@@ -181,13 +183,16 @@ class _DaemonSetDecider:
         kept = {member.node for member in counted if self._nodes.get(member.node, _UNSEEN).is_tolerated}
         nodes = {*self._heard, *kept}
         there = [member for member in counted if member.node in nodes]
+        return replace(self._numbers_of(nodes, there), misscheduled=len(counted) - len(there))
+
+    def _numbers_of(self, nodes: Collection[str], there: Sequence[Member]) -> Counts:
+        """Return the numbers of these pods, which belong on these nodes."""
         return Counts(
             desired=len(nodes),
             replicas=len(there),
             updated=sum(map(self._is_new, there)),
             ready=sum(member.is_ready() for member in there),
             available=sum(map(self._is_available, there)),
-            misscheduled=len(counted) - len(there),
         )
 
     def _counts(self, member: Member) -> bool:

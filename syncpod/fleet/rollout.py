@@ -144,6 +144,8 @@ class WorkloadDecision:
     look_again: datetime | None = None
     """The next time at which the decision can change without a new report; None = never."""
     counts: Counts = Counts()
+    noted: Counts | None = None
+    """The numbers whose change is a reason to write the memo; None = those of `counts`."""
 
 
 def decide(

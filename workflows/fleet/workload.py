@@ -68,7 +68,8 @@ class WorkloadWorkflow:
         self.signals = effects(Effect(PODS_CHANGED, self.pods_changed), Effect(ROOM, self.room))
         self.updates = workload_updates.updates_of(self.owner)
         self.decided: WorkloadDecision | None = None
-        self.published: WorkloadSummary | None = None
+        self.noted: WorkloadSummary | None = None
+        """What the memo was last written for."""
 
     @workflow.run
     async def run(self, *_inputs: Any) -> None:
@@ -122,10 +123,10 @@ class WorkloadWorkflow:
 
     def publish(self) -> None:
         """Write the memo that lists show, and the workload's page in the UI."""
-        summary = workload_report.summary(self.state, self.decided)
-        if summary != self.published:
-            workflow.upsert_memo(_memo(summary))
-            self.published = summary
+        noted = workload_report.noted(self.state, self.decided)
+        if noted != self.noted:
+            workflow.upsert_memo(_memo(workload_report.summary(self.state, self.decided)))
+            self.noted = noted
         self.show()
 
     def show(self) -> None:

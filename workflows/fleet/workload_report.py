@@ -55,6 +55,13 @@ def summary(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadS
     )
 
 
+def noted(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadSummary:
+    """Return the summary whose change is a reason to write the memo: some numbers of it may be counted otherwise."""
+    if decided is not None and decided.noted is not None:
+        decided = replace(decided, counts=decided.noted)
+    return summary(state, decided)
+
+
 def _counts(state: WorkloadState, decided: WorkloadDecision | None) -> Counts:
     """Return the workload's numbers; counted here if it is being deleted, since then nothing is decided any more."""
     counts = decided.counts if decided is not None else Counts()
