@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.ownership import NotOurs, require_ours
 from syncpod.settings.values import SettingsInvalid, absolute_path
-from syncpod.settings.variables import MEMORY_DIR
+from syncpod.settings.variables import MEMORY_DIR, STATE_DIR
 
+NODE_FILE: Final = "node.json"
+"""The file in a state directory with its node's name, its random id and its path (`syncpod.agent.takeover.lock`)."""
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -66,6 +70,34 @@ def require_own_directory(what: str, path: Path, variable: str) -> None:
             f"{what} {path}: belongs to user {path.stat().st_uid}, and you may not read it; "
             f"name another one in {variable}"
         )
+
+
+def require_no_copy(state_dir: Path) -> None:
+    """Raise SettingsInvalid if the state directory is a copy of another one that is still there.
+
+    The records in a copy name the other directory's node, its containers and its processes. A directory that was moved
+    is no copy: nothing is left where its worker last ran. Blocks.
+    """
+    place, path = _place_of(state_dir)
+    origin = Path(path)
+    if not place or not path or origin == state_dir or _place_of(origin)[0] != place:
+        return
+    with contextlib.suppress(OSError):
+        if not origin.samefile(state_dir):  # a link, or the same directory mounted twice
+            raise SettingsInvalid(
+                f"state directory {state_dir} is a copy of {origin}, and cannot serve its node too: name {origin} in "
+                f"{STATE_DIR}, or an empty directory for another node; if the node is to move here, end it there "
+                f"(`syncpod down --keep-pods`) and remove {origin}"
+            )
+
+
+def _place_of(state_dir: Path) -> tuple[str, str]:
+    """Return a state directory's random id, and the path at which its worker last ran; "" = unknown."""
+    try:
+        said = json.loads((state_dir / NODE_FILE).read_text())
+        return str(said["place"]), str(said.get("path", ""))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "", ""
 
 
 def require_own_manifests(path: Path) -> None:

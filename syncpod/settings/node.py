@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.settings import variables as v
-from syncpod.settings.directories import default_state_dir, memory_directory, require_own_directory
+from syncpod.settings.directories import default_state_dir, memory_directory, require_no_copy, require_own_directory
 from syncpod.settings.kept import beneath, read_kept_settings
 from syncpod.settings.table import AUTHORIZATION_MODES, BY_NAME, BY_VARIABLE, LOG_FORMATS
 from syncpod.settings.values import (
@@ -294,6 +294,7 @@ def _state_dir(given: str | None, environ: Mapping[str, str]) -> Path:
     """Return the state directory. It is checked before anything in it is read."""
     state = absolute_path("state directory", given or environ.get(v.STATE_DIR), default_state_dir(environ))
     require_own_directory("state directory", state, v.STATE_DIR)
+    require_no_copy(state)
     return state
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from pathlib import Path
 import pytest
 
 from syncpod.agent.takeover.lock import NodeLock, NotThisNode, machine_id, node_of
+from syncpod.settings.directories import require_no_copy
+from syncpod.settings.values import SettingsInvalid
 from tests.hung_disk import hung_disk
 
 HOLD = """
@@ -171,6 +174,25 @@ def test_state_of_another_machine_is_refused(state_dir: Path) -> None:
     with pytest.raises(NotThisNode, match="belongs to another machine: two machines must never serve one node"):
         boot(state_dir, machine="m2")
     boot(state_dir, machine=None)  # a container without a machine id: the directory is all there is to go by
+
+
+def test_a_copy_of_a_state_directory_is_refused_and_a_moved_one_is_not(tmp_path: Path) -> None:
+    origin, copy, moved = tmp_path / "origin", tmp_path / "copy", tmp_path / "moved"
+    boot(origin)
+    shutil.copytree(origin, copy)
+    with pytest.raises(SettingsInvalid, match=f"^state directory {copy} is a copy of {origin}, and cannot serve"):
+        require_no_copy(copy)
+    (tmp_path / "link").symlink_to(origin)
+    for same in (origin, tmp_path / "link", tmp_path / "none"):
+        require_no_copy(same)
+
+    origin.rename(moved)
+    boot(tmp_path / "origin")  # another node's, in the place of the one that was moved
+    require_no_copy(moved)
+    boot(moved)
+    shutil.copytree(moved, tmp_path / "again")
+    with pytest.raises(SettingsInvalid, match=f"is a copy of {moved}"):
+        require_no_copy(tmp_path / "again")
 
 
 def test_unreadable_state_is_refused_and_not_reset(state_dir: Path) -> None:

@@ -2,8 +2,8 @@
 
 The lock is the kernel's, so it ends with its holder, however that ends. But a worker that is killed while it waits for
 a hanging disk ends only once that disk answers. Then the next worker puts a new lock file in place of the held one. In
-the same directory, ``node.json`` has the node's name, its machine, and the boot counter, which makes every listing of
-this worker newer than all earlier ones (:class:`syncpod.lifecycle.observed.Seq`).
+the same directory, ``node.json`` has the node's name, its machine, the directory's id and path, and the boot counter,
+which makes every listing of this worker newer than all earlier ones (:class:`syncpod.lifecycle.observed.Seq`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any, Final, Self
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.killed import is_killed_with
 from syncpod.kernel.os_errors import where_and_why
+from syncpod.settings.directories import NODE_FILE
 
 log = logging.getLogger("syncpod.worker")
 
@@ -150,7 +151,7 @@ class NodeLock:
 
     def _begin(self, node: str, machine: str | None, *, may_rename: bool) -> NodeLife:
         """Give this life its number, and write it to disk before it is used. Raises NotThisNode, OSError."""
-        path = self.state_dir / "node.json"
+        path = self.state_dir / NODE_FILE
         said = _read(path)
         if said and said["node"] != node and not may_rename:
             raise NotThisNode(
@@ -167,9 +168,9 @@ class NodeLock:
         # restored from a copy, or if the node's last worker used another one. Seconds since 1970 exceed the number of
         # each earlier life, if the clock was not set back and lives lasted at least a second.
         boot = max(said["boot"] + 1 if said else 0, int(time.time()))
-        replace_file(
-            path, json.dumps({"node": node, "machine": machine, "place": place, "boot": boot}) + "\n", durable=True
-        )
+        where = os.path.realpath(self.state_dir)  # a copy of the directory is recognized by it (`require_no_copy`)
+        said = {"node": node, "machine": machine, "place": place, "boot": boot, "path": where}
+        replace_file(path, json.dumps(said) + "\n", durable=True)
         digest = hashlib.sha256(f"{machine}:{place}".encode()).hexdigest()[:12]
         return NodeLife(node, digest, boot)
 
@@ -186,7 +187,7 @@ class NodeLock:
 
 def node_of(state_dir: Path) -> str:
     """Return the node that a state directory belongs to; "" = none yet. Raises NotThisNode if it cannot be read."""
-    said = _read(state_dir / "node.json")
+    said = _read(state_dir / NODE_FILE)
     return said["node"] if said else ""
 
 
