@@ -11,7 +11,7 @@ from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, Ty
 from syncpod.journal.records import EventRecord, HistoryEntry
 from syncpod.lifecycle.exit import Exit
 from syncpod.messages.identity import Message
-from syncpod.pod.wire import foreign_text
+from syncpod.pod.wire import foreign_text, shortened
 
 SEARCH_ATTRIBUTES: dict[str, str] = {
     "PodNamespace": "Keyword",
@@ -32,6 +32,17 @@ POD_STATUS_LIMIT = 255
 
 POD_LABELS_LIMIT = 1536
 """Bytes of ``k=v`` strings in PodLabels: the server terminates a workflow whose attribute exceeds 2,048."""
+
+LONGEST_TEXT: Final = 1024
+"""How many characters of a message are kept, as in the API server's events: a snapshot has a few hundred messages."""
+LONGEST_TEXT_BYTES: Final = 2048
+"""How many bytes of JSON a message may take. A control character takes six and an emoji twelve, and a probe may print a
+thousand of them each second."""
+
+
+def clipped(text: str) -> str:
+    """Return a message of a pod cut to :data:`LONGEST_TEXT` and :data:`LONGEST_TEXT_BYTES`, as its events have it."""
+    return shortened(text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…", LONGEST_TEXT_BYTES)
 
 
 def status_attribute(word: str) -> str:

@@ -10,7 +10,7 @@ import selectors
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,13 +22,14 @@ from syncpod.agent.probing.outbox import Outbox
 from syncpod.agent.probing.prober import Prober
 from syncpod.agent.probing.run_probe import run_probe, with_static_variables
 from syncpod.agent.probing.schedule import Schedule
-from syncpod.agent.probing.untold import with_untold
+from syncpod.agent.probing.untold import UntoldFailures, with_untold
 from syncpod.agent.probing.worker import ProbeWorker, Report
 from syncpod.cri import CriRuntime
 from syncpod.handlers.answer import NoAnswer, ProbeAnswer
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.lifecycle.probing import ProbeState, first_state, period_seconds
+from syncpod.lifecycle.probing import ProbeState, failure_text, first_state, period_seconds
 from syncpod.messages.identity import PodRef
+from syncpod.messages.queries import write_events
 from syncpod.messages.signals import ProbeChanged
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.start_marks import StartMark, write_start_mark
@@ -36,6 +37,7 @@ from syncpod.pod import Container, Probe, parse_pod
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 from tests.agent.waiting import until
+from workflows.pod.state import PodState
 
 UID = "5f0c2f2e-0000-4000-8000-000000000001"
 
@@ -463,6 +465,17 @@ async def test_unsent_probe_failures_can_be_read(tmp_path: Path) -> None:
     assert shown[1]["first"] == before["first"] and shown[1]["last"] > before["last"]
     assert shown[1].keys() == before.keys() == shown[2].keys()
     await prober.close()
+
+
+@pytest.mark.parametrize("text", ["\0" * 1000, "\U0001f600" * 1000, "x" * 1100], ids=["nul", "pictures", "long"])
+def test_unsent_failures_are_counted_in_the_recorded_event_whatever_their_text(text: str) -> None:
+    """The workflow cuts a text by its size as JSON."""
+    now, state = datetime(2026, 1, 1, tzinfo=UTC), PodState()
+    said = failure_text("liveness", text)
+    state.event(now, "Warning", "Unhealthy", said, "web", times=10)
+    later = UntoldFailures("web", said, 14, now + timedelta(seconds=24))
+    [shown] = with_untold(write_events(state.events), [later])
+    assert (shown["count"], shown["first"], shown["last"]) == (24, "2026-01-01T00:00:00Z", "2026-01-01T00:00:24Z")
 
 
 async def test_a_probe_that_cannot_run_does_not_hide_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from syncpod.messages.queries import LONGEST_TEXT, LONGEST_TEXT_BYTES, clipped
 from syncpod.pod.wire import json_size
 from workflows import event_log
 from workflows.pod.start import LARGEST, next_input, snapshot
-from workflows.pod.state import EVENTS_KEPT, HISTORY_KEPT, LONGEST_TEXT, LONGEST_TEXT_BYTES, PodState, clipped
+from workflows.pod.state import EVENTS_KEPT, HISTORY_KEPT, PodState
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 TEXTS = {"control bytes": "\x01" * 1000, "pictures": "\U0001f600" * 1000, "Chinese": "\u4e2d" * 1000}

@@ -12,6 +12,7 @@ from syncpod.lifecycle.kill_cause import PRE_STOP_FAILED
 from syncpod.lifecycle.observed import Seq
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.start_errors import START_ERROR
+from syncpod.messages.queries import clipped
 from syncpod.messages.step_table import STEPS
 from syncpod.messages.steps import (
     AllocateResources,
@@ -27,7 +28,7 @@ from syncpod.messages.steps import (
 from syncpod.pod import Pod
 from workflows.pod import observing, resizing, verdicts
 from workflows.pod.decision import Step
-from workflows.pod.state import FAILED_HOOKS_KEPT, FailedHook, PodState, clipped
+from workflows.pod.state import FAILED_HOOKS_KEPT, FailedHook, PodState
 
 
 def finished_step(state: PodState, step: Step, payload: Any, started: datetime, now: datetime) -> None:

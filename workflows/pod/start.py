@@ -21,11 +21,12 @@ from syncpod.lifecycle.version import is_superseded, too_old
 from syncpod.messages.fleet import is_placed
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.pod_card import Readoption, readoption_in
+from syncpod.messages.queries import clipped
 from syncpod.pod import Admission, ObjectMeta, Pod, PodInvalid, PodStatus, parse_pod, readmit
 from syncpod.pod.model_errors import first_problem
 from syncpod.pod.support import is_of_placement
 from workflows.pod.desired import admitted
-from workflows.pod.state import PodState, clipped
+from workflows.pod.state import PodState
 from workflows.restarted import CannotBeginAnew, Restarted, restarted
 
 

@@ -25,12 +25,11 @@ from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_res
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.identity import NodeFacts, PodRef, WirePod
-from syncpod.messages.queries import WireEvent, WireExit
+from syncpod.messages.queries import WireEvent, WireExit, clipped
 from syncpod.messages.signed import Accepted
 from syncpod.messages.steps import STUCK_FAULTS
 from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
 from syncpod.pod.restart_settings import RestartSettings, restart_settings
-from syncpod.pod.wire import shortened
 from workflows.rejections import REJECTED, without_surplus
 
 EVENTS_KEPT = 100
@@ -411,18 +410,6 @@ class PodState(BaseModel):
         text = why if len(why) <= 500 else why[:499] + "…"
         self.event(now, "Warning", REJECTED, text)
         self.note(now, "rejected", name, text)
-
-
-LONGEST_TEXT = 1024
-"""How many characters of a message are kept, as in the API server's events: a snapshot has a few hundred messages."""
-LONGEST_TEXT_BYTES = 2048
-"""How many bytes of JSON a message may take. A control character takes six and an emoji twelve, and a probe may print a
-thousand of them each second."""
-
-
-def clipped(text: str) -> str:
-    """Return a message cut to :data:`LONGEST_TEXT` and :data:`LONGEST_TEXT_BYTES`."""
-    return shortened(text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…", LONGEST_TEXT_BYTES)
 
 
 _OLDEST = timedelta(days=36_500)

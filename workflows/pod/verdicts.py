@@ -8,6 +8,7 @@ from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.rejection import rejection_message
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.termination import moment_after
+from syncpod.messages.queries import clipped
 from syncpod.messages.signals import Evict
 from syncpod.messages.steps import (
     CreateSandbox,
@@ -16,7 +17,7 @@ from syncpod.messages.steps import (
 from syncpod.pod import PodCondition, PodStatus
 from syncpod.pod.origin import is_asked_again
 from workflows.pod.decision import Step
-from workflows.pod.state import PodState, clipped
+from workflows.pod.state import PodState
 
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 """The reason of a pod's failure once its active deadline is over."""

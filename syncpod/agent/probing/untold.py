@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from syncpod.journal.records import EventRecord
-from syncpod.messages.queries import write_events
+from syncpod.messages.queries import clipped, write_events
 
 
 class UntoldFailures(NamedTuple):
@@ -15,7 +15,7 @@ class UntoldFailures(NamedTuple):
 
     container: str
     message: str
-    """The event's text."""
+    """The event's text, before it is cut as all texts of events are."""
     failures: int
     """How many answers failed."""
     at: datetime
@@ -30,7 +30,7 @@ def with_untold(events: Sequence[Any], untold: Sequence[UntoldFailures]) -> list
         new = EventRecord(
             type="Warning",
             reason="Unhealthy",
-            message=failures.message,
+            message=clipped(failures.message),
             container=failures.container,
             count=failures.failures,
             first=failures.at,
@@ -46,4 +46,4 @@ def with_untold(events: Sequence[Any], untold: Sequence[UntoldFailures]) -> list
 
 def _is_about(event: Any, failures: UntoldFailures) -> bool:
     said = event["reason"], event["message"], event["container"]
-    return said == ("Unhealthy", failures.message, failures.container)
+    return said == ("Unhealthy", clipped(failures.message), failures.container)
