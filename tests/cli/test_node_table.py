@@ -12,6 +12,8 @@ from syncpod.cli.view.node_description import describe
 from syncpod.cli.view.node_table import document, row
 from syncpod.journal.records import EventRecord
 from syncpod.messages.node import (
+    FILE_SOURCE,
+    SOURCE_ANNOTATION,
     DesiredPod,
     NodeAddress,
     NodeCondition,
@@ -20,6 +22,7 @@ from syncpod.messages.node import (
     SourceView,
 )
 from syncpod.pod import ObjectMeta, Pod, PodStatus
+from syncpod.pod.static import HASH_ANNOTATION
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 VIEW = NodeView(
@@ -79,7 +82,11 @@ def test_a_node_is_printed_as_a_v1_node() -> None:
 
 
 def test_the_node_description_shows_pods_and_why_others_wait() -> None:
-    told = Pod(metadata=ObjectMeta(name="web-n1", namespace="default", creation_timestamp=NOW - timedelta(hours=2)))
+    marks = {SOURCE_ANNOTATION: FILE_SOURCE, HASH_ANNOTATION: "u"}
+    made = NOW - timedelta(hours=2)
+    told = Pod(
+        metadata=ObjectMeta(name="web-n1", namespace="default", uid="u", annotations=marks, creation_timestamp=made)
+    )
     silent = Pod(metadata=ObjectMeta(name="a", creation_timestamp=NOW), status=PodStatus(phase="Running"))
     pods = [FetchedPod(told, {}, current=True), FetchedPod(silent, {}, current=False)]
     text = "\n".join(describe(fetched_node(), pods, NOW))
@@ -89,6 +96,18 @@ def test_the_node_description_shows_pods_and_why_others_wait() -> None:
     assert ["default", "web-n1", "Pending", "file", "120m"] in squeezed  # the pod's age, not its run's
     assert ["a", "Running?", "api", "?"] in squeezed
     assert "the node does not answer" in "\n".join(describe(fetched_node(lives=False), (), NOW))
+
+
+def test_a_pod_that_stands_in_the_way_of_a_listed_one_is_not_shown_as_the_lists() -> None:
+    waits = DesiredPod(name="web-n1", uid="u", source=FILE_SOURCE, message="metadata.uid: is another pod's")
+    view = VIEW.model_copy(update={"desired": (waits,)})
+    applied = Pod(metadata=ObjectMeta(name="web-n1", namespace="default", uid="other", creation_timestamp=NOW))
+    shown = describe(
+        FetchedNode("n1", view, current=True, heard=NOW, lives=True), [FetchedPod(applied, {}, current=True)], NOW
+    )
+    lines = [line.split() for line in shown]
+    assert ["default", "web-n1", "Pending", "api", "0s"] in lines
+    assert any(line[:3] == ["default/web-n1", "file", "pending"] for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from syncpod.api.views.layout import NONE, mapping, pairs
 from syncpod.api.views.text import align
 from syncpod.cli.fetched import FetchedNode, FetchedPod
 from syncpod.journal.records import EventRecord
-from syncpod.messages.node import NodeView
+from syncpod.messages.node import API_SOURCE, NodeView
 from syncpod.node.loop_stalls import LoopStall
 from syncpod.node.orphan_mark import STATUS, why_orphaned
+from syncpod.pod.origin import list_of
 
 
 def describe(
@@ -119,7 +120,9 @@ def _pods(view: NodeView, pods: Sequence[FetchedPod], now: datetime) -> list[str
     rows = [("Namespace", "Name", "Phase", "Source", "Age")]
     for each in pods:
         meta, phase = each.pod.metadata, str(each.pod.status.phase or "Pending")
-        source = sources.get((meta.namespace, meta.name), "api")
+        # The source's list may name another pod, which waits for this one's name; a silent pod's marks are not known.
+        listed = sources.get((meta.namespace, meta.name), API_SOURCE)
+        source = (list_of(meta) or API_SOURCE) if each.current else listed
         lived = age(meta.creation_timestamp, now)
         if why_orphaned(each.wire):
             phase = STATUS
