@@ -24,6 +24,7 @@ from syncpod.messages.queries import WireEvent
 from syncpod.pod.origin import API_SOURCE as API_SOURCE
 from syncpod.pod.origin import FILE_SOURCE as FILE_SOURCE
 from syncpod.pod.origin import KUBERNETES_SOURCE as KUBERNETES_SOURCE
+from syncpod.pod.origin import SEEN_ANNOTATION as SEEN_ANNOTATION
 from syncpod.pod.origin import SOURCE_ANNOTATION as SOURCE_ANNOTATION
 from syncpod.pod.wire import ForeignText
 
@@ -51,11 +52,6 @@ LISTED_LIMIT: Final = 4000
 compute for more than two seconds."""
 MADE_LIMIT: Final = 4000
 """How many pods one ``recall_pods`` may name."""
-
-SEEN_ANNOTATION: Final = "kubernetes.io/config.seen"
-"""The kubelet's annotation of a pod that no API server knows: the time of its first appearance (types/pod_update.go,
-v1.36).
-"""
 
 
 def document_size(document: Any) -> int:

@@ -18,6 +18,12 @@ FLEET_SOURCE: Final = "fleet"
 """The source that is the node's fleet, in ``sync_pods`` and in :data:`SOURCE_ANNOTATION`."""
 KUBERNETES_SOURCE: Final = "kubernetes"
 """The source that is the API server of a Kubernetes cluster. The kubelet calls it `api`, which is taken here."""
+SEEN_ANNOTATION: Final = "kubernetes.io/config.seen"
+"""The kubelet's annotation of a pod that no API server knows: the time of its first appearance (types/pod_update.go,
+v1.36).
+"""
+_MARKS: Final = (SOURCE_ANNOTATION, SEEN_ANNOTATION, HASH_ANNOTATION)
+"""The annotations that only a source sets."""
 _OF_API: Final = "api"
 
 
@@ -29,6 +35,25 @@ def list_of(meta: ObjectMeta) -> str:
     source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
     made_for = meta.annotations.get(HASH_ANNOTATION, "" if source == FILE_SOURCE else meta.uid)
     return "" if source in ("", API_SOURCE) or made_for != meta.uid else source
+
+
+def is_order_of_source(meta: ObjectMeta) -> bool:
+    """Say whether a document is an order of a source to its pod: it has the source's marks, for the UID in it.
+
+    A copy that a person applies has no UID: admission drops that of a pod that has run.
+    """
+    return meta.uid != "" and meta.annotations.get(HASH_ANNOTATION) == meta.uid and list_of(meta) != ""
+
+
+def updated_annotations(old: ObjectMeta, new: ObjectMeta) -> dict[str, str]:
+    """Return the annotations of a pod with metadata `old` after an update by `new`.
+
+    The marks of the pod's source change only by an order of a source: no other document adds or removes one.
+    """
+    if is_order_of_source(new):
+        return new.annotations
+    kept = {name: text for name, text in old.annotations.items() if name in _MARKS}
+    return {**{name: text for name, text in new.annotations.items() if name not in _MARKS}, **kept}
 
 
 def is_of_cluster(meta: ObjectMeta) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from syncpod.pod.containers import Container
 from syncpod.pod.defaults import default_pull_policy
 from syncpod.pod.kinds import Pod
-from syncpod.pod.origin import is_of_cluster
+from syncpod.pod.origin import is_of_cluster, updated_annotations
 from syncpod.pod.problems import Problem
 from syncpod.pod.quantity import parse_quantity
 from syncpod.pod.resources import ResourceRequirements
@@ -40,8 +40,9 @@ def validate_update(old: Pod, new: Pod) -> tuple[Problem, ...]:
 def merge_update(old: Pod, new: Pod) -> Pod:
     """Return `new`'s labels, annotations and spec with `old`'s identity and status.
 
-    Only a cluster changes the owners of its pods. The generation is `new`'s if it has another one, as a cluster's pod
-    does; else it grows by one if the spec changed. `validate_update(old, new)` must be empty.
+    Only a cluster changes the owners of its pods, and only a source its marks in the annotations. The generation is
+    `new`'s if it has another one, as a cluster's pod does; else it grows by one if the spec changed.
+    `validate_update(old, new)` must be empty.
     """
     spec = _with_kept_fields(old.spec, new.spec)
     grown = old.metadata.generation if spec == old.spec else (old.metadata.generation or 1) + 1
@@ -49,7 +50,7 @@ def merge_update(old: Pod, new: Pod) -> Pod:
     metadata = old.metadata.model_copy(
         update={
             "labels": new.metadata.labels,
-            "annotations": new.metadata.annotations,
+            "annotations": updated_annotations(old.metadata, new.metadata),
             "owner_references": (new if is_of_cluster(new.metadata) else old).metadata.owner_references,
             "generation": grown if given in (None, old.metadata.generation) else given,
         }

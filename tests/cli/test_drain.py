@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -53,6 +54,29 @@ async def test_drain_names_pods_of_lists_and_keeps_static_pods(syncpod: Command,
         "get", "pod", *(f"{drained}-{kind}" for kind in ("bare", "listed", "static", "copied")), "-o", "name"
     )
     assert left.out == f"pod/{drained}-static\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("annotate", "pod", "{}", "kubernetes.io/config.source-", "kubernetes.io/config.hash-"),
+        ("label", "pod", "{}", "a=b"),
+        ("patch", "pod", "{}", "-p", '{{"spec": {{"activeDeadlineSeconds": 5}}}}'),
+    ],
+    ids=lambda words: words[0],
+)
+async def test_no_command_changes_a_static_pod(syncpod: Command, drained: str, words: tuple[str, ...]) -> None:
+    """So nothing takes its marks, by which a drain spares it."""
+    static = f"{drained}-static"
+    before = (await syncpod("get", "pod", static, "-o", "json")).out
+    refused = await syncpod(*(word.format(static) for word in words))
+    why = f"it comes from the manifest directory of node {drained}: change its file there"
+    assert (refused.code, refused.out) == (2, ""), refused.err
+    assert f"pod {static}: {why}" in refused.err
+    copied = await syncpod("apply", "-f", "-", stdin=before.replace("busybox:1", "busybox:9"))
+    assert copied.code == 2 and f"pod {static}: {why}" in copied.err
+    after = json.loads((await syncpod("get", "pod", static, "-o", "json")).out)
+    assert (after["metadata"], after["spec"]) == (json.loads(before)["metadata"], json.loads(before)["spec"])
 
 
 async def test_a_dry_run_says_what_would_be_done_and_does_nothing(syncpod: Command, drained: str) -> None:

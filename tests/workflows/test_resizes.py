@@ -121,7 +121,8 @@ async def test_a_status_has_a_resizes_generation_only_once_the_node_has_answered
 
 async def test_a_resize_by_a_cluster_has_the_clusters_generation(client: Client, node: ScriptedNode) -> None:
     document = sized()
-    document["metadata"] |= {"generation": 4, "annotations": {"kubernetes.io/config.source": "kubernetes"}}
+    marks = {"kubernetes.io/config.source": "kubernetes", "kubernetes.io/config.hash": "u1"}
+    document["metadata"] |= {"uid": "u1", "generation": 4, "annotations": marks}
     node.real.objects.keep(ConfigMap.model_validate({"metadata": {"name": "all", "namespace": "default"}}), "services")
     handle = await running(client, node, document)
     changed = copy.deepcopy(document)

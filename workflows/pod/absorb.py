@@ -38,7 +38,14 @@ from syncpod.messages.steps import NOT_READY_FAULTS
 from syncpod.pod import PodCondition
 from workflows.effects import Effect, effects
 from workflows.pod import facts, resizing, restart_of_all
-from workflows.pod.desired import add_ephemeral_container, apply, ask_to_be_admitted, delete, resize
+from workflows.pod.desired import (
+    add_ephemeral_container,
+    apply,
+    ask_to_be_admitted,
+    delete,
+    require_source,
+    resize,
+)
 from workflows.pod.observing import observe, take_probe_result, update_node_facts
 from workflows.pod.state import PodState
 from workflows.pod.verdicts import evict
@@ -84,6 +91,13 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
         state.reject(now, name, f"signal {name}: {sentence(wrong)}")
 
 
+def check(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
+    """Try an update on a copy of the state, before it is in the history. Raises what refuses it."""
+    if name in _CHECKS:
+        _CHECKS[name](state, args, now)
+    UPDATES[name](state.model_copy(), args, now)
+
+
 def _note(state: PodState, name: str, said: Sequence[Said], now: datetime) -> None:
     """Add the lines that a signal's effect has returned to the pod's history.
 
@@ -105,6 +119,7 @@ def tidy(state: PodState, now: datetime) -> None:
 
 
 def _update_pod(state: PodState, document: Any, now: datetime) -> Sequence[Said]:
+    require_source(state, document, now)
     apply(state, document, now)
     return ()
 
@@ -293,3 +308,6 @@ UPDATES: Final[Mapping[str, Effect[PodState, Any, dict[str, Any]]]] = effects(
     Effect(ADD_EPHEMERAL_CONTAINER, add_ephemeral_container),
 )
 """The effect of each update, which returns the answer."""
+
+_CHECKS: Final[Mapping[str, Effect[PodState, Any, None]]] = effects(Effect(APPLY, require_source))
+"""What else refuses an update before it is in the history; its effect does not check that again."""

@@ -36,6 +36,7 @@ from syncpod.pod import (
     resized,
     validate_update,
 )
+from syncpod.pod.origin import FILE_SOURCE, KUBERNETES_SOURCE, is_order_of_source, list_of
 from workflows.pod import resizing
 from workflows.pod.state import Deletion, PodState
 from workflows.rejections import Rejected
@@ -46,6 +47,12 @@ _LONGEST_REMEMBERED: Final = 16 * 1024
 """The longest document that is cached, in characters of JSON. So the whole cache takes a few MiB at most."""
 _LONGEST_GRACE: Final = 2**63 - 1
 """The greatest value that the API can carry."""
+
+_ONLY_ITS_SOURCE: Final = {
+    FILE_SOURCE: "it comes from the manifest directory of node {node}: change its file there",
+    KUBERNETES_SOURCE: "it comes from the Kubernetes cluster of node {node}: change it there, by kubectl",
+}
+"""Why a pod of a source of the node is not changed by anybody else."""
 
 
 def apply(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
@@ -77,6 +84,27 @@ def _applied(state: PodState, change: Change) -> dict[str, Any]:
 def _identity(state: PodState) -> dict[str, Any]:
     """Return the pod that an update has reached: `uid` and `generation`."""
     return {"uid": state.pod.metadata.uid, "generation": state.pod.metadata.generation}
+
+
+def require_source(state: PodState, document: Any, _now: datetime) -> None:
+    """Raise Rejected if a document that is not its source's would change a pod of a manifest file or of a cluster.
+
+    The source alone has the pod's truth (in a cluster, the API server refuses changes of a static pod's mirror).
+    Replay: updates are refused before they are in the history, since earlier versions have accepted such updates.
+    """
+    mine = state.pod
+    if (why := _ONLY_ITS_SOURCE.get(list_of(mine.metadata))) is None:
+        return
+    new = admitted(document).pod
+    if is_order_of_source(new.metadata):
+        return
+    is_repeat = (
+        new.metadata.annotations == mine.metadata.annotations
+        and not validate_update(mine, new)
+        and merge_update(mine, new) == mine
+    )
+    if state.deletion is not None or not is_repeat:
+        raise Rejected(why.format(node=mine.spec.node_name))
 
 
 def resize(state: PodState, document: Any, now: datetime) -> dict[str, Any]:

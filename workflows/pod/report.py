@@ -200,6 +200,8 @@ def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply
     trial = state.model_copy()
     if candidate is not None:
         try:
+            if update != "resize":
+                desired.require_source(trial, candidate, now)
             (desired.resize if update == "resize" else desired.apply)(trial, candidate, now)
         except (Rejected, ValueError) as wrong:
             return {"error": str(wrong), "steps": [], "holds": []}

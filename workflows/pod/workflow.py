@@ -260,7 +260,7 @@ class PodWorkflow:
         if self.state.removed:
             raise ApplicationError("the pod is gone; apply it again", type="Gone", non_retryable=True)
         given = self.entity.allow(update, args)
-        self.entity.attempt(lambda: absorb.UPDATES[update.name](self.state.model_copy(), given, workflow.now()))
+        self.entity.attempt(lambda: absorb.check(self.state, update.name, given, workflow.now()))
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
