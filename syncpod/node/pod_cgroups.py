@@ -216,6 +216,27 @@ def remove_empty_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> Non
                     raise
 
 
+def remove_left_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> None:
+    """Remove the tiers that are empty, and the cgroup above all pods, from every hierarchy: the node is purged.
+
+    In hierarchies without limits of ours the runtime has made them, and they have no mark. The cgroup above all pods
+    stays if it is in use, or was there before the node: then it is still in the hierarchy of the CPU, in which each pod
+    has a weight of ours. Blocks. Raises OSError.
+    """
+    remove_empty_tiers(node, mountinfo=mountinfo)
+    top = tier_cgroup(node, "").relative_to("/")
+    weighed = [each.path for each in _hierarchies(node, mountinfo) if _controllers(each, ("cpu",))]
+    is_kept = any((path / top).is_dir() for path in weighed)
+    tiers = [tier for tier in TIERS.values() if tier]
+    for hierarchy in mounted_hierarchies(mountinfo):
+        for tier in tiers if is_kept else (*tiers, ""):
+            try:
+                (hierarchy.path / tier_cgroup(node, tier).relative_to("/")).rmdir()
+            except OSError as error:
+                if error.errno not in (*_CLOSED, *_GONE, errno.EBUSY, errno.ENOTEMPTY):
+                    raise
+
+
 def _hierarchies(node: NodeContext, mountinfo: Path) -> tuple[Hierarchy, ...]:
     """Return the hierarchies that this node writes limits to; none if it makes no cgroups."""
     if not node.pod_cgroups or node.cgroup_driver != "cgroupfs":

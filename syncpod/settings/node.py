@@ -37,6 +37,8 @@ _PATHS: Final[tuple[str, ...]] = (
     *(v.MEMORY_DIR, v.LOG_DIR, v.MANIFEST_DIR, v.KUBECONFIG, v.REGISTRY_AUTH_FILE),
     *(v.CLIENT_CA_FILE, v.TLS_CERT_FILE, v.TLS_PRIVATE_KEY_FILE),
 )
+MACHINE_LOGS: Final = Path("/var/log/pods")
+"""The directory of pods' logs on a machine, which a kubelet has too."""
 _SMALLEST_JOURNAL: Final = 2**20
 _KUBELETS_BACKOFF_MAX: Final = 300.0
 
@@ -353,7 +355,7 @@ def _default_log_dir(state: Path, environ: Mapping[str, str]) -> Path:
     Several workers with other state directories may have pods of the same names.
     """
     is_default = os.geteuid() == 0 and state == default_state_dir(environ)
-    return Path("/var/log/pods") if is_default else state / "pods"
+    return MACHINE_LOGS if is_default else state / "pods"
 
 
 def _absolute_or_none(what: str, path: str | None) -> Path | None:

@@ -358,6 +358,24 @@ def test_purge_removes_our_logs_and_keeps_foreign_ones(tmp_path: Path) -> None:
     assert not state.exists() and (beside / name / "app").is_dir()
 
 
+def test_purge_removes_empty_directories_of_logs_elsewhere(tmp_path: Path) -> None:
+    state, logs, links = tmp_path / "state", tmp_path / "own" / "log", tmp_path / "own" / "containers"
+    for place in (logs / "theirs", links):
+        place.mkdir(parents=True)
+    prepare(state)
+    purging.purge(state, tmp_path / "memory", logs)
+    assert [path.name for path in (tmp_path / "own").iterdir()] == ["log"], "what has content stays"
+    (logs / "theirs").rmdir()
+    prepare(state)
+    purging.purge(state, tmp_path / "memory", logs)
+    assert list((tmp_path / "own").iterdir()) == []
+    (tmp_path / "disk").mkdir()
+    logs.symlink_to(tmp_path / "disk")
+    prepare(state)
+    purging.purge(state, tmp_path / "memory", logs)
+    assert logs.is_symlink() and (tmp_path / "disk").is_dir()
+
+
 def take_away(cgroup: Path) -> None:
     if cgroup.is_dir():
         cgroup.rmdir()

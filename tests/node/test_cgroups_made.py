@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from syncpod.kernel import cgroupfs
-from syncpod.kernel.cgroupfs import whole_hierarchies
+from syncpod.kernel.cgroupfs import mounted_hierarchies, whole_hierarchies
 from syncpod.kernel.mountinfo import read_mounts
 from syncpod.node.cgroups import remove_pod_cgroup
 from syncpod.node.pod_cgroups import (
@@ -24,6 +24,7 @@ from syncpod.node.pod_cgroups import (
     read_memory_limit,
     read_pod_cgroup,
     remove_empty_tiers,
+    remove_left_tiers,
     weigh_tiers,
 )
 from syncpod.pod import Pod
@@ -300,7 +301,7 @@ def node(tmp_path: Path) -> Iterator[NodeContext]:
         pytest.skip("only root makes cgroups, and only where they are mounted")
     parent = f"syncpod-test-{os.getpid()}-{tmp_path.name}"
     yield replace(PLAIN, cgroup_parent=parent)
-    for hierarchy in HERE:
+    for hierarchy in mounted_hierarchies():
         for directory, _, _ in os.walk(hierarchy.path / parent, topdown=False):
             Path(directory).rmdir()
 
@@ -455,3 +456,31 @@ def test_a_pod_without_huge_pages_gets_a_limit_of_zero(node: NodeContext) -> Non
     assert found in (None, str(4 * MIB))  # None: a kernel without huge pages
     make_pod_cgroup(node, pod_of({}))
     assert value(node, "besteffort/poda", "hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max") in (None, "0")
+
+
+def everywhere(node: NodeContext) -> list[Path]:
+    """The cgroup above all pods in each hierarchy, also of controllers that have no limits of ours."""
+    return [each.path / node.cgroup_parent for each in mounted_hierarchies() if os.access(each.path, os.W_OK)]
+
+
+def test_a_purged_node_leaves_no_empty_cgroup_that_the_runtime_has_made(node: NodeContext) -> None:
+    """The runtime makes a pod's cgroup, and those above it, in each hierarchy; it removes only the pod's."""
+    made = everywhere(node)
+    make_pod_cgroup(node, pod_of(LIMITED))
+    for top in made:
+        (top / "burstable" / "poda").mkdir(parents=True, exist_ok=True)
+    remove_left_tiers(node)
+    assert all((top / "burstable" / "poda").is_dir() for top in made), "in use"
+    remove_pod_cgroup(node, "a")
+    remove_left_tiers(node)
+    assert not any(top.exists() for top in made)
+
+
+def test_a_purged_node_leaves_the_cgroup_that_was_there_before_it(node: NodeContext) -> None:
+    made = everywhere(node)
+    for top in made:
+        top.mkdir()
+    make_pod_cgroup(node, pod_of(LIMITED))
+    remove_pod_cgroup(node, "a")
+    remove_left_tiers(node)
+    assert all(top.is_dir() and not (top / "burstable").exists() for top in made)

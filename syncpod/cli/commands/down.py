@@ -85,6 +85,7 @@ def down(
     _say_what_is_left(directory, others, ended=bool(ended), keep_pods=keep_pods)
     if purge:
         purging.purge(directory, memory, logs)
+        purging.purge_cgroups(here)
         say(f"{directory} removed")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import shlex
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from syncpod.cli.machine.state_directory import FLEET, MARK, OURS, exclusive, is
 from syncpod.journal.file import SIGN_NAME
 from syncpod.kernel.os_errors import sentence_of
 from syncpod.kernel.tree_removal import remove_tree
-from syncpod.node.log_links import remove_all_links
+from syncpod.node.log_links import links_directory, remove_all_links
 from syncpod.settings.directories import require_own_memory_directory
+from syncpod.settings.node import MACHINE_LOGS, NodeSettings
 from syncpod.settings.values import SettingsInvalid
 
 
@@ -30,13 +32,16 @@ def require_ours(directory: Path) -> None:
 def purge(directory: Path, memory: Path, logs: Path) -> None:
     """Remove an unused state directory, with pods' logs below it, and its memory directory.
 
-    Files that are not ours stay. Mounts that dead workers left for volumes are unmounted; if anything else is mounted
-    there, nothing is removed. Raises Failure with the reason.
+    Files that are not ours stay, and so do logs elsewhere: only their directories are removed if they are empty. Mounts
+    that dead workers left for volumes are unmounted; if anything else is mounted there, nothing is removed. Raises
+    Failure with the reason.
     """
     _unmount(directory, memory)
     _purge_memory(memory)
     if directory in logs.parents:
         _purge_logs(directory, logs)
+    elif logs != MACHINE_LOGS:
+        _purge_empty(logs)
     with exclusive(directory):
         names = [*sorted(OURS - {MARK}), MARK]  # the mark goes last, so that an interrupted purge can be repeated
         drafts = sorted(path.name for path in directory.glob(".*.json.new"))
@@ -79,6 +84,35 @@ def _purge_logs(directory: Path, logs: Path) -> None:
             logs = logs.parent
     except OSError as error:
         raise Failure(f"{logs} cannot be removed completely: {sentence_of(error)}") from None
+
+
+def _purge_empty(logs: Path) -> None:
+    """Remove the directories of logs, and of the links to them, that are empty."""
+    for place in (links_directory(logs), logs):
+        try:
+            place.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.ENOTDIR, errno.EBUSY):
+                raise Failure(f"{place} cannot be removed: {sentence_of(error)}") from None
+
+
+def purge_cgroups(here: NodeSettings) -> None:
+    """Remove the empty cgroups above the node's pods. Raises Failure."""
+    from syncpod.node.pod_cgroups import remove_left_tiers
+    from syncpod.translation.context import NodeContext
+
+    context = NodeContext(
+        name=here.node,
+        state_dir=here.state_dir,
+        memory_dir=here.memory_dir,
+        log_dir=here.log_dir,
+        cluster="",
+        cgroup_parent=here.cgroup_parent,
+    )
+    try:
+        remove_left_tiers(context)
+    except OSError as error:
+        raise Failure(f"the cgroups above the pods cannot be removed: {sentence_of(error)}") from None
 
 
 def _unmount(directory: Path, memory: Path) -> None:
