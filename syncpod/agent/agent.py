@@ -121,6 +121,7 @@ class Agent:
         self._boot = Boot(reader, self.readiness, takeover, self.pleg, self.prober)
         self.published_pods = PublishedPods(context)
         self.journal = Journal(context, journal, ask_server=partial(sent_to, client))
+        guard.watch(self.journal.server_looked)
         self.own_server, self.pod_orders = OwnServer(guard.require), self._pod_orders(context, cri)
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self._ended_runs = EndedRuns(client)

@@ -92,11 +92,23 @@ class Journal:
         """Instances that are about to be removed with their logs."""
         self._news = asyncio.Event()
         self._writing = asyncio.Lock()
+        self._silent_since: datetime | None = None
+        self._outages: dict[datetime, datetime | None] = {}
+        """Beginnings and ends of outages of the server that are not in the file yet."""
 
     def take(self, workflow_id: str, run_id: str, published: Records) -> None:
         """Take a state that a workflow has published, to be written soon."""
         self._pending[workflow_id, run_id] = published
         self._news.set()
+
+    def server_looked(self, silent_since: datetime | None) -> None:
+        """Take the result of a check of the server: None = it answers, else the time of its last answer."""
+        if self._silent_since is None and silent_since is not None:
+            self._silent_since = silent_since
+            self._outages[silent_since] = None
+        elif self._silent_since is not None and silent_since is None:
+            self._outages[self._silent_since] = datetime.now(UTC)
+            self._silent_since = None
 
     async def keep(self, ref: PodRef, instances: Sequence[Instance]) -> None:
         """Return once the ends of these instances are in the file, since their logs are about to be removed.
@@ -148,6 +160,16 @@ class Journal:
         while True:
             await asyncio.sleep(SIGN_SECONDS)
             await in_daemon_thread(self._writer.give_sign, name="journal")
+            await self._write_outages()
+
+    async def _write_outages(self) -> None:
+        """Record the latest news of outages. If that fails, it is tried again with the next sign of life."""
+        if not self._outages:
+            return
+        async with self._writing:
+            outages, self._outages = self._outages, {}
+            if not await in_daemon_thread(partial(self._writer.write_outages, outages), name="journal"):
+                self._outages = outages | self._outages
 
     async def flush(self) -> bool:
         """Write the states that have been taken so far, and say whether that succeeded. If not, it is tried again."""
@@ -289,6 +311,15 @@ class _Writer:
                 self._serves = True
         self.give_sign()
         return True
+
+    def write_outages(self, outages: Mapping[datetime, datetime | None]) -> bool:
+        """Record outages of the server, and say whether that succeeded."""
+        with self._using():
+            try:
+                self._file.write_outages(outages)
+            except (sqlite3.Error, OSError) as error:
+                return self._failed(error)
+            return True
 
     def give_sign(self) -> None:
         """Give a sign of life of this worker: in memory each time, and on the disk each minute, for a reboot.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
 from syncpod.collector_outage import LOGGER as COLLECTOR
@@ -39,22 +40,32 @@ class ServerOutage(logging.Filter):
             sign in record.getMessage() for sign in _SIGNS
         ):
             return True
+        said = self._summary()
+        record.name, record.levelno, record.levelname = __name__, logging.WARNING, "WARNING"
+        record.msg, record.args, record.exc_info = said, (), None
+        return bool(said)
+
+    def _summary(self) -> str:
+        """Return the line about the outage that is due now; "" if none is."""
         now = self._clock()
         if self._since is None:
             self._since, self._next, self._pause = now, now + FIRST_SECONDS, FIRST_SECONDS
-            said = "the Temporal server does not answer; pods keep running, and messages to the server wait"
-        elif now < self._next:
-            return False
-        else:
-            self._pause = min(2 * self._pause, LONGEST_SECONDS)
-            self._next = now + self._pause
-            said = f"the Temporal server has not answered for {now - self._since:.0f} s"
-        record.name, record.levelno, record.levelname = __name__, logging.WARNING, "WARNING"
-        record.msg, record.args, record.exc_info = said, (), None
-        return True
+            return "the Temporal server does not answer; pods keep running, and messages to the server wait"
+        if now < self._next:
+            return ""
+        self._pause = min(2 * self._pause, LONGEST_SECONDS)
+        self._next = now + self._pause
+        return f"the Temporal server has not answered for {now - self._since:.0f} s"
 
-    def over(self) -> None:
-        """Note that the server answers. After an outage, log how long it lasted."""
+    def looked(self, silent_since: datetime | None) -> None:
+        """Note whether the server answers a check. A server that hangs refuses no connection, so no line shows that.
+
+        After an outage, log how long it lasted.
+        """
+        if silent_since is not None:
+            if said := self._summary():
+                log.warning(said)
+            return
         if self._since is not None:
             log.info("the Temporal server answers again, after %.0f s", self._clock() - self._since)
         self._since = None

@@ -97,9 +97,10 @@ class Explained:
 
     @property
     def is_finished_init(self) -> bool:
-        """Whether it is an init container that has done its work."""
+        """Whether it is an init container that has done its work. A sidecar that ends with 0 has not: it waits."""
         newest = self.newest
-        return self.is_init and newest is not None and newest.has_ended and newest.exit_code == 0
+        is_over = newest is not None and newest.has_ended and newest.exit_code == 0
+        return self.is_init and is_over and self.wait is None
 
     @property
     def holds_up(self) -> bool:
@@ -130,11 +131,11 @@ class Explanation:
     is_followed: bool = False
     """Whether another pod of its name was applied during its deletion and follows it."""
     absences: tuple[Absence, ...] = ()
-    """The times during its life in which no worker served its node."""
+    """The times during its life in which its node had no worker, or no answer from its server."""
     under_way: tuple[StepUnderWay, ...] = ()
     """Steps that are being taken now; not known for the past."""
     last_sign: datetime | None = None
-    """The last sign of life of the node's worker, if none serves the node now."""
+    """Until when the node could act, by its worker's or server's last sign of life, if it cannot now."""
     status: str = ""
     """Its STATUS in `get pods`, such as `CrashLoopBackOff`; "" = not known."""
 
@@ -150,12 +151,12 @@ class Explanation:
 
     @property
     def unserved(self) -> Absence | None:
-        """The time without a worker that the moment falls into; None if a worker served the node then."""
+        """The time without a worker or server that the moment falls into; None if the node could act then."""
         return next((each for each in self.absences if each.begun <= self.at < each.ended), None)
 
     @property
     def known_until(self) -> datetime:
-        """Up to when the state is known: the moment itself, or when the last worker before it ended."""
+        """Up to when the state is known: the moment itself, or when the node could last act before it."""
         if self.is_gone or (self.phase in ("Succeeded", "Failed") and not self.waits):  # nothing of it changes any more
             return self.at
         if self.last_sign is not None:
@@ -187,8 +188,8 @@ def explain(
 ) -> Explanation:
     """Return the state of a pod at a moment. `past` says that the moment is not now.
 
-    Records before `since` are left out. `absences` are the times in which no worker served the pod's node, and
-    `last_sign` is the last sign of life of its worker if none serves the node now. `doing` has the worker's
+    Records before `since` are left out. `absences` are the times in which the pod's node had no worker or server,
+    and `last_sign` is the last sign of life of what it lacks now, if it lacks one. `doing` has the worker's
     descriptions of steps that are under way, by name and container.
     """
     known = as_of(records, at) if past else records
@@ -320,7 +321,7 @@ def _waits_now(present: Mapping[str, Any]) -> tuple[Wait, ...]:
 def _waits_then(records: PodRunRecords, at: datetime, *, is_served: bool) -> tuple[Wait, ...]:
     """Return the waits that were under way at a moment: their subjects had no step and no start after them.
 
-    A wait that is due goes on as long as no worker serves the node.
+    A wait that is due goes on as long as the node cannot act.
     """
     newest: dict[str, HistoryEntry] = {}
     for line in records.lines:

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -35,6 +35,9 @@ _COMPANIONS: Final = ("", "-wal", "-shm")
 _PRUNED_TO: Final = 0.9
 """The fraction of the size limit that the file shrinks to when the oldest records are removed."""
 _WAL_BYTES: Final = 4 * 2**20
+
+_OUTAGES: Final = "CREATE TABLE IF NOT EXISTS outage (begun INTEGER PRIMARY KEY, ended INTEGER)"
+"""The table of the times in which the Temporal server did not answer. Older files of this format lack it."""
 
 # Instances have row ids. Without them a row of more than 1000 bytes, as with a KiB of log, would take a whole page.
 _SCHEMA: Final = f"""
@@ -66,6 +69,7 @@ CREATE TABLE instance (
 CREATE TABLE service (
     begun INTEGER PRIMARY KEY, ended INTEGER, how TEXT NOT NULL, machine_boot TEXT NOT NULL
 );
+{_OUTAGES};
 PRAGMA user_version = {VERSION};
 COMMIT;
 """
@@ -98,7 +102,7 @@ ON CONFLICT DO UPDATE SET
 """
 
 _SERVICES_KEPT: Final = 1000
-"""The most times of service that are kept, for a worker that is restarted again and again."""
+"""The most times of service, and outages, that are kept, for a worker or server that is restarted again and again."""
 _BY_ANOTHER: Final = 5_000_000
 """In microseconds: a record that is this much later than a worker's last sign of life was written by another worker."""
 
@@ -199,6 +203,10 @@ class JournalFile:
             if before is not None:
                 _end_service(connection, *before, now=begun, machine_boot=machine_boot, last_sign=last_sign)
             connection.execute(
+                "UPDATE outage SET ended = max(begun, (SELECT ifnull(max(ended), ?) FROM service)) WHERE ended IS NULL",
+                (begun,),
+            )
+            connection.execute(
                 "INSERT OR REPLACE INTO service VALUES (?, NULL, '', ?)", (microseconds(now), machine_boot)
             )
             connection.execute(
@@ -213,6 +221,18 @@ class JournalFile:
                 "UPDATE service SET ended = ?, how = 'stopped' WHERE begun = (SELECT max(begun) FROM service) "
                 "AND ended IS NULL",
                 (microseconds(now),),
+            )
+
+    def write_outages(self, outages: Mapping[datetime, datetime | None]) -> None:
+        """Record when outages of the server began and ended. Without an end, an outage lasts as long as its worker."""
+        with self._transaction() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO outage VALUES (?, ?)",
+                [(microseconds(begun), ended and microseconds(ended)) for begun, ended in outages.items()],
+            )
+            connection.execute(
+                "DELETE FROM outage WHERE begun NOT IN (SELECT begun FROM outage ORDER BY begun DESC LIMIT ?)",
+                (_SERVICES_KEPT,),
             )
 
     def close(self) -> None:
@@ -294,6 +314,7 @@ def _connected(path: Path) -> sqlite3.Connection:
         elif (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise _not_a_journal(found)
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(_OUTAGES)
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
     except BaseException:
         connection.close()
@@ -328,6 +349,7 @@ def _forget(connection: sqlite3.Connection, before: int) -> None:
         "DELETE FROM instance WHERE exit_code IS NOT NULL AND coalesce(ended, started, 0) < ?", (before,)
     )
     connection.execute("DELETE FROM service WHERE ended < ?", (before,))
+    connection.execute("DELETE FROM outage WHERE ended < ?", (before,))
     for table in ("instance", "happening", "line", "life"):
         key = "id" if table == "life" else "life"
         connection.execute(f"DELETE FROM {table} WHERE {key} IN (SELECT id FROM life WHERE gone < ?)", (before,))

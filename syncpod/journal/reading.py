@@ -10,10 +10,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, VERSION
-from syncpod.journal.records import Absence, EventRecord, HistoryEntry, Instance, PodLife, Service, microseconds, moment
+from syncpod.journal.records import (
+    SERVER_AWAY,
+    Absence,
+    EventRecord,
+    HistoryEntry,
+    Instance,
+    PodLife,
+    Service,
+    microseconds,
+    moment,
+)
 from syncpod.lifecycle.exit import Exit
 
 
@@ -100,6 +110,26 @@ def absences_of(services: Sequence[Service]) -> list[Absence]:
         for before, after in pairwise(services)
         if before.ended is not None and before.ended < after.begun
     ]
+
+
+class NodeGaps(NamedTuple):
+    """When a node could not act."""
+
+    absences: list[Absence]
+    """The past times without a worker or a Temporal server, in the order of their beginnings."""
+    silent_since: datetime | None
+    """Since when the Temporal server has not answered the node's worker, if one still runs; None = it answers."""
+
+
+def gaps_of(state_dir: Path) -> NodeGaps:
+    """Return when a node had no worker, or one that got no answer from its server. Blocks. Raises NoJournal."""
+    services = services_of(state_dir)
+    with _opened(state_dir / FILE_NAME) as connection:
+        has_table = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'outage'").fetchone()
+        rows = connection.execute("SELECT begun, ended FROM outage ORDER BY begun").fetchall() if has_table else []
+    outages = [Absence(moment(begun), moment(ended), SERVER_AWAY) for begun, ended in rows if ended is not None]
+    lasting = [moment(begun) for begun, ended in rows if ended is None]
+    return NodeGaps(sorted((*absences_of(services), *outages)), lasting[-1] if lasting else None)
 
 
 @dataclass(frozen=True)

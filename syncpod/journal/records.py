@@ -208,13 +208,22 @@ class Service(NamedTuple):
     """How it ended: `stopped`, `died`, or `machine` if the machine was rebooted meanwhile; "" = not known."""
 
 
+SERVER_AWAY: Final = "server"
+"""In `Absence.how`: a worker ran, and the Temporal server did not answer it."""
+
+
 class Absence(NamedTuple):
-    """A time in which no worker served the node."""
+    """A time in which no worker served the node, or its Temporal server did not answer."""
 
     begun: datetime
     ended: datetime
     how: str
-    """How the worker before it ended, as in `Service.how`."""
+    """How the worker before it ended, as in `Service.how`, or `SERVER_AWAY`."""
+
+    @property
+    def lacks(self) -> str:
+        """What the node was without."""
+        return "Temporal server" if self.how == SERVER_AWAY else "worker"
 
     def of(self, begun: datetime, ended: datetime) -> timedelta:
         """Return how much of the time between two moments this absence covers."""

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import one_line
 from syncpod.journal.reading import PodRunRecords
-from syncpod.journal.records import SENDER, Absence, EventRecord, Fact, HistoryEntry, Instance, due_of
+from syncpod.journal.records import SENDER, SERVER_AWAY, Absence, EventRecord, Fact, HistoryEntry, Instance, due_of
 
 _NOTHING: Final = timedelta(0)
 _SHORT: Final = timedelta(milliseconds=1)
@@ -29,7 +29,7 @@ class Phase:
     begun: datetime
     took: timedelta
     """Zero for things without a length: a signal, a decision, an end."""
-    kind: Literal["step", "back-off", "no worker", "between", "probes", "moment"]
+    kind: Literal["step", "back-off", "no worker", "no server", "between", "probes", "moment"]
     """`between` is time before the container's start that has no record: init containers that run, and the workflow's
     own tasks. `probes` is the time from its start, or from the probe before, until a probe has succeeded."""
     what: str
@@ -66,7 +66,7 @@ def start_of(
 ) -> Start | None:
     """Return the newest start of a pod, or of one `container`, or the start number `restart`; None if there is none.
 
-    `absences` are the times in which no worker served the pod's node, oldest first.
+    `absences` are the times in which the pod's node had no worker or server, oldest first.
 
     Start number 0 begins with the pod's apply, so sandbox, pulls and init containers are part of it. Any other begins
     with the end of the previous instance, or with the decision of the node to end it.
@@ -233,7 +233,8 @@ def _gap(begun: datetime, until: datetime, held: HistoryEntry | None, absences: 
             if away.begun - begun >= _SHORT:
                 yield Phase(begun, away.begun - begun, "between", _NO_STEP)
             begun = max(away.begun, begun)
-            yield Phase(begun, away.of(begun, until), "no worker", "no worker served the node")
+            kind: Literal["no server", "no worker"] = "no server" if away.how == SERVER_AWAY else "no worker"
+            yield Phase(begun, away.of(begun, until), kind, f"no {away.lacks} served the node")
             begun = min(away.ended, until)
     if until - begun >= _SHORT:
         yield Phase(begun, until - begun, "between", _NO_STEP)

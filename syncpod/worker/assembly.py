@@ -119,6 +119,8 @@ async def prepared(
         search_attributes=await register_search_attributes(client),
     )
     reader = await _reader(settings, cri, life, context)
+    guard = ClusterGuard(client, cluster, node=settings.node, address=address)
+    guard.watch(outage.looked)
     agent = Agent(
         client,
         task_queue=task_queue,
@@ -130,7 +132,7 @@ async def prepared(
         keys=keys,
         journal=Limits(settings.journal.age, settings.journal.max_bytes),
         shutdown_periods=shutdown_periods(settings),
-        guard=ClusterGuard(client, cluster, node=settings.node, address=address, answered=outage.over),
+        guard=guard,
     )
     node = _node(settings, cri, reader, context, agent)
     await _tidy(node)

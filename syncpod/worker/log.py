@@ -12,7 +12,7 @@ from syncpod.temporal.hiding import HiddenInLog
 from syncpod.temporal.json_logs import JsonFormatter
 
 outage = ServerOutage()
-"""The filter that limits the log while the Temporal server is away. Call `outage.over()` when the server answers."""
+"""The filter that limits the log while the Temporal server is away. Call `outage.looked` after each check of it."""
 _foreign_tasks = ForeignTasks("this node's")
 
 

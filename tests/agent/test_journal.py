@@ -5,10 +5,11 @@ Holds: The journal keeps who commanded a pod, and when a worker died.
 """
 
 import asyncio
+import sqlite3
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent import background
+from syncpod.agent import journal as agent_journal
 from syncpod.agent.api_server import ApiServer
 from syncpod.agent.journal import Journal
 from syncpod.agent.pod_source import NodePods
@@ -26,8 +28,17 @@ from syncpod.agent.senders import CommandEntry, Senders
 from syncpod.api.client import SOCKET_NAME, settle_journal
 from syncpod.journal.causes import changes_of
 from syncpod.journal.file import FILE_NAME, JournalFile
-from syncpod.journal.reading import NoJournal, PodRunRecords, absences_of, last_sign_of, lives_of, pods_of, services_of
-from syncpod.journal.records import SENDER, EntryKind, Fact, HistoryEntry, Instance, PodLife, TaskRecords
+from syncpod.journal.reading import (
+    NoJournal,
+    PodRunRecords,
+    absences_of,
+    gaps_of,
+    last_sign_of,
+    lives_of,
+    pods_of,
+    services_of,
+)
+from syncpod.journal.records import SENDER, SERVER_AWAY, EntryKind, Fact, HistoryEntry, Instance, PodLife, TaskRecords
 from syncpod.messages.identity import PodRef
 from syncpod.node.secret_values import WITHHELD
 from syncpod.node.tombstones import write_tombstone
@@ -275,6 +286,37 @@ async def test_the_next_worker_knows_when_a_killed_one_gave_its_last_sign_of_lif
     await following.close()
     assert services_of(context.state_dir)[-1].how == "stopped"
     await killed.close()
+
+
+async def test_an_outage_of_the_server_is_in_the_journal_while_it_lasts_and_afterwards(
+    context: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first write fails, as on a full disk."""
+    monkeypatch.setattr(agent_journal, "SIGN_SECONDS", 0.01)
+    full = iter([True])
+    write = JournalFile.write_outages
+
+    def maybe_write(self: JournalFile, outages: Mapping[datetime, datetime | None]) -> None:
+        if next(full, False):
+            raise sqlite3.OperationalError("database or disk is full")
+        write(self, outages)
+
+    monkeypatch.setattr(JournalFile, "write_outages", maybe_write)
+    journal, since = Journal(context), datetime.now(UTC) - timedelta(seconds=30)
+    running = asyncio.create_task(journal.run())
+    await until(lambda: last_sign_of(context.state_dir, context.memory_dir) is not None)
+    journal.server_looked(None)
+    journal.server_looked(since)
+    journal.server_looked(since)
+    await until(lambda: gaps_of(context.state_dir).silent_since == since)
+    journal.server_looked(None)
+    await until(lambda: gaps_of(context.state_dir).silent_since is None)
+    (outage,) = gaps_of(context.state_dir).absences
+    assert (outage.begun, outage.how) == (since, SERVER_AWAY)
+    assert outage.ended > since
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await journal.close()
 
 
 async def test_a_sign_of_life_is_given_on_the_disk_now_and_then_and_in_memory_each_time(context: NodeContext) -> None:

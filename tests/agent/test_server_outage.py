@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
+
+import pytest
 
 from syncpod.agent.server_outage import ANOTHER_SERVER, ServerOutage
 
@@ -17,14 +20,14 @@ def test_a_long_server_outage_is_logged_in_a_few_lines() -> None:
     core.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        outage.over()
+        outage.looked(None)
         for second in range(3600):
             now[0] = second
             core.warning("gRPC call %s retried 9 times {'error': 'Status { tcp connect error }'}", "poll")
             if second == 100:
                 core.warning("something else")
-        outage.over()
-        outage.over()
+        outage.looked(None)
+        outage.looked(None)
     finally:
         logger.removeHandler(handler)
         core.removeHandler(handler)
@@ -45,3 +48,19 @@ def test_what_is_said_of_the_fleets_server_is_no_outage_of_the_nodes_own() -> No
     own = logging.LogRecord("temporalio.core", logging.WARNING, "", 0, "transport error", (), None)
     assert outage.filter(own)
     assert own.getMessage().startswith("the Temporal server does not answer"), "there was none before"
+
+
+def test_a_server_that_hangs_is_logged_by_the_checks_that_it_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """It refuses no connection, so nothing else logs a sign of the outage."""
+    now = [0.0]
+    outage = ServerOutage(lambda: now[0])
+    caplog.set_level(logging.INFO, "syncpod.agent.server_outage")
+    for second in range(0, 60, 10):
+        now[0] = second
+        outage.looked(datetime(2026, 1, 1, tzinfo=UTC))
+    outage.looked(None)
+    assert caplog.messages == [
+        "the Temporal server does not answer; pods keep running, and messages to the server wait",
+        "the Temporal server has not answered for 30 s",
+        "the Temporal server answers again, after 50 s",
+    ]

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from syncpod.cli.commands import explain as explain_command
 from syncpod.cli.commands.explain import read_moment
 from syncpod.cli.failure import BadInput
 from syncpod.cli.view.explanation import Clock, lines
@@ -24,6 +26,7 @@ from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
 from syncpod.journal.reading import JournalSummary, PodRunRecords
 from syncpod.journal.records import (
     RESTART_OF_ALL,
+    SERVER_AWAY,
     Absence,
     Fact,
     HistoryEntry,
@@ -34,6 +37,7 @@ from syncpod.journal.records import (
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.exit import Exit
 from syncpod.node.recorded_events import NodeEvent
+from syncpod.settings.node import NodeSettings
 from tests.cli.conftest import program
 from tests.cli.starts import started
 from tests.journal.records import WEB, ended, event, exit_line, otherwise
@@ -791,3 +795,43 @@ def test_a_time_before_the_clocks_were_changed_is_of_those_clocks(monkeypatch: p
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_a_time_in_which_the_server_did_not_answer_is_told_like_one_without_a_worker() -> None:
+    away, died = Absence(ago(200), ago(20), SERVER_AWAY), Absence(ago(18), ago(15), "died")
+    records = replace(running(60), instances=(crash(0, 300, 190), Instance("app", 1, started_at=ago(10))))
+    one = explain(replace(records, begun=ago(400)), NOW, absences=[away, died])
+    said = "\n".join(screen(one))
+    clock = f"{ago(20).astimezone():%H:%M:%S}"
+    assert f"no Temporal server for 3m, until {clock}\n" in said
+    assert "3m (no Temporal server for 2m50s, no worker for 3.0s)" in said
+    then = explain(replace(records, begun=ago(400)), ago(100), past=True, absences=[away])
+    assert f"no Temporal server served this node: nothing of this happened until {clock}" in "\n".join(screen(then))
+
+
+def test_what_is_known_ends_with_the_last_answer_of_the_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = cast(NodeSettings, SimpleNamespace(state_dir=Path("/")))
+    monkeypatch.setattr(explain_command, "serving", lambda _: object())
+    records = replace(running(60), seen=ago(50))
+    assert explain_command._unserved(here, records, None) == ("", None)
+    unserved, known = explain_command._unserved(here, records, ago(40))
+    clock = f"{ago(40).astimezone():%H:%M:%S}"
+    assert known == ago(40)
+    assert unserved == f"the Temporal server has not answered since {clock}: nothing of this happens until it does"
+    assert clock in capsys.readouterr().err
+    assert explain_command._unserved(here, replace(records, gone=ago(1)), ago(40)) == ("", None)
+
+
+def test_a_sidecar_that_waits_after_a_success_is_named_with_what_runs() -> None:
+    names = [{"name": "proxy", "init": True, "state": {}}, {"name": "setup", "init": True}, {"name": "app"}]
+    wait = {**PRESENT["waits"][0], "subject": "proxy"}
+    present = {**PRESENT, "containers": names, "waits": [wait]}
+    over = {"exit_code": 0, "reason": "Completed"}
+    done = [replace(crash(0, 90, 40, **over), container=each) for each in ("proxy", "setup")]
+    runs = Instance("app", 0, started_at=ago(60))
+    one = explain(PodRunRecords(WEB, ago(100), ago(1), present=present, instances=(*done, runs)), NOW)
+    now, why = of(one, "Now"), of(one, "Why")
+    assert "proxy waits since" in now and "CrashLoopBackOff" in now and "setup" not in now
+    assert "proxy ended at" in why and "setup" not in why

@@ -3,6 +3,7 @@
 Holds: A repeated record is one row, and a killed worker leaves the file intact.
 """
 
+import contextlib
 import signal
 import sqlite3
 import stat
@@ -17,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from syncpod.journal.file import BROKEN_NAME, FILE_NAME, JournalFile, Limits
-from syncpod.journal.reading import NoJournal, PodRunRecords, absences_of, lives_of, pods_of, services_of
-from syncpod.journal.records import Absence, PodLife
+from syncpod.journal.reading import NoJournal, PodRunRecords, absences_of, gaps_of, lives_of, pods_of, services_of
+from syncpod.journal.records import SERVER_AWAY, Absence, PodLife
 from tests.journal.records import NOON, WEB, at, ended, event, exit_line, records_of
 
 
@@ -284,3 +285,26 @@ def test_services_are_bounded_in_number_and_age(journal: JournalFile, tmp_path: 
     assert len(services_of(tmp_path)) == 1000
     journal.forget_old(at(91 * 86400))
     assert len(services_of(tmp_path)) == 1, "the one that has not ended"
+
+
+def test_outages_of_the_server_are_told_with_the_times_without_a_worker(journal: JournalFile, tmp_path: Path) -> None:
+    journal.begin_service(at(0), "boot", None)
+    journal.write_outages({at(10): at(20), at(50): None})
+    assert gaps_of(tmp_path) == ([Absence(at(10), at(20), SERVER_AWAY)], at(50))
+    journal.begin_service(at(100), "boot", at(70))  # the worker died during the outage, and nobody saw more of it
+    died, away = Absence(at(70), at(100), "died"), Absence(at(50), at(70), SERVER_AWAY)
+    assert gaps_of(tmp_path) == ([Absence(at(10), at(20), SERVER_AWAY), away, died], None)
+    journal.write_outages({at(1000 + each): at(1000.5 + each) for each in range(1100)})
+    assert len([each for each in gaps_of(tmp_path).absences if each.how == SERVER_AWAY]) == 1000
+    journal.forget_old(at(91 * 86400))
+    assert gaps_of(tmp_path).absences == []
+
+
+def test_a_journal_of_an_earlier_worker_has_no_outages_and_takes_them(journal: JournalFile, tmp_path: Path) -> None:
+    journal.begin_service(at(0), "boot", None)
+    journal.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute("DROP TABLE outage")
+    assert gaps_of(tmp_path) == ([], None)
+    journal.write_outages({at(10): None})
+    assert gaps_of(tmp_path).silent_since == at(10)

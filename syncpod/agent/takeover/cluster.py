@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from temporalio.client import Client
@@ -27,18 +28,17 @@ LOOK_SECONDS: Final = 5.0
 class ClusterGuard:
     """Checks whether the client still reaches the cluster that the node belongs to."""
 
-    def __init__(
-        self, client: Client, identity: str, *, node: str, address: str, answered: Callable[[], None] = lambda: None
-    ) -> None:
-        """Accept only the cluster with this `identity` at the server's `address`.
-
-        `answered` is called at each answer of the server.
-        """
+    def __init__(self, client: Client, identity: str, *, node: str, address: str) -> None:
+        """Accept only the cluster with this `identity` at the server's `address`."""
         self._client = client
         self._identity = identity
         self._node = node
         self._address = address
-        self._answered = answered
+        self._watchers: list[Callable[[datetime | None], None]] = []
+
+    def watch(self, watcher: Callable[[datetime | None], None]) -> None:
+        """Call `watcher` at each check: with None if the server answers, else with the time of its last answer."""
+        self._watchers.append(watcher)
 
     async def require(self) -> None:
         """Raise RPCError if another cluster answers, or none: then nothing may be sent."""
@@ -47,16 +47,24 @@ class ClusterGuard:
 
     async def run(self) -> None:
         """Check until cancelled. Raises NotThisNode when another cluster answers."""
+        answered = datetime.now(UTC)
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            try:
-                found = await cluster_identity(self._client)
-            except RPCError as error:
-                log.debug("the Temporal server does not say which one it is: %s", error)
-                continue
-            self._answered()
-            if found != self._identity:
+            found = await self._answer() or await self._answer()  # the first fails if this process was paused in it
+            if found:
+                answered = datetime.now(UTC)
+            for watcher in self._watchers:
+                watcher(None if found else answered)
+            if found not in ("", self._identity):
                 raise another_cluster(self._node, self._address)
+
+    async def _answer(self) -> str:
+        """Return the identity of the cluster that answers; "" if none does."""
+        try:
+            return await cluster_identity(self._client)
+        except RPCError as error:
+            log.debug("the Temporal server does not say which one it is: %s", error)
+            return ""
 
 
 def another_cluster(node: str, address: str) -> NotThisNode:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.view.explanation import HasLog
-    from syncpod.journal.reading import PodRunRecords
-    from syncpod.journal.records import Absence, PodLife
+    from syncpod.journal.reading import NodeGaps, PodRunRecords
+    from syncpod.journal.records import PodLife
     from syncpod.settings.node import NodeSettings
     from syncpod.temporal.run_history import RunEnd
 
@@ -162,7 +162,7 @@ def _explain_start(
     state_dir = settings().state_dir
     _, records = _lives(state_dir, namespace, name, moment, uid)
     log = None if trace_log is None else Path(trace_log) if trace_log else worker_log(state_dir)
-    explain_start(records, output, container, restart, log, absences=_absences(state_dir))
+    explain_start(records, output, container, restart, log, absences=_gaps(state_dir).absences)
 
 
 def _explain_pod(
@@ -177,8 +177,8 @@ def _explain_pod(
 
     here, past = settings(), moment != now
     lives, records = _lives(here.state_dir, namespace, name, moment, uid)
-    absences = _absences(here.state_dir)
-    unserved, last_sign = ("", None) if past else _unserved(here, records)
+    gaps = _gaps(here.state_dir)
+    unserved, last_sign = ("", None) if past else _unserved(here, records, gaps.silent_since)
     ended: RunEnd | None = None
     alone = ""
     if not past and (alone := _without_workflow(here.state_dir, records, unserved)):
@@ -189,7 +189,7 @@ def _explain_pod(
         last_sign = records.seen if ended is None else max(records.seen, ended.at)
     doing = _doing(here.state_dir, records) if not (past or unserved) else {}
     explanation = explained(
-        records, moment, past=past, since=begin, absences=absences, last_sign=last_sign, doing=doing
+        records, moment, past=past, since=begin, absences=gaps.absences, last_sign=last_sign, doing=doing
     )
     if alone:  # without a workflow, due steps are not done, and the deadline does not end the pod
         explanation = replace(explanation, waits=(), deadline=None, is_being_deleted=False)
@@ -250,12 +250,12 @@ def _lives(
     return lives, records
 
 
-def _absences(state_dir: Path) -> list[Absence]:
-    """Return the times in which no worker served the node. Raises Failure."""
-    from syncpod.journal.reading import NoJournal, absences_of, services_of
+def _gaps(state_dir: Path) -> NodeGaps:
+    """Return the times in which the node had no worker, or no answer from its server. Raises Failure."""
+    from syncpod.journal.reading import NoJournal, gaps_of
 
     try:
-        return absences_of(services_of(state_dir))
+        return gaps_of(state_dir)
     except NoJournal as why:
         raise Failure(str(why)) from None
 
@@ -343,15 +343,23 @@ def _unknown(lives: list[PodRunRecords], namespace: str, name: str, state_dir: P
     return Failure(f"{where}; for a pod of another node, run `explain` there")
 
 
-def _unserved(here: NodeSettings, records: PodRunRecords) -> tuple[str, datetime | None]:
-    """Return a sentence if no worker serves the node, and the last worker's last sign of life; print a note too.
+def _unserved(here: NodeSettings, records: PodRunRecords, silent_since: datetime | None) -> tuple[str, datetime | None]:
+    """Return a sentence if the node cannot act, and until when its state is known; print a note too.
 
-    Returns "" and None if a worker serves the node, or if the pod is gone.
+    It cannot act without a worker, nor while its server does not answer, since `silent_since`. Returns "" and None if
+    it can, or if the pod is gone.
     """
     from syncpod.cli.machine.own_journal import last_sign
 
-    if records.gone is not None or serving(here.state_dir) is not None:
+    if records.gone is not None:
         return "", None
+    if serving(here.state_dir) is not None:
+        if silent_since is None:
+            return "", None
+        known = max(records.seen, silent_since)
+        since, day = f"{silent_since.astimezone():%H:%M:%S}", f"{known.astimezone():%Y-%m-%d %H:%M:%S}"
+        remark(f"Note: the Temporal server has not answered this node since {since}; this is the state at {day}")
+        return f"the Temporal server has not answered since {since}: nothing of this happens until it does", known
     seen, sign = records.seen, last_sign(here)
     known = max(seen, sign) if sign is not None else seen
     since = f" since {known.astimezone():%Y-%m-%d %H:%M:%S}" if sign is not None else ""

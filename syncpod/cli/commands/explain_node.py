@@ -30,7 +30,7 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
     from syncpod.api.client import settle_journal
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.node_explanation import document, lines
-    from syncpod.journal.reading import NoJournal, absences_of, node_summary, services_of
+    from syncpod.journal.reading import NoJournal, gaps_of, node_summary
 
     here = settings()
     settle_journal(here.state_dir)
@@ -39,10 +39,16 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
     begin = now - (_A_DAY if since is None else since)
     try:
         summary = node_summary(here.state_dir, begin, most=_MOST)
-        absences = [each for each in absences_of(services_of(here.state_dir)) if each.ended >= begin]
+        gaps = gaps_of(here.state_dir)
     except NoJournal as why:
         raise Failure(str(why)) from None
-    served = [_served(here)]
+    absences = [each for each in gaps.absences if each.ended >= begin]
+    served, unserved = [_served(here)], "`syncpod up`" if serving(here.state_dir) is None else ""
+    if not unserved and gaps.silent_since is not None:
+        since, unserved = f"{gaps.silent_since.astimezone():%Y-%m-%d %H:%M:%S}", "the Temporal server answers"
+        served.append(
+            f"the Temporal server has not answered it since {since}: nothing happens to its pods until it does"
+        )
     if (by := recorded_cordon(here.state_dir)) is not None:
         served.append(f"it is cordoned{by and f' by {by}'}: it takes no new pods (`syncpod uncordon` ends that)")
     events = [each for each in recorded_node_events(here.state_dir) if each.last >= begin]
@@ -50,7 +56,7 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
     if output == "json":
         say(json.dumps(document(summary, events, absences, now, begin, served, orphans), indent=4))
         return
-    how: dict[str, Any] = {"orphans": orphans, "unserved": serving(here.state_dir) is None, "wide": terminal_width()}
+    how: dict[str, Any] = {"orphans": orphans, "unserved": unserved, "wide": terminal_width()}
     say("\n".join(lines(summary, events, absences, now, begin, node=node, served=served, **how)))
 
 

@@ -56,7 +56,7 @@ def lines(
 ) -> list[str]:
     """Return one screen about a life of a pod. `others` are the other lives of its name, oldest first.
 
-    `unserved` is a sentence if no worker serves the node now; "" if one does. Lines have at most `wide` characters:
+    `unserved` is a sentence if the node cannot act now; "" if it can. Lines have at most `wide` characters:
     long texts are wrapped, and those in tables cut; None = no limit.
     """
     clock = Clock(explanation.at)
@@ -184,7 +184,7 @@ def _tells(container: Explained, end: End, one: Explanation) -> bool:
     kubelet would have reset its back-off.
     """
     goes_on = container.runs or container.wait is not None or container.why_not
-    if end.cause.kind == "exit 0" and (container.is_init or one.phase == "Succeeded" or not goes_on):
+    if end.cause.kind == "exit 0" and (container.is_finished_init or one.phase == "Succeeded" or not goes_on):
         return False
     newest = container.newest
     begun = newest.started_at if newest is not None and container.runs else None
@@ -236,7 +236,8 @@ def _next(one: Explanation, clock: Clock, unserved: str) -> list[str]:
         return ["nothing: it is gone"]
     said = [unserved] if unserved else [_under_way(each, clock) for each in one.under_way]
     if not unserved and one.unserved is not None:
-        said = [f"no worker served this node: nothing of this happened until {clock(one.unserved.ended)}"]
+        lacked = f"no {one.unserved.lacks} served this node"
+        said = [f"{lacked}: nothing of this happened until {clock(one.unserved.ended)}"]
     is_served = not unserved and one.unserved is None
     said += [_due(wait, one, clock, is_served=is_served) for wait in one.waits]
     if one.deadline is not None and one.deadline > one.at:  # once it has passed, the kill is under way
@@ -380,7 +381,8 @@ def _shown(ends: Sequence[End]) -> list[End]:
 
 def _row(end: End, container: Explained, one: Explanation, clock: Clock, has_log: HasLog) -> tuple[str, ...]:
     instance = end.instance
-    had_finished = container.is_init and end.cause.kind == "exit 0"  # nothing waited: it runs again in another sandbox
+    # Nothing waited: it runs again in another sandbox.
+    had_finished = container.is_init and end.cause.kind == "exit 0" and not end.back_off
     return (
         str(instance.restart),
         "never" if instance.never_ran else clock(instance.started_at) if instance.started_at is not None else "-",
@@ -404,13 +406,16 @@ def _log(instance: Instance, has_log: HasLog) -> str:
 
 
 def _waited(end: End, one: Explanation) -> str:
-    """Return how long the next start waited, the back-off, who cut it short, and how long there was no worker."""
+    """Return how long the next start waited, the back-off, who cut it short, and what the node lacked for how long."""
     waited = length(end.waited) if end.waited is not None else "-"
     why = [f"back-off {end.back_off}"] if end.back_off else []
     why += ["an operator cut it short"] if end.cut_short else []
     if end.instance.ended_at is not None and end.next_start is not None:
-        away = sum((each.of(end.instance.ended_at, end.next_start) for each in one.absences), timedelta(0))
-        why += [f"no worker for {length(away)}"] if away >= timedelta(seconds=1) else []
+        away: dict[str, timedelta] = {}
+        for each in one.absences:
+            spent = each.of(end.instance.ended_at, end.next_start)
+            away[each.lacks] = away.get(each.lacks, _NO_TIME) + spent
+        why += [f"no {lacking} for {length(spent)}" for lacking, spent in away.items() if spent >= timedelta(seconds=1)]
     return f"{waited} ({', '.join(why)})" if why else waited
 
 
@@ -430,7 +435,7 @@ def _last_words(end: End, one: Explanation, log_dir: Path, has_log: HasLog) -> l
 
 
 def _changes(one: Explanation, clock: Clock, wide: int | None) -> list[str]:
-    """Return the changes to the pod, and the times without a worker, in the order of their times."""
+    """Return the changes to the pod, and the times without a worker or server, in the order of their times."""
     newest = one.changes[-CHANGES_SHOWN:]
     changes = newest if newest == one.changes else (one.changes[0], *newest[1:])  # the first one made the pod
     told = [(each.at, f"{_short(each.what, wide)}{_repeated(each, clock)}") for each in changes]
@@ -478,4 +483,4 @@ def absence(one: Absence, clock: Callable[[datetime], str]) -> str:
     seconds = (one.ended - one.begun).total_seconds()
     length = f"{seconds:.1f}s" if seconds < 10 else short_duration(one.ended - one.begun)
     why = _WHY.get(one.how, "")
-    return f"no worker for {length}, until {clock(one.ended)}{f': {why}' if why else ''}"
+    return f"no {one.lacks} for {length}, until {clock(one.ended)}{f': {why}' if why else ''}"

@@ -35,12 +35,12 @@ def lines(
     served: Sequence[str],
     wide: int | None = None,
     orphans: Collection[str] = (),
-    unserved: bool = False,
+    unserved: str = "",
 ) -> list[str]:
     """Return one screen about a node's pods since a moment. `served` has sentences about the node itself.
 
     Lines have at most `wide` characters, so that long texts are cut; None = no limit. `orphans` are the UIDs of pods
-    that run without a workflow, for which nothing is due. `unserved`: no worker serves the node now.
+    that run without a workflow, for which nothing is due. `unserved`: the node cannot act before this; "" = it can.
     """
     shown = [
         *pairs(
@@ -64,7 +64,7 @@ def lines(
             shown += [f"  {_clock(at)}   {first}", *(f"{'':<{len(_clock(at)) + 5}}{line}" for line in rest)]
     if due := _due(summary, now, orphans):
         more = f" ({len(due) - _SHOWN} later ones are not shown)" if len(due) > _SHOWN else ""
-        begins = ": nothing before `syncpod up`, and then" if unserved else ""
+        begins = f": nothing before {unserved}, and then" if unserved else ""
         at_once = now if unserved else None
         rows = [
             (

@@ -29,7 +29,7 @@ def lines(records: PodRunRecords, start: Start, *, wide: int | None = None) -> l
     """Return the timeline of one start, in lines of at most `wide` characters; None = of any length."""
     rows = [("AT", "TOOK", "WHAT"), *(_row(start, phase) for phase in start.phases)]
     steps, held, between = (_ms(start.spent(kind)) for kind in ("step", "back-off", "between"))
-    away = f"no worker {_ms(start.spent('no worker'))}, " if start.spent("no worker") else ""
+    away = "".join(f"{kind} {_ms(spent)}, " for kind in ("no worker", "no server") if (spent := start.spent(kind)))
     whole = _ms(start.ended - start.begun)
     probes = f", until a probe succeeded {_ms(start.spent('probes'))}" if start.spent("probes") else ""
     known = f"{whole} in all: steps {steps}, back-off {held}, {away}no step under way {between}{probes}"
