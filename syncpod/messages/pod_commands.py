@@ -96,7 +96,7 @@ PLAN: Final = QuerySpec(
     "The steps that come next",
     'none; or a v1 Pod; or the payload of `resize`, and then `"resize"`',
     '`{"steps": [{"step", "container", "why"}], "holds": [{"subject", "until", "reason", "message"}]}`, and `error` '
-    "if the candidate would be refused",
+    "if the candidate would be refused, else its `change`; `deadline` is when the active deadline fails the pod",
 )
 HISTORY: Final = QuerySpec(
     "history",

@@ -100,9 +100,16 @@ async def test_a_dry_run_asks_the_node_whether_it_would_admit_a_new_pod(
     told = f"syncpod: {why}OutOfcpu: no room\nsyncpod: {why}spec.os: no\n"
     node.foreseen = ["OutOfcpu: no room", "spec.os: no"]
     tried = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(name)))
-    assert (tried.code, tried.out, tried.err) == (2, "", told)
+    assert (tried.code, tried.out, tried.err) == (2, f"pod/{name} created (server dry run)\n", told)
     planned = await syncpod("plan", "-f", "-", *on, stdin=as_json(manifest(name)))
-    assert (planned.code, planned.out, planned.err) == (2, f"pod/{name}: would be refused\n", told)
+    unrun = f"pod/{name}: would be created, but its node would not run it\n"
+    assert (planned.code, planned.out, planned.err) == (2, unrun, told)
+    document = json.loads((await syncpod("plan", "-f", "-", "-o", "json", *on, stdin=as_json(manifest(name)))).out)
+    why_not = f"node {on[1]} would not run it: "
+    reasons = f"{why_not}OutOfcpu: no room\n{why_not}spec.os: no"
+    assert (document["change"], document["steps"], document["not_run"]) == ("create", [], reasons)
+    made = await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(f"{name}-b")))
+    assert (made.code, made.out) == (0, f"pod/{name}-b created\n"), "as the plan and the dry run have it"
     node.foreseen = []
     tried = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(name)))
     assert (tried.code, tried.out, tried.err) == (0, f"pod/{name} created (server dry run)\n", "")
@@ -134,7 +141,9 @@ async def test_a_dry_run_waits_for_a_busy_node_and_says_if_a_node_that_is_away_w
     name, away = fresh_name(), f"gone-{fresh_name()}"
     node.foreseen = ["OutOfcpu: no room"]
     busy = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(name)))
-    assert (busy.code, busy.out) == (2, "") and busy.err.endswith("would not run it: OutOfcpu: no room\n")
+    assert (busy.code, busy.out) == (2, f"pod/{name} created (server dry run)\n") and busy.err.endswith(
+        "would not run it: OutOfcpu: no room\n"
+    )
     async with silent_node(client, away, cordoned=False):
         asked = await syncpod("apply", "-f", "-", "--dry-run=server", "--node", away, stdin=as_json(manifest(name)))
     assert (asked.code, asked.out) == (0, f"pod/{name} created (server dry run)\n")
@@ -380,7 +389,7 @@ async def test_a_server_dry_run_reports_refusals_of_the_pod_and_its_node(
         stream = as_json(manifest(new, nodeSelector={"disk": "ssd"}))
         elsewhere = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=stream)
         fits = await syncpod("plan", "-f", "-", stdin=as_json(fitting))
-    assert (elsewhere.code, elsewhere.out) == (2, "")
+    assert (elsewhere.code, elsewhere.out) == (2, f"pod/{new} created (server dry run)\n")
     assert f"pod {new}: node {on[1]} would reject it: NodeAffinity: Predicate NodeAffinity failed" in elsewhere.err
     assert (fits.code, fits.out.splitlines()[0]) == (0, f"pod/{new}: would be created")
     async with silent_node(client, on[1], cordoned=True):

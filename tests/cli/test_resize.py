@@ -12,7 +12,7 @@ from syncpod.messages.steps import Allocation
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode
-from workflows.pod import report
+from workflows.pod import sync
 from workflows.rejections import Rejected
 
 SMALL = {"limits": {"cpu": "200m", "memory": "64Mi"}, "requests": {"cpu": "100m", "memory": "64Mi"}}
@@ -118,7 +118,7 @@ async def test_a_failed_plan_is_reported_in_one_sentence(
     def fail(*_: Any, **__: Any) -> Any:
         raise Rejected(f"{why}\nat length")
 
-    monkeypatch.setattr(report, "plan", fail)
+    monkeypatch.setattr(sync, "plan", fail)
     failed = await syncpod("resize", name, "--limits", "memory=128Mi", "--dry-run")
     assert (failed.code, failed.out) == (1, "")
     assert failed.err == f'syncpod: the plan of pod "{name}" failed on its node: {why}\n'

@@ -41,6 +41,9 @@ from workflows.summaries import clip
 ALLOCATE = "the pod asks for other resources"
 """The reason for requesting resources from the node."""
 
+VOLUMES = "labels, annotations or resources have changed"
+"""The reason for rewriting the files of volumes."""
+
 
 def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) -> Decision:
     """Return the step to take now, or the holds to wait for.
@@ -90,6 +93,18 @@ def planned(state: PodState) -> tuple[PlannedStep, ...]:
     return tuple(step for step in steps if STEPS[step.verb].since <= decisions)
 
 
+def coming(state: PodState, now: datetime) -> tuple[PlannedStep, ...]:
+    """Return the steps that `next_step` leads to, in their order, regardless of back-offs; for plans.
+
+    The node is taken to have room for a resize.
+    """
+    if resizing.is_to_be_asked(state):
+        ask = PlannedStep(StepName.ALLOCATE_RESOURCES, why=ALLOCATE)
+        return (ask, *coming(resizing.as_if_allocated(state, now), now))
+    volumes = (PlannedStep(StepName.SYNC_VOLUMES, why=VOLUMES),) if _has_old_volumes(state) else ()
+    return (*volumes, *planned(state))
+
+
 def record_step(state: PodState, step: Step, now: datetime) -> StepInput:
     """Record that `step` is being taken; return its input with the next fence."""
     state.fence += 1
@@ -114,12 +129,15 @@ def record_step(state: PodState, step: Step, now: datetime) -> StepInput:
 
 def _volumes(state: PodState, now: datetime) -> Decision | None:
     """Return the step that rewrites files with the pod's labels, annotations or resources, if they are out of date."""
-    if not (state.volumes_behind and any(sandbox.ready for sandbox in state.own.sandboxes)):
+    if not _has_old_volumes(state):
         return None
-    why = "labels, annotations or resources have changed"
     step = SyncVolumes(ref=state.ref, pod=state.allocated_pod)
     key = backoff.step_key("sync_volumes")
-    return unless_held(state, Step(StepName.SYNC_VOLUMES, step, f"update volumes: {why}", why, key=key), now)
+    return unless_held(state, Step(StepName.SYNC_VOLUMES, step, f"update volumes: {VOLUMES}", VOLUMES, key=key), now)
+
+
+def _has_old_volumes(state: PodState) -> bool:
+    return state.volumes_behind and any(sandbox.ready for sandbox in state.own.sandboxes)
 
 
 def _allocation(state: PodState, now: datetime) -> Decision | None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from syncpod.journal.records import TaskRecords
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.identity import EndedLife
 from syncpod.messages.queries import PodSummary, write_events, write_history
 from syncpod.pod import ObjectMeta, pod_to_wire
-from workflows.pod import desired, journaled, report, start, temporal_ui
+from workflows.pod import desired, journaled, start, sync, temporal_ui
 from workflows.pod.decision import Hold, UnderWay
 from workflows.pod.state import PodState
 
@@ -85,8 +86,11 @@ class PublishedPod:
         return pod_to_wire(desired.as_pod(self.state))
 
     def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
-        """Return the steps that would be taken, as :func:`workflows.pod.report.plan`."""
-        return report.plan(self.state, candidate, self.at, update=update)
+        """Return the steps that would be taken now, as :func:`workflows.pod.sync.plan`."""
+        # The state may have been published long ago: since then, back-offs and the active deadline may have passed.
+        now = max(self.at, datetime.now(UTC))
+        pulling = [each.container for each in self.under_way if each.step == StepName.PULL_IMAGE]
+        return sync.plan(self.state, candidate, now, update=update, pulling=pulling)
 
     def steps(self) -> list[str]:
         """Return the names of the steps that have been scheduled and have not ended."""

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from syncpod.go_durations import go_duration
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
 from syncpod.lifecycle.phase import TERMINAL_PHASES
-from syncpod.lifecycle.plan import PlannedStep, something_to_stop
+from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.restart_pacing import LIMIT_REACHED
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
 from syncpod.messages.steps import NOT_PULLED, STUCK_FAULTS, Fault, StepInput
 from syncpod.pod import Pod
-from workflows.pod import decide, desired, facts, resizing
+from workflows.pod import facts, resizing
 from workflows.pod.decision import Decision, Hold
 from workflows.pod.state import PodState
-from workflows.rejections import Rejected
 
 # --- status -----------------------------------------------------------------------------------------------------------
 
@@ -185,50 +183,3 @@ def sync_attributes(state: PodState) -> dict[str, str | int]:
         "syncpod.phase": state.status.phase or "Pending",
         "syncpod.fence": state.fence,
     }
-
-
-# --- answers ----------------------------------------------------------------------------------------------------------
-
-
-def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply") -> dict[str, Any]:
-    """Return what would be done now, or after `update` with `candidate`; changes nothing.
-
-    A resize is planned as if the node had room for it, which only the node knows.
-    ``{"steps": [{"step", "container", "why"}], "holds": [{"subject", "until", "reason", "message"}]}``; with an
-    ``"error"`` as well if the candidate would be refused. `until` is null if only an operator can end the hold.
-    """
-    trial = state.model_copy()
-    if candidate is not None:
-        try:
-            if update != "resize":
-                desired.require_source(trial, candidate, now)
-            (desired.resize if update == "resize" else desired.apply)(trial, candidate, now)
-        except (Rejected, ValueError) as wrong:
-            return {"error": str(wrong), "steps": [], "holds": []}
-    update_status(trial, (), now)
-    decision = decide.next_step(trial, now)
-    if decision.failure is not None:
-        trial.failure = decision.failure
-        decision = decide.next_step(trial, now)
-    steps: list[dict[str, str]] = []
-    if not trial.ending and resizing.is_to_be_asked(trial):
-        steps.append(_row(PlannedStep(StepName.ALLOCATE_RESOURCES, why=decide.ALLOCATE)))
-        steps += [_row(step) for step in decide.planned(resizing.as_if_allocated(trial, now))]
-    elif not trial.ending:
-        steps = [_row(step) for step in decide.planned(trial)]
-    if trial.ending and decision.step is not None:
-        steps = [{"step": decision.step.name.value, "container": decision.step.container, "why": decision.step.why}]
-    holds = [
-        {
-            "subject": hold.subject,
-            "until": hold.until.isoformat() if hold.until is not None else None,
-            "reason": hold.reason,
-            "message": hold.message,
-        }
-        for hold in decision.holds
-    ]
-    return {"steps": steps, "holds": holds}
-
-
-def _row(step: PlannedStep) -> dict[str, str]:
-    return {"step": step.verb.value, "container": step.container, "why": step.why}

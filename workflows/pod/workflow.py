@@ -38,10 +38,9 @@ with workflow.unsafe.imports_passed_through():
         absorb,
         decide,
         desired,
-        facts,
         report,
-        resizing,
         start,
+        sync,
         verdicts,
     )
     from workflows.pod.decision import Decision
@@ -138,14 +137,7 @@ class PodWorkflow:
 
     def catch_up(self) -> None:
         """Update the state by what has been absorbed and by the current time, before anything is decided."""
-        state, now = self.state, workflow.now()
-        absorb.tidy(state, now)
-        verdicts.expire(state, now)
-        verdicts.unblock_end(state)
-        resizing.take_as_applied(state, resizing.as_allocated(state))
-        resizing.settle(state, now)
-        facts.record_lost(state, now)
-        report.update_status(state, self.display.holds, now, under_way=self.steps.inputs_ahead)
+        sync.catch_up(self.state, workflow.now(), self.display.holds, under_way=self.steps.inputs_ahead)
 
     def decide(self) -> Decision:
         """Return what to do next, and record what is planned and what is held back."""
@@ -275,7 +267,9 @@ class PodWorkflow:
 
         If `update` is ``resize``, `candidate` is the argument of that update.
         """
-        return self.display.as_published().plan(plain(candidate), plain(update))
+        published = self.display.as_published()
+        with workflow.unsafe.sandbox_unrestricted():  # `workflow.now()` is the last task's time
+            return published.plan(plain(candidate), plain(update))
 
     @query_handler(HISTORY)
     def history(self) -> list[dict[str, Any]]:

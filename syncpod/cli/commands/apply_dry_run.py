@@ -34,7 +34,9 @@ def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
 async def say_all(
     client: Client, manifests: Manifests, here: NodeSettings, node: str, mark: str, *, asks: bool
 ) -> None:
-    """Print what would happen to each object, each line with `mark` at its end. Raises Failure for refused pods.
+    """Print what would happen to each object, each line with `mark` at its end.
+
+    Raises Failure for pods that would be refused, and for those that would be created and not run.
 
     A refused pod does not stop the others, unless an apply would refuse all of the manifests because of it: then
     nothing is printed. With `asks`, workflows are queried for changes that they would refuse. Nodes are queried
@@ -47,7 +49,11 @@ async def say_all(
     changes: list[tuple[Admission, Change]] = []
     for admission in manifests.pods:
         try:
-            change = await (_asked(client, admission, node, foresight) if asks else _compared(client, admission.pod))
+            if asks:
+                change, unrun = await _asked(client, admission, node, foresight)
+                refused.extend((unrun,) if unrun is not None else ())
+            else:
+                change = await _compared(client, admission.pod)
         except Failure as failure:
             refused.append(failure if isinstance(failure, _Refused) else _Refused(failure))
         else:
@@ -66,7 +72,7 @@ async def say_all(
 
 
 class _Refused(Failure):
-    """A pod would be refused."""
+    """A pod would be refused, or created and not run."""
 
     def __init__(self, why: Failure, *, stops_all: bool = False) -> None:
         """`stops_all` as in `plan.Planned`."""
@@ -74,18 +80,21 @@ class _Refused(Failure):
         self.stops_all = stops_all
 
 
-async def _asked(client: Client, admission: Admission, node: str, foresight: Foresight) -> Change:
+async def _asked(
+    client: Client, admission: Admission, node: str, foresight: Foresight
+) -> tuple[Change, _Refused | None]:
+    """Return what would happen to a pod, and the failure if its node would not run it. Raises _Refused."""
     planned, refusal, stops_all = await plan_of_manifest(client, admission, node, foresight)
-    if refusal is not None:
-        raise _Refused(refusal, stops_all=stops_all)
-    if planned["change"] == "create" and "images" in planned:
-        return Change.FOLLOWS
-    return _WORDS[planned["change"]]
+    why = _Refused(refusal, stops_all=stops_all) if refusal is not None else None
+    if why is not None and planned.get("error"):
+        raise why
+    follows = planned["change"] == "create" and "images" in planned
+    return Change.FOLLOWS if follows else _WORDS[planned["change"]], why
 
 
 async def _compared(client: Client, pod: Pod) -> Change:
     """Compare a pod with the existing one. Raises Failure if the existing pod does not answer."""
-    from syncpod.cli.commands.apply_forecast import differs
+    from syncpod.cli.commands.apply_forecast import metadata_differs, spec_differs
     from syncpod.cli.temporal.pods import read_pod, require_answer
 
     fetched = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
@@ -93,4 +102,5 @@ async def _compared(client: Client, pod: Pod) -> Change:
         return Change.CREATED
     if require_answer(fetched).pod.metadata.deletion_timestamp is not None:
         return Change.FOLLOWS
-    return Change.CONFIGURED if differs(fetched.pod, pod) else Change.UNCHANGED
+    same = not (spec_differs(fetched.pod, pod) or metadata_differs(fetched.pod, pod))
+    return Change.UNCHANGED if same else Change.CONFIGURED

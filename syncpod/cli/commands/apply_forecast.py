@@ -51,10 +51,9 @@ def resources_differ(existing: Pod, wanted: Pod) -> bool:
     return not same_resources(resources_of(existing), resources_of(wanted))
 
 
-def differs(existing: Pod, wanted: Pod) -> bool:
-    """Return whether applying `wanted` would change anything of `existing`."""
-    merged = merge_update(existing, wanted)
-    return merged.spec != existing.spec or metadata_differs(existing, wanted)
+def spec_differs(existing: Pod, wanted: Pod) -> bool:
+    """Return whether applying `wanted` would change the spec of `existing`."""
+    return merge_update(existing, wanted).spec != existing.spec
 
 
 def plan_of_new(pod: Pod) -> list[Line]:

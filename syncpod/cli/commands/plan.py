@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from syncpod.api.listed import why_recorded
@@ -148,15 +148,16 @@ class Planned(NamedTuple):
 
     plan: dict[str, Any]
     refusal: Failure | None = None
-    """The failure if the pod would be refused; else None."""
+    """The failure if the pod would be refused, or created and not run; else None."""
     stops_all: bool = False
     """Whether an apply checks for this refusal before it does anything, so that no manifest would be applied."""
 
 
 async def plan_of_manifest(client: Client, admission: Admission, node: str, foresight: Foresight) -> Planned:
-    """Return what applying a pod would do, and the failure if it would be refused.
+    """Return what applying a pod would do, and the failure if it would be refused, or created and not run.
 
-    The pod would go to `node` unless it names one. All pods that are applied together share a `foresight`.
+    The plan of a pod that would not run has the reasons in `not_run`. The pod would go to `node` unless it names one.
+    All pods that are applied together share a `foresight`.
     """
     from syncpod.cli.temporal.ephemeral_containers import without_known
     from syncpod.cli.temporal.pod_apply import Cordoned, refuse_cordoned, refuse_unmatched
@@ -170,18 +171,26 @@ async def plan_of_manifest(client: Client, admission: Admission, node: str, fore
         return Planned(*_refused(name, refused), stops_all=True)
     try:
         await refuse_unmatched(client, pod, node, nodes)
-    except BadInput as refused:
-        return Planned(*_refused(name, refused))
+    except BadInput as unmatched:
+        return _not_run({"pod": name, "change": "create", "holds": []}, [str(unmatched).removeprefix(f"pod {name}: ")])
     foresight.served.update(nodes)
     planned, there = await _plan_of_pod(client, pod), pod.spec.node_name or node
     if planned.get("error"):
         return Planned(planned, BadInput(f"pod {name}: {planned['error']}"))
     if planned["change"] == "create" and (reasons := await _turned_away(foresight, pod, there)):
-        errors = [f"node {there} would not run it: {reason}" for reason in reasons]
-        refusal = BadInput("\n".join(f"pod {name}: {error}" for error in errors))
-        nothing = {**planned, "change": "none", "steps": [], "error": "\n".join(errors)}
-        return Planned(nothing, refusal, stops_all=any(map(names_a_limit, reasons)))
+        unrun = _not_run(planned, [f"node {there} would not run it: {reason}" for reason in reasons])
+        is_new = "images" not in planned  # an apply checks the limits of new pods only
+        if not (is_new and any(map(names_a_limit, reasons))):
+            return unrun
+        nothing = {**planned, "change": "none", "steps": [], "error": unrun.plan["not_run"]}
+        return Planned(nothing, unrun.refusal, stops_all=True)
     return Planned(planned)
+
+
+def _not_run(plan: dict[str, Any], reasons: Sequence[str]) -> Planned:
+    """Return the plan of a pod that would be created and that its node would not run."""
+    why = BadInput("\n".join(f"pod {plan['pod']}: {reason}" for reason in reasons))
+    return Planned({**plan, "steps": [], "not_run": "\n".join(reasons)}, why)
 
 
 def _refused(name: str, refused: Failure) -> tuple[dict[str, Any], Failure]:
@@ -206,10 +215,10 @@ async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
     """Return what applying a pod would do. If the pod has a workflow, its workflow is queried."""
     from syncpod.cli.commands.apply_forecast import (
         changed_images,
-        differs,
         metadata_differs,
         plan_of_new,
         resources_differ,
+        spec_differs,
     )
     from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.cli.temporal.pods import read_pod, require_answer
@@ -224,14 +233,21 @@ async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
     existing = require_answer(fetched).pod
     found = await ask_pod(client, pod_workflow_id(namespace, name), "plan", pod_to_wire(pod), result_type=dict)
     images = [{"container": one.container, "from": one.old, "to": one.new} for one in changed_images(existing, pod)]
-    details = {"metadata": metadata_differs(existing, pod), "resources": resources_differ(existing, pod)}
-    if found.get("error"):
-        change = "none"
-    elif existing.metadata.deletion_timestamp is not None:
-        change = "create"
-    else:
-        change = "update" if differs(existing, pod) else "none"
-    return {"pod": name, "change": change, **found, "images": images, **details}
+    details = {
+        "metadata": metadata_differs(existing, pod),
+        "spec": spec_differs(existing, pod),
+        "resources": resources_differ(existing, pod),
+    }
+    return {"pod": name, **found, "change": change_of(found), "images": images, **details}
+
+
+def change_of(found: Mapping[str, Any]) -> str:
+    """Return the word of a plan, such as ``update``, for the change with which a pod's workflow answers an update."""
+    from syncpod.messages.pod_commands import Change
+
+    words = {Change.FOLLOWS: "create", Change.CONFIGURED: "update", Change.UNCHANGED: "none"}
+    # A worker of an earlier version answers without the change.
+    return "none" if found.get("error") else words[found.get("change", Change.CONFIGURED)]
 
 
 def print_plans(plans: list[dict[str, Any]], output: str = "") -> None:
@@ -257,8 +273,14 @@ def print_plans(plans: list[dict[str, Any]], output: str = "") -> None:
             if hold["until"] is None:
                 say(f"  {hold['subject']} waits for `syncpod retry`: {hold['reason']}")
                 continue
-            left = datetime.fromisoformat(hold["until"]) - datetime.now(UTC)
-            say(f"  {hold['subject']} waits for {short_duration(left)} more: {hold['reason']}")
+            say(f"  {hold['subject']} waits for {_left(hold['until'])} more: {hold['reason']}")
+        if plan.get("deadline"):
+            say(f"  the pod fails in {_left(plan['deadline'])}, when its active deadline has passed")
+
+
+def _left(until: str) -> str:
+    """Return how long it is until a time, in words; never less than nothing, since the answer took a moment."""
+    return short_duration(max(datetime.fromisoformat(until) - datetime.now(UTC), timedelta()))
 
 
 _TITLES = {"create": "would be created", "update": "would be configured", "none": "unchanged"}
@@ -266,6 +288,8 @@ _TITLES = {"create": "would be created", "update": "would be configured", "none"
 
 def _title(plan: dict[str, Any]) -> str:
     """Return the result of a plan in a few words."""
+    if plan.get("not_run"):
+        return "would be created, but its node would not run it"
     if plan["change"] == "create":
         return "would be created" + (", when the one that is being deleted has gone" if "images" in plan else "")
     images = [f"{one['container']} {one['from']} -> {one['to']}" for one in plan.get("images", ())]
@@ -273,7 +297,7 @@ def _title(plan: dict[str, Any]) -> str:
         return f"would be configured ({', '.join(images)})" + ("" if plan["steps"] else ", no step")
     if plan.get("resources"):
         return "would be resized"
-    if plan.get("metadata") and not plan["steps"]:
+    if plan.get("metadata") and not plan["spec"] and not plan["steps"]:
         return "would be configured (metadata only), no step"
     if plan["change"] == "update":
         return "would be configured" + ("" if plan["steps"] else ", no step")

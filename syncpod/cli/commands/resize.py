@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syncpod.api.views.durations import short_duration
-from syncpod.cli.commands.plan import print_plans
+from syncpod.cli.commands.plan import change_of, print_plans
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name, read_timeout
@@ -119,7 +119,7 @@ async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
         raise Failure(f'the plan of pod "{meta.name}" failed on its node: {why[0]}') from None
     if found.get("error"):
         raise BadInput(f"pod {meta.name}: {found['error']}")
-    print_plans([{"pod": meta.name, "change": "update", "resources": bool(found["steps"]), **found}])
+    print_plans([{"pod": meta.name, **found, "change": change_of(found), "resources": bool(found["steps"])}])
 
 
 async def _until_done(client: Client, pod: Pod, patience: timedelta | None) -> None:
