@@ -27,6 +27,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from syncpod.cli import console, deletion
 from syncpod.cli.commands import apply as apply_command
 from syncpod.cli.commands import up
+from syncpod.cli.commands.plan import print_plans
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.manifests import admitted
@@ -852,3 +853,26 @@ async def test_watching_prints_a_line_for_each_change(
         assert line == [b"1/1", b"Running", b"1"]
         watching.send_signal(signal.SIGINT)
         assert await watching.wait() == 130
+
+
+async def test_a_plan_shows_what_a_new_active_deadline_does_to_a_running_pod(
+    syncpod: Command, on: tuple[str, str]
+) -> None:
+    """Beside a new label, which alone would be `metadata only`; a time that has just passed is no negative one."""
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    ahead = manifest(name, labels={"app": "web"}, activeDeadlineSeconds=36000)
+    planned = await syncpod("plan", "-f", "-", *on, stdin=as_json(ahead))
+    title, line = planned.out.splitlines()
+    assert (planned.code, title) == (0, f"pod/{name}: would be configured, no step")
+    assert re.fullmatch(r"  the pod fails in \d+h\d*m?, when its active deadline has passed", line), line
+    await asyncio.sleep(2)
+    planned = await syncpod("plan", "-f", "-", *on, stdin=as_json(manifest(name, activeDeadlineSeconds=1)))
+    title, line = planned.out.splitlines()
+    assert (title, line.split()[1:]) == (f"pod/{name}: would be configured", ["kill_pod", "-", "DeadlineExceeded"])
+
+
+def test_a_back_off_that_is_over_when_it_is_printed_has_no_negative_time(capsys: pytest.CaptureFixture[str]) -> None:
+    hold = {"subject": "app", "until": "2026-01-01T00:00:00+00:00", "reason": "CrashLoopBackOff", "message": ""}
+    print_plans([{"pod": "web", "change": "none", "steps": [], "holds": [hold]}])
+    assert capsys.readouterr().out.splitlines()[1] == "  app waits for 0s more: CrashLoopBackOff"
