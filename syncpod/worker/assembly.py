@@ -110,14 +110,7 @@ async def prepared(
     cluster = await require_cluster(settings, kept, client, address)
     await refuse_rivals(client, task_queue, life)
     context = await node_context(settings, cri, endpoint, cluster=f"{cluster.partition('/')[0]}/{client.namespace}")
-    facts = NodeFacts(
-        name=settings.node,
-        runtime=runtime.name,
-        host_ips=context.host.addresses,
-        recursive_read_only_handlers=context.recursive_read_only_handlers,
-        restart_backoff_max=settings.restart_backoff_max,
-        search_attributes=await register_search_attributes(client),
-    )
+    facts = _facts(settings, runtime, context, await register_search_attributes(client))
     reader = await _reader(settings, cri, life, context)
     guard = ClusterGuard(client, cluster, node=settings.node, address=address)
     guard.watch(outage.looked)
@@ -147,6 +140,19 @@ async def prepared(
     add_fleet_link(agent, client, context, served.fleet_activities, to_gate, endpoint, RuntimeFacts(cri))
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
     return make_worker(served, client, node, agent, keys=keys), agent, record
+
+
+def _facts(
+    settings: NodeSettings, runtime: RuntimeVersion, context: NodeContext, search_attributes: bool
+) -> NodeFacts:
+    return NodeFacts(
+        name=settings.node,
+        runtime=runtime.name,
+        host_ips=context.host.addresses,
+        recursive_read_only_handlers=context.recursive_read_only_handlers,
+        restart_backoff_max=settings.restart_backoff_max,
+        search_attributes=search_attributes,
+    )
 
 
 def _tell_who_commands(settings: NodeSettings, address: str) -> None:
