@@ -142,9 +142,7 @@ async def prepared(
     return make_worker(served, client, node, agent, keys=keys), agent, record
 
 
-def _facts(
-    settings: NodeSettings, runtime: RuntimeVersion, context: NodeContext, search_attributes: bool
-) -> NodeFacts:
+def _facts(settings: NodeSettings, runtime: RuntimeVersion, context: NodeContext, search_attributes: bool) -> NodeFacts:
     return NodeFacts(
         name=settings.node,
         runtime=runtime.name,
