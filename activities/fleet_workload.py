@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from temporalio.client import Client, WorkflowExecution, WorkflowQueryFailedError, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+)
+from temporalio.common import QueryRejectCondition
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -18,6 +25,7 @@ from syncpod.fleet.revisions import revision_in
 from syncpod.fleet.workload_traits import is_per_node
 from syncpod.messages.fleet import (
     FLEET_NODE_MEMO,
+    FLEET_NODE_PREFIX,
     FLEET_NODE_WORKFLOW,
     FleetNodeSummary,
     FleetNodeView,
@@ -69,14 +77,7 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
 
         only = {fleet_node_id(name) for name in asked.nodes}
         runs = [run async for run in client.list_workflows(_NODES) if not only or run.id in only]
-        found = await asyncio.gather(*map(look_at, runs))
-        offers = [each.offer for each in found if each.offer is not None]
-        own = [each.own for each in found if each.own is not None]
-        return Surveyed(
-            nodes=tuple(sorted(offers, key=lambda offer: offer.name)),
-            own=tuple(sorted(own, key=lambda each: each.news.node)),
-            missed=tuple(sorted(each.missed for each in found if each.missed)),
-        )
+        return _surveyed(await asyncio.gather(*map(look_at, runs)))
 
     async def place_pods(asked: PlacePods) -> PodsPlaced:
         body = {"owner": asked.owner, "pods": list(asked.pods), "adopted": asked.adopted}
@@ -142,6 +143,19 @@ class _Found:
     own: HostedPods | None = None
     missed: str = ""
     """The node's name if its workflow did not return the states of the workload's pods; else ""."""
+    unseen: str = ""
+    """The node's name if it is in the fleet and has no offer; else ""."""
+
+
+def _surveyed(found: Sequence[_Found]) -> Surveyed:
+    offers = [each.offer for each in found if each.offer is not None]
+    own = [each.own for each in found if each.own is not None]
+    return Surveyed(
+        nodes=tuple(sorted(offers, key=lambda offer: offer.name)),
+        own=tuple(sorted(own, key=lambda each: each.news.node)),
+        missed=tuple(sorted(each.missed for each in found if each.missed)),
+        unseen=tuple(sorted(each.unseen for each in found if each.unseen)),
+    )
 
 
 async def _wants_room(run: WorkflowExecution) -> bool:
@@ -158,16 +172,19 @@ async def _look_at(client: Client, run: WorkflowExecution, wanted: Sequence[Pod]
     try:
         node = FleetNodeSummary.model_validate(await run.memo_value(FLEET_NODE_MEMO, None))
     except (ValueError, KeyError, RuntimeError):
-        return _Found()  # the workflow has just begun and has no memo yet, or is forged
-    handle = client.get_workflow_handle(run.id, run_id=run.run_id)
+        # The workflow has just begun and has no memo yet, or is forged.
+        return _Found(unseen=run.id.removeprefix(FLEET_NODE_PREFIX))
+    handle = client.get_workflow_handle(run.id)  # perhaps a later run than the listed one, or none any more
     try:
-        said = await handle.query("intent", rpc_timeout=_QUERY)
+        said = await handle.query("intent", reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_QUERY)
         offer = offer_of(node, Intent.model_validate(said).pods, wanted, owner)
     except ValueError:
-        return _Found()
-    except (RPCError, WorkflowQueryFailedError) as error:
-        return _Found(missed="" if _has_left(error) else node.name)
-    if offer is None or not any(there.owner == owner for there in offer.pods):
+        return _Found(unseen=node.name)
+    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
+        return _Found() if _has_left(error) else _Found(missed=node.name, unseen=node.name)
+    if offer is None:
+        return _Found(unseen=node.name)
+    if not any(there.owner == owner for there in offer.pods):
         return _Found(offer)
     try:
         return _Found(offer, await _own(client, offer, owner))
@@ -176,7 +193,9 @@ async def _look_at(client: Client, run: WorkflowExecution, wanted: Sequence[Pod]
 
 
 def _has_left(error: Exception) -> bool:
-    return isinstance(error, RPCError) and error.status == RPCStatusCode.NOT_FOUND
+    return isinstance(error, WorkflowQueryRejectedError) or (
+        isinstance(error, RPCError) and error.status == RPCStatusCode.NOT_FOUND
+    )
 
 
 async def _own(client: Client, offer: NodeOffer, owner: str) -> HostedPods:

@@ -374,5 +374,7 @@ class PodsChanged(Message):
     """The node is cordoned, and takes no new pods."""
     doubled: bool = False
     """Two machines answer as this node, and it takes no new pods."""
+    removed: bool = False
+    """The node was removed from the fleet."""
     pods: tuple[PlacedPod, ...] = ()
     gone: tuple[PodKey, ...] = ()

@@ -70,6 +70,9 @@ class Surveyed(Message):
     missed: tuple[str, ...] = ()
     """Nodes whose workflows did not report the workload's pods, sorted. In `own`, their pods are Unknown; if not even a
     node's list could be read, its pods are missing there."""
+    unseen: tuple[str, ...] | None = None
+    """The other nodes of the fleet, which offer nothing yet: they are joining, or their workflows did not answer. None:
+    an earlier version made the survey, and a node that it does not name may be in the fleet."""
 
 
 class PlacePods(Message):

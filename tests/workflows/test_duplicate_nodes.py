@@ -17,7 +17,7 @@ from workflows.entity import next_input
 from workflows.fleet import node_changes, node_report
 from workflows.fleet.lives import CLOSE_SECONDS, FORGOTTEN_AFTER, LIVES, NEW_FOR
 from workflows.fleet.node_state import FleetNodeState, Placed
-from workflows.fleet.workload_news import with_cordon
+from workflows.fleet.workload_news import as_reported
 from workflows.rejections import Rejected
 
 SECOND = timedelta(seconds=1)
@@ -129,7 +129,7 @@ def test_duplicate_nodes_get_no_new_pods_and_keep_those_that_they_have() -> None
     assert list(node.state.placed) == ["default/web"]
     news = node.state.news("owner", node.state.untold["owner"])
     assert (news.doubled, news.unschedulable) == (True, False)
-    (offer,) = with_cordon([NodeOffer("n1")], news)
+    (offer,) = as_reported([NodeOffer("n1")], news)
     assert offer.doubled
 
 

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -24,9 +25,10 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Worker
 
-from activities import fleet_node
+from activities import fleet_node, fleet_workload
 from activities.fleet_node import fleet_answers
 from activities.fleet_workload import fleet_steps
 from syncpod.cli.failure import Failure
@@ -666,6 +668,49 @@ async def test_a_pod_that_is_deleted_by_force_is_replaced_without_its_nodes_word
 
 
 # --- a node that leaves the fleet -------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_survey_names_the_nodes_without_an_offer_but_none_that_has_left(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the server still lists a node that has left: its lists lag behind."""
+    first, second = [await fleet.join(number) for number in (1, 2)]
+    name = f"{fleet.prefix}-3"
+    fleet.machines[name] = Machine(name)
+    fleet.machines[name].speaks.clear()
+    await fleet.begin_to_join(3)
+    deadline, pause, runs = time.monotonic() + PATIENCE, pauses(0.02), list[Any]()
+    while len(runs) < 3:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(next(pause))
+        listed = [run async for run in fleet.client.list_workflows(f"WorkflowType = '{FLEET_NODE_WORKFLOW}'")]
+        runs = [run for run in listed if run.id.startswith(fleet_node_id(fleet.prefix))]
+    gone = fleet.client.get_workflow_handle(fleet_node_id(second.name))
+    await gone.execute_update("remove")
+    await gone.result()
+
+    async def list_workflows(_query: str) -> AsyncIterator[Any]:
+        for run in runs:
+            yield run
+
+    monkeypatch.setattr(fleet.client, "list_workflows", list_workflows)
+    monkeypatch.setattr(fleet_workload, "_QUERY", timedelta(seconds=PATIENCE))
+    found = await ActivityEnvironment().run(fleet_steps(fleet.client)[0], Survey(owner="o"))
+    assert [each.name for each in found.nodes] == [first.name] and found.unseen == (name,) and not found.missed
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_removed_node_gets_no_pod_of_a_daemon_set(fleet: Fleet) -> None:
+    first, second = [await fleet.join(number) for number in (1, 2)]
+    handle = await fleet.apply(fleet.document("DaemonSet"))
+    await fleet.until(handle, partial(has_available, 2))
+    await fleet.lose(second.name)
+    await fleet.client.get_workflow_handle(fleet_node_id(second.name)).execute_update("remove")
+    await fleet.until(handle, lambda view: has_available(1, view) and len(view.pods) == view.desired == 1)
+    await fleet.apply(fleet.document("DaemonSet", image="registry.local/web:2"))
+    view = await fleet.until(handle, lambda view: has_available(1, view) and view.updated == len(view.pods) == 1)
+    assert [(pod.name, pod.node) for pod in view.pods] == [(f"{fleet.prefix}-3", first.name)]
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio import workflow
 
+from syncpod.fleet.offers import NodeOffer
+from syncpod.messages.fleet import PodsChanged
+from syncpod.messages.workload import Surveyed
 from tests.workflows.test_workload_changes import NOW, OWNER, applied, known
+from workflows.fleet import workload_rollout
 from workflows.fleet.open_requests import OpenRequests
 from workflows.fleet.workload_requests import WorkloadRequests
+from workflows.fleet.workload_state import KnownPod
 
 
 def questions(kind: str, monkeypatch: pytest.MonkeyPatch) -> WorkloadRequests:
@@ -51,3 +58,113 @@ def test_a_workload_that_surveys_no_nodes_does_not_begin_to(monkeypatch: pytest.
     asked = questions("Deployment", monkeypatch)
     asked.room()
     assert asked.next_due() is None
+
+
+class Asked(WorkloadRequests):
+    """The requests of a workload of nodes n1 and n2, one of which reports while a survey is in progress."""
+
+    news = PodsChanged()
+
+    async def call(self, *_args: Any, **_kwargs: Any) -> Any:
+        self.take_report(self.news)
+        return Surveyed(nodes=(NodeOffer("n1"), NodeOffer("n2")), unseen=())
+
+
+def surveying(kind: str, news: PodsChanged, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Return the requests of a workload with pods web-1 and web-2 on no node, which are bound in a DaemonSet."""
+    asked = questions(kind, monkeypatch)
+    is_bound = kind == "DaemonSet"
+    for number in (1, 2):
+        pod = KnownPod(number=number, revision=asked.state.asked_for(), created=NOW, bound=f"n{number}" * is_bound)
+        asked.state.pods[f"web-{number}"] = pod
+    surveying = Asked(asked.state, asked.owner, asked.busy)
+    surveying.news = news
+    return surveying
+
+
+REMOVED = PodsChanged(node="n2", presence="Unknown", removed=True)
+LOST = PodsChanged(node="n2", presence="Unknown")
+
+
+async def test_a_node_that_is_removed_during_a_survey_gets_no_pod_of_a_daemon_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = surveying("DaemonSet", REMOVED, monkeypatch)
+    await asked.survey()
+    assert asked.nodes == (NodeOffer("n1"),) and asked.surveyed_at == NOW, "no other survey is needed"
+    decided = workload_rollout.decision(asked.state, asked.nodes, NOW)
+    workload_rollout.carry_out(asked.state, decided, NOW)
+    assert list(asked.state.pods) == ["web-1"] and not decided.create
+    assert asked.state.events[-1].message == "web-2 is removed: node n2 is not in the fleet any more"
+
+
+async def test_a_node_that_is_lost_during_a_survey_is_surveyed_again_and_gets_no_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = surveying("DaemonSet", LOST, monkeypatch)
+    await asked.survey()
+    assert asked.nodes == (NodeOffer("n1"), NodeOffer("n2", presence="Unknown")) and asked.next_survey() is None
+    assert not any(pod.leaving for pod in asked.state.pods.values()), "it is in the fleet"
+
+
+@pytest.mark.parametrize("news", [REMOVED, LOST])
+async def test_a_node_that_is_removed_or_lost_during_a_survey_gets_no_pod_of_a_deployment(
+    news: PodsChanged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, chosen = surveying("Deployment", news, monkeypatch), list[str]()
+
+    def begin(name: str, asking: Coroutine[Any, Any, None]) -> None:
+        chosen.append(name)
+        asking.close()
+
+    monkeypatch.setattr(asked.busy, "begin", begin)
+    await asked.place(["web-1", "web-2"], is_retry=True)
+    assert chosen == ["place n1"]
+
+
+async def test_a_pod_that_waits_for_a_node_is_given_up_once_a_survey_finds_no_such_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = surveying("DaemonSet", PodsChanged(), monkeypatch)
+    for node in ("n3", "n4", "n5"):
+        asked.state.pods[node] = KnownPod(number=int(node[1]), revision="r", created=NOW, bound=node)
+    asked.state.pods["n5"].node = "n5"
+
+    async def call(*_args: Any, **_kwargs: Any) -> Surveyed:
+        return Surveyed(nodes=(NodeOffer("n1"), NodeOffer("n2")), unseen=("n4",))
+
+    monkeypatch.setattr(asked, "call", call)
+    await asked.place([], is_retry=True)
+    assert [name for name, pod in asked.state.pods.items() if pod.leaving] == ["n3"]
+
+
+async def test_a_survey_that_began_earlier_than_another_does_not_replace_its_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, later = surveying("DaemonSet", PodsChanged(), monkeypatch), list[Any]([(NodeOffer("n3"),)])
+
+    async def call(*_args: Any, **_kwargs: Any) -> Surveyed:
+        if not later:
+            return Surveyed(nodes=(NodeOffer("n1"),), unseen=())
+        nodes = later.pop()
+        await asked.survey()
+        return Surveyed(nodes=nodes, unseen=())
+
+    monkeypatch.setattr(asked, "call", call)
+    await asked.survey()
+    assert asked.nodes == (NodeOffer("n1"),)
+
+
+async def test_a_survey_of_an_earlier_version_alone_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run must replay: reports do not change what it found, and no pod that waits for a node is given up."""
+    asked, nodes = surveying("DaemonSet", LOST, monkeypatch), (NodeOffer("n2"),)
+
+    async def call(*_args: Any, **_kwargs: Any) -> Surveyed:
+        asked.take_report(LOST)
+        return Surveyed(nodes=nodes)
+
+    monkeypatch.setattr(asked, "call", call)
+    await asked.survey()
+    assert asked.surveyed_at == NOW
+    asked.take_report(LOST)
+    assert asked.nodes == nodes and not any(pod.leaving for pod in asked.state.pods.values())

@@ -183,6 +183,7 @@ class FleetNodeState(EventLog, BaseModel):
             draining=self.draining,
             unschedulable=self.is_cordoned,
             doubled=self.is_doubled,
+            removed=self.removed,
             pods=tuple(self.pod(key).brief() for key in there),
             gone=tuple(PodKey.of(key) for key in keys if key not in there),
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from syncpod.fleet.members import leaving_order
 from syncpod.fleet.offers import NodeOffer
@@ -53,7 +53,21 @@ def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> Non
             if not state.pods[name].leaving:
                 state.event(now, "Warning", "Gone", f"{key.name} is no longer placed on {news.node}")
             del state.pods[name]
+    if news.removed:
+        give_up_unplaced(state, lambda node: node == news.node, now)
     _part_namesakes(state, now)
+
+
+def give_up_unplaced(state: WorkloadState, has_left: Callable[[str], bool], now: datetime) -> None:
+    """Mark for removal the pods that wait for nodes which have left the fleet: no placement finds these any more.
+
+    Mirrors pkg/controller/daemon/daemon_controller.go, v1.36, getUnscheduledPodsWithoutNode.
+    """
+    for name, pod in state.pods.items():
+        if pod.bound and not pod.node and not pod.leaving and has_left(pod.bound):
+            why = f"{state.pod_name(name)} is removed: node {pod.bound} is not in the fleet any more"
+            pod.leave(why)
+            state.event(now, "Normal", "Withdrawn", why)
 
 
 def _part_namesakes(state: WorkloadState, now: datetime) -> None:
@@ -145,15 +159,25 @@ def _pod_reported(pod: KnownPod, said: PlacedPod, news: PodsChanged, now: dateti
 
 def is_outdated(nodes: Sequence[NodeOffer], news: PodsChanged) -> bool:
     """Say whether a node's report shows that the survey which found these nodes is outdated."""
+    if news.removed:
+        return False  # it says all that a new survey would find
     found = [node for node in nodes if node.name == news.node]
     if not found:
         return news.presence != "Joining"  # until it has joined, no survey finds it
     return found[0].presence != news.presence
 
 
-def with_cordon(nodes: Sequence[NodeOffer], news: PodsChanged) -> tuple[NodeOffer, ...]:
-    """Return the nodes of a survey, updated by a node's report of whether it takes new pods."""
+def as_reported(nodes: Sequence[NodeOffer], news: PodsChanged, *, presence: bool = True) -> tuple[NodeOffer, ...]:
+    """Return the nodes of a survey, updated by a later report of a node. A removed or joining one has no offer.
+
+    Without `presence` the node's presence stays as the survey found it.
+    """
+    changed: dict[str, Any] = {"unschedulable": news.unschedulable, "doubled": news.doubled}
+    if presence:
+        changed["presence"] = news.presence
+    has_offer = not (news.removed or changed.get("presence") == "Joining")
     return tuple(
-        replace(node, unschedulable=news.unschedulable, doubled=news.doubled) if node.name == news.node else node
+        replace(node, **changed) if node.name == news.node else node
         for node in nodes
+        if node.name != news.node or has_offer
     )

@@ -6,6 +6,7 @@ Each request is a step of the fleet's own worker. It ends with the answer folded
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -53,6 +54,23 @@ _SURVEYED_AGAIN: Final = timedelta(seconds=60)
 Answer = TypeVar("Answer", bound=Message)
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """The result of a survey."""
+
+    found: Surveyed
+    nodes: tuple[NodeOffer, ...]
+    """The nodes that it found, as they have reported since it began."""
+    heard: Sequence[PodsChanged]
+    """Those reports, oldest first."""
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether these reports show that another survey would find more. Replay: never for an earlier version's."""
+        reports = self.heard if self.found.unseen is not None else ()
+        return any(workload_news.is_outdated(self.found.nodes, news) for news in reports)
+
+
 class WorkloadRequests:
     """The requests of one run: those in progress, and when the next are due."""
 
@@ -60,11 +78,16 @@ class WorkloadRequests:
         """Begin with no requests. `owner` is the id of the workload's workflow; `busy` runs the requests."""
         self.state, self.owner, self.busy = state, owner, busy
         self.nodes: tuple[NodeOffer, ...] | None = None
-        """The nodes of this run's last survey; None = there was none yet."""
+        """The nodes of this run's newest survey, as they have reported since; None = there was none yet."""
+        self.is_whole = False
+        """That survey names every node of the fleet. Replay: one of an earlier version does not, and decisions were
+        made by it alone until the next one."""
         self.asked: set[str] = set()
         """Pods for which a request to a node to run them is in progress."""
-        self.heard: list[PodsChanged] = []
-        """Reports of nodes since the survey in progress began, oldest first."""
+        self.heard: dict[int, list[PodsChanged]] = {}
+        """By the number of each survey in progress: the reports of nodes since it began, oldest first."""
+        self.surveys = self.newest = 0
+        """How many surveys this run has begun, and the number of the one that found `nodes`."""
         self.retry_at: datetime | None = None
         self.tried_at: datetime | None = None
         self.retry_pause = _PLACED_AGAIN
@@ -92,14 +115,14 @@ class WorkloadRequests:
 
     def take_report(self, news: PodsChanged) -> None:
         """Use a node's report of its pods for the next surveys and placements. The state already includes it."""
-        if "survey" in self.busy and (not self.state.is_known or news.node in self.state.missed):
-            self.heard.append(news)
+        for heard in self.heard.values():
+            heard.append(news)
         if self.retry_at is not None and news.gone:  # there may be room now
             self.retry_at = min(self.retry_at, workflow.now() + timedelta(seconds=1))
         if self.nodes is not None:
-            self.nodes = workload_news.with_cordon(self.nodes, news)
             if workload_news.is_outdated(self.nodes, news):
                 self.survey_anew()
+            self.nodes = workload_news.as_reported(self.nodes, news, presence=self.is_whole)
 
     def room(self) -> None:
         """Retry pods that wait for a node soon, and survey the nodes for a DaemonSet: a node takes pods again."""
@@ -158,16 +181,39 @@ class WorkloadRequests:
         missed = () if self.is_per_node() or not self.state.is_known else self.state.missed
         asked = Survey(owner=self.owner, nodes=missed)
         self.room_at = None  # a message from now on may come too late for this survey
-        self.heard.clear()
-        found = await self.call(SURVEY_NODES, asked, Surveyed, summary="which nodes are there?")
+        seen = await self.look(asked, summary="which nodes are there?")
         # Replay: this is the time of the task that has the answer; the next survey is timed from it.
-        self.surveyed_at = workflow.now()
-        if found is None:
+        self.surveyed_at = now = workflow.now()
+        if seen is None:
             return
-        if not missed:
-            self.nodes = found.nodes
-        workload_news.surveyed(self.state, found, self.surveyed_at, self.heard)
-        self.heard.clear()
+        workload_news.surveyed(self.state, seen.found, now, seen.heard)
+        if seen.is_outdated and not missed:
+            self.survey_anew()
+
+    async def look(self, asked: Survey, *, summary: str) -> _Seen | None:
+        """Survey nodes, and update the answer by the nodes' reports since then; None if it failed.
+
+        The newest survey of all nodes counts, for placement or not. A pod that waits for a node that it does not name
+        is given up.
+        """
+        self.surveys += 1
+        number, heard = self.surveys, self.heard.setdefault(self.surveys, [])
+        found = await self.call(SURVEY_NODES, asked, Surveyed, summary=summary)
+        del self.heard[number]
+        if found is None:
+            return None
+        if found.unseen is None:
+            if not asked.nodes and not asked.pods:
+                self.nodes, self.is_whole = found.nodes, False
+            return _Seen(found, found.nodes, heard)
+        nodes = found.nodes
+        for news in heard:
+            nodes = workload_news.as_reported(nodes, news)
+        if number > self.newest and not asked.nodes:
+            self.newest, self.nodes, self.is_whole = number, nodes, True
+            names = {*(node.name for node in nodes), *found.unseen}
+            workload_news.give_up_unplaced(self.state, lambda node: node not in names, workflow.now())
+        return _Seen(found, nodes, heard)
 
     async def place(self, names: Sequence[str], *, is_retry: bool) -> None:
         """Choose nodes for pods, and send each node its pods.
@@ -176,18 +222,18 @@ class WorkloadRequests:
         """
         state = self.state
         asked = Survey(owner=self.owner, pods=workload_placement.samples(state, names))
-        found = await self.call(SURVEY_NODES, asked, Surveyed, summary=f"nodes for {len(names)} pods")
+        seen = await self.look(asked, summary=f"nodes for {len(names)} pods")
         self.tried_at = workflow.now()
         if is_retry or self.retry_at is None:
             self.retry_at = self.tried_at + self.retry_pause
             self.retry_pause = min(self.retry_pause * 2, _LONGEST_PAUSE)
-        if found is None:
+        if seen is None:
             return
         # Replay: checked after the await, since pods may have been withdrawn meanwhile. Nothing is awaited until all
         # choices are recorded. A node that has not answered yet gets no more pods: the pods that it was sent last are
         # in no survey.
-        silent = [node.name for node in found.nodes if f"place {node.name}" in self.busy]
-        nodes = [node for node in found.nodes if node.name not in silent]
+        silent = [node.name for node in seen.nodes if f"place {node.name}" in self.busy]
+        nodes = [node for node in seen.nodes if node.name not in silent]
         self.tried.update(names)
         names = [name for name in names if workload_placement.may_be_placed(state, name, silent)]
         unheard = f"; no answer yet from {', '.join(silent)}" if silent else ""
