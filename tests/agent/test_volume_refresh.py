@@ -4,6 +4,7 @@ Holds: A pod that waits for an object goes on as soon as the object appears.
 """
 
 import logging
+import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,18 @@ from typing import Any
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.agent.storage import volume_refresh
 from syncpod.agent.storage.volume_refresh import VolumeRefresh
 from syncpod.node.directories import make_directories, own_directories, plan_pod, prepare_pod, remove_pod_directories
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.pod_threads import PodThreads
-from syncpod.node.pod_volumes import pod_volumes
+from syncpod.node.pod_volumes import pod_volumes, refresh_volumes
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.pod import ConfigMap, Pod, Secret
 from syncpod.redaction import of_process
 from syncpod.translation.context import NodeContext
+from tests.agent.waiting import until, until_asked
+from tests.patience import PATIENCE
 from tests.translation.translation import NODE, make_pod
 
 SETTINGS, OTHER = ObjectRef("ConfigMap", "default", "settings"), ObjectRef("ConfigMap", "default", "other")
@@ -158,6 +162,34 @@ async def test_a_refresh_that_the_disk_refuses_is_retried(scene: Scene, caplog: 
     (volume.path / "shape").unlink()
     await refresh.look()
     assert scene.shown(pod) == {"colour": "blue", "shape": "round"}
+
+
+async def test_an_object_that_changes_during_a_slow_refresh_is_refreshed_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        written = refresh_volumes(*arguments)
+        assert goes_on.wait(PATIENCE)
+        return written
+
+    monkeypatch.setattr(volume_refresh, "refresh_volumes", slow)
+    monkeypatch.setattr(volume_refresh, "PATIENCE_SECONDS", 0.0)
+    scene.put(colour="red")
+    pod, refresh = scene.start(), scene.refresh()
+    scene.put(colour="blue")
+    await refresh.look()
+    await until(lambda: scene.shown(pod) == {"colour": "blue"})
+    scene.put(colour="green")
+    await refresh.look()
+    goes_on.set()
+
+    async def is_refreshed() -> bool:
+        await refresh.look()
+        return scene.shown(pod) == {"colour": "green"}
+
+    await until_asked(is_refreshed)
 
 
 async def test_a_removed_pod_is_no_longer_refreshed(scene: Scene) -> None:

@@ -88,7 +88,7 @@ class VolumeRefresh:
         self._to_tell: set[ObjectRef] = set()
         """Objects that have appeared or changed, and whose waiters were not signalled yet."""
         self._refreshing: dict[str, tuple[frozenset[ObjectRef], asyncio.Task[bool]]] = {}
-        """By pod UID: the refresh under way, and the objects that it puts into the pod's volumes."""
+        """By pod UID: the refresh under way, and those of its objects that have not changed since it began."""
         self._complaints: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -143,6 +143,9 @@ class VolumeRefresh:
         for uid, use in pods.items():
             if affected := use.shown & changed:
                 self._behind.setdefault(uid, set()).update(affected)
+                if uid in self._refreshing:  # it may have read them before the change
+                    shown, refreshing = self._refreshing[uid]
+                    self._refreshing[uid] = shown - affected, refreshing
         for uid in tuple(self._behind):
             if uid not in pods or await self._caught_up(pods[uid].pod, self._behind[uid]):
                 del self._behind[uid]
