@@ -141,6 +141,19 @@ class Watch:
             faulthandler.dump_traceback_later(2 * seconds, exit=True, file=self._stderr)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Report a failure a second time if CPython breaks on the first try, which would break the run.
+
+    Before 3.11.5, two threads that parse source at the same time make `ast.parse` raise SystemError ("AST constructor
+    recursion depth mismatch"), and pytest parses the source of a failed test (github.com/python/cpython, gh-106905).
+    """
+    try:
+        return (yield)
+    except SystemError:
+        return pytest.TestReport.from_item_and_call(item, call)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
     """Replace every text of a report by one that xdist can send."""

@@ -49,6 +49,17 @@ def test_goes_on():
     pass
 """
 
+UNREADABLE = """
+import ast
+def test_first(monkeypatch):
+    real = ast.parse
+    def parse(*arguments, **more):
+        ast.parse = real
+        raise SystemError("AST constructor recursion depth mismatch")
+    ast.parse = parse
+    assert 0, "the test itself"
+"""
+
 CUT_OFF = """
 import os, signal
 def pytest_runtest_logreport(report):
@@ -131,6 +142,12 @@ def test_a_test_that_hangs_on_after_its_timeout_ends_its_process_and_the_run_goe
     assert "crashed while running" in done.stdout and "2 failed, 1 passed, 1 error" in done.stdout
     assert "a process died in it" in done.stdout, "it is not tried again"
     assert "Timeout (0:00:02)!" in done.stderr and "in hangs" in done.stderr, "where it hung"
+
+
+def test_a_failure_whose_source_cannot_be_parsed_at_once_is_reported(tmp_path: Path) -> None:
+    done = run(tmp_path, UNREADABLE)
+    assert done.returncode == 1, done.stdout
+    assert "the test itself" in done.stdout and "1 failed" in done.stdout and "INTERNALERROR" not in done.stdout
 
 
 def test_undecodable_text_is_escaped_at_any_depth() -> None:
