@@ -10,8 +10,7 @@ import asyncio
 import gc
 import json
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import grpc.aio
 from temporalio.client import Client
@@ -29,36 +28,26 @@ ACTIVITIES_AT_ONCE: Final = 1000
 _LONGEST_LINE: Final = 1 << 20
 
 
-async def connected(address: str) -> Client:
-    """Return a client with the product's settings."""
+async def serve(endpoint: str, address: str) -> None:
+    """Serve until the input ends, with the product's settings of worker and client."""
     logs = LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"))
     runtime = Runtime(telemetry=TelemetryConfig(logging=logs), worker_heartbeat_interval=None)
-    return await Client.connect(address, runtime=runtime, grpc_compression=GrpcCompression.NONE)
-
-
-def served(client: Client, workflows: Sequence[type], activities: Sequence[Callable[..., Any]]) -> Worker:
-    """Return a worker with the product's settings, which serves while it is entered."""
-    return Worker(
-        client,
-        task_queue=TASK_QUEUE,
-        build_id="prototype",
-        workflows=workflows,
-        activities=activities,
-        workflow_runner=UnsandboxedWorkflowRunner(),
-        max_concurrent_workflow_tasks=WORKFLOW_TASKS_AT_ONCE + EAGER_STARTS_AT_ONCE,
-        max_concurrent_activities=ACTIVITIES_AT_ONCE,
-        workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(WORKFLOW_TASKS_AT_ONCE),
-        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(5),
-        nonsticky_to_sticky_poll_ratio=4 / WORKFLOW_TASKS_AT_ONCE,
-    )
-
-
-async def serve(endpoint: str, address: str) -> None:
-    """Serve until the input ends."""
-    client = await connected(address)
+    client = await Client.connect(address, runtime=runtime, grpc_compression=GrpcCompression.NONE)
     async with grpc.aio.insecure_channel(endpoint) as channel:
-        activities = Calls(stubs.RuntimeServiceStub(channel)).activities
-        async with served(client, [PrototypePod], activities):
+        worker = Worker(
+            client,
+            task_queue=TASK_QUEUE,
+            build_id="prototype",
+            workflows=[PrototypePod],
+            activities=Calls(stubs.RuntimeServiceStub(channel)).activities,
+            workflow_runner=UnsandboxedWorkflowRunner(),
+            max_concurrent_workflow_tasks=WORKFLOW_TASKS_AT_ONCE + EAGER_STARTS_AT_ONCE,
+            max_concurrent_activities=ACTIVITIES_AT_ONCE,
+            workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(WORKFLOW_TASKS_AT_ONCE),
+            activity_task_poller_behavior=PollerBehaviorSimpleMaximum(5),
+            nonsticky_to_sticky_poll_ratio=4 / WORKFLOW_TASKS_AT_ONCE,
+        )
+        async with worker:
             print("ready", flush=True)
             await _obey(client)
 
