@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -26,6 +27,8 @@ FAULTS: dict[str, Exception] = {
 
 class Nodes:
     """A fleet's server with these nodes; a node with the name of a fault has that fault."""
+
+    service_client = SimpleNamespace(config=SimpleNamespace(target_host="127.0.0.1:7233"))
 
     def __init__(self, *names: str) -> None:
         self.names = names
