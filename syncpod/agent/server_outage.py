@@ -40,10 +40,11 @@ class ServerOutage(logging.Filter):
             sign in record.getMessage() for sign in _SIGNS
         ):
             return True
-        said = self._summary()
+        if not (said := self._summary()):
+            return False
         record.name, record.levelno, record.levelname = __name__, logging.WARNING, "WARNING"
         record.msg, record.args, record.exc_info = said, (), None
-        return bool(said)
+        return True
 
     def _summary(self) -> str:
         """Return the line about the outage that is due now; "" if none is."""

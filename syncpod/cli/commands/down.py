@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -84,8 +85,8 @@ def down(
         _forget(directory)
     _say_what_is_left(directory, others, ended=bool(ended), keep_pods=keep_pods)
     if purge:
+        purging.purge_cgroups(here)  # first: once the directory has gone, it cannot be tried again
         purging.purge(directory, memory, logs)
-        purging.purge_cgroups(here)
         say(f"{directory} removed")
 
 
@@ -160,24 +161,17 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
 
 def _end_orphans(config: ClientConnectConfig, here: NodeSettings) -> None:
     """End the pods that run without a workflow, with their own grace periods. Raises Failure."""
+    from syncpod.cli.machine.settings import context_of
     from syncpod.cli.orphans.found_orphans import Here, chosen, staying
     from syncpod.cli.orphans.removal import prune_pod
     from syncpod.cli.several import do_all
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.pod_apply import has_search_attributes
-    from syncpod.translation.context import NodeContext
 
     worker = serving(here.state_dir)
     if worker is None:
         return
-    node = NodeContext(
-        name=worker.node,
-        state_dir=here.state_dir,
-        memory_dir=Path(worker.memory_dir),
-        log_dir=here.log_dir,
-        cluster="",
-        cgroup_parent=here.cgroup_parent,
-    )
+    node = replace(context_of(here), name=worker.node, memory_dir=Path(worker.memory_dir))
     place = Here(node, worker.endpoint)
 
     async def work(client: Client) -> None:

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.settings import context_of
 from syncpod.cli.machine.state_directory import FLEET, MARK, OURS, exclusive, is_marked, mark, pod_directories
 from syncpod.journal.file import SIGN_NAME
 from syncpod.kernel.os_errors import sentence_of
@@ -99,18 +100,9 @@ def _purge_empty(logs: Path) -> None:
 def purge_cgroups(here: NodeSettings) -> None:
     """Remove the empty cgroups above the node's pods. Raises Failure."""
     from syncpod.node.pod_cgroups import remove_left_tiers
-    from syncpod.translation.context import NodeContext
 
-    context = NodeContext(
-        name=here.node,
-        state_dir=here.state_dir,
-        memory_dir=here.memory_dir,
-        log_dir=here.log_dir,
-        cluster="",
-        cgroup_parent=here.cgroup_parent,
-    )
     try:
-        remove_left_tiers(context)
+        remove_left_tiers(context_of(here))
     except OSError as error:
         raise Failure(f"the cgroups above the pods cannot be removed: {sentence_of(error)}") from None
 

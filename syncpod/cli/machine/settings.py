@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from syncpod.cli.failure import BadInput
 from syncpod.settings.kept import KeptSettings, read_kept_settings
 from syncpod.settings.node import NodeSettings, node_settings
 from syncpod.settings.table import BY_NAME
 from syncpod.settings.values import SettingsInvalid
+
+if TYPE_CHECKING:
+    from syncpod.translation.context import NodeContext
 
 
 def settings(*, state_dir: str = "", adopt_cluster: bool = False, **flags: str | bool | None) -> NodeSettings:
@@ -35,6 +39,20 @@ def require_valid(here: NodeSettings) -> None:
         telemetry.requested(os.environ)
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None
+
+
+def context_of(here: NodeSettings) -> NodeContext:
+    """Return the node as far as the removal of pods' remains needs it: its name, directories and cgroup."""
+    from syncpod.translation.context import NodeContext
+
+    return NodeContext(
+        name=here.node,
+        state_dir=here.state_dir,
+        memory_dir=here.memory_dir,
+        log_dir=here.log_dir,
+        cluster="",
+        cgroup_parent=here.cgroup_parent,
+    )
 
 
 def kept_settings(state_dir: Path) -> KeptSettings:

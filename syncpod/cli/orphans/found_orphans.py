@@ -18,7 +18,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.object_store import memory_directory_of
 from syncpod.cli.machine.runtime_choice import endpoint_of
 from syncpod.cli.machine.runtime_client import unanswered
-from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.settings import context_of, settings
 from syncpod.cli.machine.state_directory import other_server, recorded_worker
 from syncpod.cli.machine.worker_process import local_node
 from syncpod.cri.errors import CriError, TransportFault
@@ -90,13 +90,11 @@ def this_node() -> NodeContext:
     """Return this machine's node, with the directories that its worker uses. Raises BadInput if there is none."""
     said = settings()
     started = recorded_worker(said.state_dir)
-    return NodeContext(
+    return replace(
+        context_of(said),
         name=local_node(""),
-        state_dir=said.state_dir,
         memory_dir=memory_directory_of(said, is_named=bool(os.environ.get(MEMORY_DIR))),
         log_dir=said.log_dir if started is None else Path(started.log_dir),
-        cluster="",
-        cgroup_parent=said.cgroup_parent,
     )
 
 

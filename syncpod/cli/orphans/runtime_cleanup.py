@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from syncpod.api.views.text import printable
 from syncpod.cli.console import paint, remark, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import runtime_process
+from syncpod.cli.machine.settings import context_of
 from syncpod.kernel.os_errors import sentence_of
 from syncpod.translation.names import NODE_LABEL
 
@@ -39,18 +41,10 @@ def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> Non
     """Remove cgroups, volumes, logs and directories of pods whose sandboxes are removed; warn of failures."""
     from syncpod.node.cgroups import remove_pod_cgroup
     from syncpod.node.directories import remove_pod_directories
-    from syncpod.translation.context import NodeContext
 
     pods = {(each.namespace, each.name, each.uid): each.labels[NODE_LABEL] for each in sandboxes}
     for (namespace, name, uid), node in pods.items():
-        context = NodeContext(
-            name=node,
-            state_dir=here.state_dir,
-            memory_dir=here.memory_dir,
-            log_dir=here.log_dir,
-            cluster="",
-            cgroup_parent=here.cgroup_parent,
-        )
+        context = replace(context_of(here), name=node)
         try:
             remove_pod_cgroup(context, uid)
             remove_pod_directories(context, namespace=namespace, name=name, uid=uid)
