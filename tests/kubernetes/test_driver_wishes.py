@@ -273,8 +273,7 @@ class TestGrowing:
         assert not driver.asked("grow")
         await api.put(volume_path("pv-1"), a_sized_volume("2Gi", fsType="ext4", **secret))
         await api.put(CLAIM, growing())
-        await until(lambda: api.objects[CLAIM]["status"]["capacity"]["storage"] == "2Gi")
-        await asyncio.sleep(0.1)
+        await until(lambda: api.objects[CLAIM]["status"]["capacity"]["storage"] == "2Gi" and len(node.events) == 2)
         await cancelled(running)
         [asked] = driver.asked("grow")
         [staged], [published] = driver.asked("stage"), driver.asked("publish")
@@ -323,7 +322,7 @@ class TestGrowing:
         await until(lambda: follower.is_known)
         await api.put(volume_path("pv-1"), a_sized_volume("2Gi"))
         await api.put(CLAIM, growing(wants=wants))
-        await until(lambda: _state(api) == state and bool(_errors(api)))
+        await until(lambda: _state(api) == state and bool(_errors(api)) and bool(node.events))
         await cancelled(running)
         [error] = _errors(api)
         assert error["message"] == f"failed to expand pvc with NodeExpandVolume: {status.name}: no room"
@@ -350,8 +349,7 @@ class TestGrowing:
         await api.put(volume_path("pv-1"), a_sized_volume("2Gi"))
         await api.put(CLAIM, growing())
         follower, running = node.follow(replace(NEED, is_read_only=True))
-        await until(lambda: follower.is_known)
-        await asyncio.sleep(0.1)
+        await until(lambda: follower.is_known and len(node.events) == 2)
         await cancelled(running)
         assert not driver.asked("grow")
         said = 'MountVolume.NodeExpandVolume failed for volume "pv-1" requested read-only file system'

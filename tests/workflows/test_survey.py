@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.fleet_workload import fleet_steps
@@ -62,8 +63,9 @@ class Handle:
     server: Server
     name: str
 
-    async def query(self, name: str, rpc_timeout: Any = None) -> Any:
+    async def query(self, name: str, *, rpc_timeout: Any, reject_condition: QueryRejectCondition | None = None) -> Any:
         assert rpc_timeout is not None, "a workflow that is stuck would hold up the survey"
+        assert name != "intent" or reject_condition == QueryRejectCondition.NOT_OPEN, "a node that left has an offer"
         self.server.asked.append(self.name)
         if wrong := self.server.silent.get((self.name, name)):
             raise wrong
@@ -92,7 +94,9 @@ async def test_a_node_that_does_not_answer_is_named_and_the_others_are_surveyed(
     late = RPCError("Timeout expired", RPCStatusCode.DEADLINE_EXCEEDED, b"")
     gone = RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
     stuck = WorkflowQueryFailedError("the workflow task has failed")
-    found = await survey(Server({("n1", "intent"): late, ("n2", "fleet_node"): stuck, ("n4", "fleet_node"): gone}))
+    left = WorkflowQueryRejectedError(WorkflowExecutionStatus.COMPLETED)
+    silent = {("n1", "intent"): late, ("n2", "fleet_node"): stuck, ("n4", "fleet_node"): gone, ("n5", "intent"): left}
+    found = await survey(Server(silent, nodes=("n1", "n2", "n3", "n4", "n5")))
     assert found.missed == ("n1", "n2")
     assert [node.name for node in found.nodes] == ["n2", "n3", "n4"]
     assert [(each.news.node, each.news.presence, [pod.name for pod in each.news.pods]) for each in found.own] == [
