@@ -95,7 +95,12 @@ async def test_a_node_that_does_not_answer_is_named_and_the_others_are_surveyed(
     gone = RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
     stuck = WorkflowQueryFailedError("the workflow task has failed")
     left = WorkflowQueryRejectedError(WorkflowExecutionStatus.COMPLETED)
-    silent = {("n1", "intent"): late, ("n2", "fleet_node"): stuck, ("n4", "fleet_node"): gone, ("n5", "intent"): left}
+    silent: dict[tuple[str, str], Exception] = {
+        ("n1", "intent"): late,
+        ("n2", "fleet_node"): stuck,
+        ("n4", "fleet_node"): gone,
+        ("n5", "intent"): left,
+    }
     found = await survey(Server(silent, nodes=("n1", "n2", "n3", "n4", "n5")))
     assert found.missed == ("n1", "n2")
     assert [node.name for node in found.nodes] == ["n2", "n3", "n4"]
