@@ -10,7 +10,8 @@ import asyncio
 import gc
 import json
 import sys
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import grpc.aio
 from temporalio.client import Client
@@ -30,26 +31,36 @@ _LONGEST_LINE: Final = 1 << 20
 
 async def serve(endpoint: str, address: str) -> None:
     """Serve until the input ends, with the product's settings of worker and client."""
-    logs = LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"))
-    runtime = Runtime(telemetry=TelemetryConfig(logging=logs), worker_heartbeat_interval=None)
-    client = await Client.connect(address, runtime=runtime, grpc_compression=GrpcCompression.NONE)
+    client = await connected(address)
     async with grpc.aio.insecure_channel(endpoint) as channel:
-        worker = Worker(
-            client,
-            task_queue=TASK_QUEUE,
-            build_id="prototype",
-            workflows=[PrototypePod],
-            activities=Calls(stubs.RuntimeServiceStub(channel)).activities,
-            workflow_runner=UnsandboxedWorkflowRunner(),
-            max_concurrent_workflow_tasks=WORKFLOW_TASKS_AT_ONCE + EAGER_STARTS_AT_ONCE,
-            max_concurrent_activities=ACTIVITIES_AT_ONCE,
-            workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(WORKFLOW_TASKS_AT_ONCE),
-            activity_task_poller_behavior=PollerBehaviorSimpleMaximum(5),
-            nonsticky_to_sticky_poll_ratio=4 / WORKFLOW_TASKS_AT_ONCE,
-        )
-        async with worker:
+        calls = Calls(stubs.RuntimeServiceStub(channel))
+        async with worker_of(client, [PrototypePod], calls.activities):
             print("ready", flush=True)
             await _obey(client)
+
+
+async def connected(address: str) -> Client:
+    """Return a client of the server at `address`, with the product's settings."""
+    logs = LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"))
+    runtime = Runtime(telemetry=TelemetryConfig(logging=logs), worker_heartbeat_interval=None)
+    return await Client.connect(address, runtime=runtime, grpc_compression=GrpcCompression.NONE)
+
+
+def worker_of(client: Client, workflows: Sequence[type], activities: Sequence[Callable[..., Any]]) -> Worker:
+    """Return a worker with the product's settings, which serves while it is entered."""
+    return Worker(
+        client,
+        task_queue=TASK_QUEUE,
+        build_id="prototype",
+        workflows=workflows,
+        activities=activities,
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        max_concurrent_workflow_tasks=WORKFLOW_TASKS_AT_ONCE + EAGER_STARTS_AT_ONCE,
+        max_concurrent_activities=ACTIVITIES_AT_ONCE,
+        workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(WORKFLOW_TASKS_AT_ONCE),
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(5),
+        nonsticky_to_sticky_poll_ratio=4 / WORKFLOW_TASKS_AT_ONCE,
+    )
 
 
 async def _obey(client: Client) -> None:
