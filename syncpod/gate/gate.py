@@ -32,6 +32,7 @@ from syncpod.gate.tokens import task_tokens
 from syncpod.kernel.http2_frames import GRPC_OPTIONS
 from syncpod.messages.fleet import MACHINE_HEADER, dismissal, used_elsewhere
 from syncpod.messages.signature import Keys
+from syncpod.settings.directories import FLEET
 from syncpod.settings.values import SettingsInvalid
 
 log = logging.getLogger(__name__)
@@ -293,4 +294,4 @@ class _Handlers(grpc.GenericRpcHandler):
 
 def fleet_directory(state_dir: Path) -> Path:
     """Return the directory of the fleet in a state directory."""
-    return state_dir / "fleet"
+    return state_dir / FLEET

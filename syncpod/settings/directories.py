@@ -7,17 +7,23 @@ import hashlib
 import json
 import os
 import stat
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.ownership import NotOurs, require_ours
 from syncpod.settings.values import SettingsInvalid, absolute_path
 from syncpod.settings.variables import MEMORY_DIR, STATE_DIR
 
 NODE_FILE: Final = "node.json"
-"""The file in a state directory with its node's name, its random id and its path (`syncpod.agent.takeover.lock`)."""
+"""The file in a state directory with its node's name and machine (`syncpod.agent.takeover.lock`)."""
+PLACE_FILE: Final = "place.json"
+"""The file in a state directory with a random id of its own, and its path."""
+FLEET: Final = "fleet"
+"""The directory in a state directory of a fleet that is commanded from there: its authority, and its keys."""
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -75,28 +81,43 @@ def require_own_directory(what: str, path: Path, variable: str) -> None:
 def require_no_copy(state_dir: Path) -> None:
     """Raise SettingsInvalid if the state directory is a copy of another one that is still there.
 
-    The records in a copy name the other directory's node, its containers and its processes. A directory that was moved
-    is no copy: nothing is left where its worker last ran. Blocks.
+    The records in a copy name the other directory's node or fleet, its containers and its processes. A directory that
+    was moved is no copy: nothing is left where it was last served. Blocks.
     """
     place, path = _place_of(state_dir)
     origin = Path(path)
-    if not place or not path or origin == state_dir or _place_of(origin)[0] != place:
+    if not place or origin == state_dir or _place_of(origin)[0] != place:
         return
+    is_fleets = not (state_dir / NODE_FILE).exists() and (state_dir / FLEET).is_dir()
+    what, ending = ("fleet", "fleet down") if is_fleets else ("node", "down --keep-pods")
     with contextlib.suppress(OSError):
         if not origin.samefile(state_dir):  # a link, or the same directory mounted twice
             raise SettingsInvalid(
-                f"state directory {state_dir} is a copy of {origin}, and cannot serve its node too: name {origin} in "
-                f"{STATE_DIR}, or an empty directory for another node; if the node is to move here, end it there "
-                f"(`syncpod down --keep-pods`) and remove {origin}"
+                f"state directory {state_dir} is a copy of {origin}, and cannot serve its {what} too: name {origin} in "
+                f"{STATE_DIR}, or an empty directory for another {what}; if the {what} is to move here, end it there "
+                f"(`syncpod {ending}`) and remove {origin}"
             )
 
 
+def note_place(state_dir: Path) -> None:
+    """Write where a state directory is, by which a copy of it is recognized (`require_no_copy`), unless it is noted.
+
+    Called by each process that serves a node or a fleet from it. A fleet's directory alone, which has the keys, may be
+    copied: the file is beside it. Blocks. Raises OSError.
+    """
+    place, path = _place_of(state_dir)
+    here = os.path.realpath(state_dir)
+    if path != here:
+        said = {"place": place or uuid.uuid4().hex, "path": here}
+        replace_file(state_dir / PLACE_FILE, json.dumps(said) + "\n", durable=True)
+
+
 def _place_of(state_dir: Path) -> tuple[str, str]:
-    """Return a state directory's random id, and the path at which its worker last ran; "" = unknown."""
+    """Return a state directory's random id, and the path at which it was last served; "" = unknown."""
     try:
-        said = json.loads((state_dir / NODE_FILE).read_text())
-        return str(said["place"]), str(said.get("path", ""))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        said = json.loads((state_dir / PLACE_FILE).read_text())
+        return str(said["place"]), str(said["path"])
+    except (OSError, ValueError, KeyError, TypeError):
         return "", ""
 
 

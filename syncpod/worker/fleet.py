@@ -29,7 +29,7 @@ from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
 from syncpod.kernel.process_log import SentencesInLog, log_printable
 from syncpod.kernel.service_notification import notify_ready
-from syncpod.settings.directories import default_state_dir
+from syncpod.settings.directories import default_state_dir, require_no_copy
 from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.variables import STATE_DIR
 from syncpod.temporal.foreign_tasks import ForeignTasks
@@ -135,6 +135,7 @@ def run(served: ServedByFleet, arguments: Sequence[str] | None) -> int:
     state_dir = Path(_parser().parse_args(arguments).state_dir)
     log_printable(MissingKey(), ForeignTasks("the fleet's"), SentencesInLog())
     try:
+        require_no_copy(state_dir)
         access, sealing = access_to(state_dir), object_sealing_of(state_dir)
         asyncio.run(_until_signalled(served, connection_settings(), access, sealing))
     except (NoServer, OtherFleet, SettingsInvalid) as refusal:

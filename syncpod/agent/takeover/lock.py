@@ -2,7 +2,7 @@
 
 The lock is the kernel's, so it ends with its holder, however that ends. But a worker that is killed while it waits for
 a hanging disk ends only once that disk answers. Then the next worker puts a new lock file in place of the held one. In
-the same directory, ``node.json`` has the node's name, its machine, the directory's id and path, and the boot counter,
+the same directory, ``node.json`` has the node's name, its machine, the directory's id, and the boot counter,
 which makes every listing of this worker newer than all earlier ones (:class:`syncpod.lifecycle.observed.Seq`).
 """
 
@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.killed import is_killed_with
 from syncpod.kernel.os_errors import where_and_why
-from syncpod.settings.directories import NODE_FILE
+from syncpod.settings.directories import NODE_FILE, note_place
 
 log = logging.getLogger("syncpod.worker")
 
@@ -168,8 +168,8 @@ class NodeLock:
         # restored from a copy, or if the node's last worker used another one. Seconds since 1970 exceed the number of
         # each earlier life, if the clock was not set back and lives lasted at least a second.
         boot = max(said["boot"] + 1 if said else 0, int(time.time()))
-        where = os.path.realpath(self.state_dir)  # a copy of the directory is recognized by it (`require_no_copy`)
-        said = {"node": node, "machine": machine, "place": place, "boot": boot, "path": where}
+        note_place(self.state_dir)
+        said = {"node": node, "machine": machine, "place": place, "boot": boot}
         replace_file(path, json.dumps(said) + "\n", durable=True)
         digest = hashlib.sha256(f"{machine}:{place}".encode()).hexdigest()[:12]
         return NodeLife(node, digest, boot)

@@ -53,6 +53,7 @@ def gate(
     from syncpod.gate.authority import now, open_fleet
     from syncpod.gate.gate import fleet_directory
     from syncpod.gate.serve import serve
+    from syncpod.settings.directories import note_place
     from syncpod.signing.keys import make_signing_keys
 
     (host, port), names = parse_listen(listen), checked_names(name)
@@ -66,6 +67,7 @@ def gate(
     try:
         fleet = open_fleet(fleet_directory(here.state_dir), now())
         keys = make_signing_keys(fleet.directory)
+        note_place(here.state_dir)
         asyncio.run(serve(fleet, keys, behind, names, host, port, serving=serving))
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None

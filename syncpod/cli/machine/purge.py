@@ -9,12 +9,12 @@ from pathlib import Path
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import context_of
-from syncpod.cli.machine.state_directory import FLEET, MARK, OURS, exclusive, is_marked, mark, pod_directories
+from syncpod.cli.machine.state_directory import MARK, OURS, exclusive, is_marked, mark, pod_directories
 from syncpod.journal.file import SIGN_NAME
 from syncpod.kernel.os_errors import sentence_of
 from syncpod.kernel.tree_removal import remove_tree
 from syncpod.node.log_links import links_directory, remove_all_links
-from syncpod.settings.directories import require_own_memory_directory
+from syncpod.settings.directories import FLEET, require_own_memory_directory
 from syncpod.settings.node import MACHINE_LOGS, NodeSettings
 from syncpod.settings.values import SettingsInvalid
 

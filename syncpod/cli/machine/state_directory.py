@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 from syncpod.cli.failure import BadInput
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.procfs import ProcessIdentity, is_running
+from syncpod.settings.directories import NODE_FILE, PLACE_FILE, note_place
 from syncpod.settings.kept import FILE_NAME as KEPT_SETTINGS
 from syncpod.settings.process_records import RUNTIME_FILE as _RUNTIME
 from syncpod.settings.process_records import SERVER_FILE as _SERVER
@@ -33,7 +34,8 @@ _OF_WORKER: Final = frozenset(
         *(
             "lock",
             "lock.new",
-            "node.json",
+            NODE_FILE,
+            PLACE_FILE,
             KEPT_SETTINGS,
             "node-report.json",
             "worker.json",
@@ -56,10 +58,6 @@ OURS: Final = (
     | set(_FLEET_PARTS.values())
 )
 """All that syncpod creates in a state directory for a node, and the records of a fleet's processes."""
-FLEET: Final = "fleet"
-"""The directory of a fleet that is commanded from here: its authority, and its keys."""
-
-
 _ROOM: Final = 1 << 20
 """A disk with fewer free bytes counts as full, since a database may grow by more at once."""
 
@@ -151,6 +149,7 @@ def prepare(state_dir: Path) -> None:
         if not os.access(state_dir, os.W_OK | os.X_OK):
             raise PermissionError
         mark(state_dir)
+        note_place(state_dir)
         log_directory(state_dir).mkdir(mode=0o700, exist_ok=True)
     except PermissionError:
         raise BadInput(
@@ -178,7 +177,7 @@ def full_disk_note(state_dir: Path) -> str:
 def mark(state_dir: Path) -> None:
     """Mark a directory that has only files of syncpod. Raises OSError."""
     names = {path.name for path in state_dir.iterdir()}
-    of_worker = "node.json" in names and names <= _OF_WORKER
+    of_worker = NODE_FILE in names and names <= _OF_WORKER
     if not names or of_worker or (names == {"pods"} and _only_pods(state_dir / "pods")):
         replace_file(
             state_dir / MARK, "This directory is syncpod's; `syncpod down --purge` removes it.\n", durable=True
