@@ -105,8 +105,8 @@ async def remove_sandbox(attempt: StepAttempt, sandbox: ObservedSandbox) -> None
     """Remove a stopped sandbox, and processes that the runtime left in it. NotFound is success. Raises CriError.
 
     If RunPodSandbox was cut off, containerd 2 reports the sandbox as stopped and removed, but leaves its pause process
-    behind, not yet started and listed nowhere. It would keep the pod's cgroup from being removed. So it is killed
-    while the sandbox's id is still known.
+    behind, not yet started and listed nowhere. This process would keep the pod's cgroup from being removed. So it is
+    killed while the sandbox's id is still known.
     """
     await end_what_was_lost(attempt, [sandbox.id])
     try:

@@ -88,7 +88,10 @@ class QueuePlace:
     """
 
     def __init__(self, queue: PodQueue, uid: str, *, can_wait: bool = False) -> None:
-        """Wait for the pod `uid`. If the step `can_wait`, pods that already wait come first, and some later ones."""
+        """Make a place for a step of the pod `uid`.
+
+        If the step `can_wait`, the pods that already wait come first, and so do some later ones.
+        """
         self._queue = queue
         self._number = queue.lets_pass() if can_wait else queue.came(uid)
         self._since = 0.0

@@ -252,7 +252,7 @@ class Agent:
         await until_one_fails(tasks)
 
     async def close(self) -> None:
-        """Cancel the agent's tasks. The workflows' own timers and the next worker's takeover make up for them."""
+        """Cancel the agent's tasks. The workflows' own timers still fire, and the next worker takes the pods over."""
         self.pidfds.close()
         await self._exits.close()
         await self._boot.close()

@@ -26,7 +26,7 @@ from syncpod.kernel.listening import take_crowds
 log = logging.getLogger(__name__)
 
 CONNECTIONS: Final = 256
-"""The most concurrent connections; each further one is closed at once. A `syncpod` command opens one."""
+"""The most concurrent connections; each further one is closed at once. Each `syncpod` command opens one connection."""
 _HEAD_LIMIT: Final = 64 * 1024
 """Bytes of a request's first line, which may name fifty pods, and of each header."""
 _GRACE_SECONDS: Final = 1.0

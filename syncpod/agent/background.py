@@ -63,9 +63,9 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def until_one_fails(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Wait until all tasks have ended, or one has failed; then cancel the others, and wait for them.
+    """Wait until all tasks have ended, or one has failed; then cancel the rest, and wait for their end.
 
-    Each is cancelled only once, so that it may take its time to close. Raises the error of the first task that fails.
+    Each task is cancelled only once, so that it has time to close. Raises the error of the first task that fails.
     """
     all_of_them = set(tasks)
     running = all_of_them

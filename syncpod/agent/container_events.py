@@ -11,8 +11,8 @@ too, and then queries the runtime (`syncpod.node.announcements`). The relist res
 - each running process is also watched by its pidfd, or the runtime is the embedded one, whose stream ends rather than
   skip an event (`syncpod.runtime.events`). Other runtimes may drop events for a slow reader.
 
-containerd 2.3 and 2.4 block on a slow reader, and so does each of their calls that emits an event: then no sandbox or
-container is created or removed. So nothing here waits between two events.
+containerd 2.3 and 2.4 wait for a slow reader. Each of their calls that emits an event waits too, so that no sandbox or
+container is created or removed. So this module never waits between two events.
 
 Otherwise the runtime is relisted each second, as without events. It is also relisted each second for half a minute
 after the stream has ended, after an event that does not name its pod, and after a change that only a relist has found.
@@ -76,7 +76,7 @@ class ContainerEvents:
         """Read the pods of `owner` through `pleg`, which signals their workflows.
 
         `newest_begun` returns the number of the newest listing that has begun. A listing that begins after an event has
-        arrived shows what the event announced. Through `announcements`, steps are notified of single containers.
+        arrived shows what the event announced. `announcements` notifies steps of single containers.
         """
         self._listen = listen
         self._pleg = pleg
@@ -85,7 +85,8 @@ class ContainerEvents:
         self._announcements = announcements
         self._opened_at: float | None = None
         self._due: dict[str, Seq] = {}
-        """By UID of a pod that is to be read: the newest listing that had begun when its last event came."""
+        """By UID of a pod to be read: the number of the newest listing that had begun when the pod's last event
+        came."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._reads = asyncio.Semaphore(_READS_AT_ONCE)
         self._budget = Budget(EVENTS_PER_SECOND, EVENTS_BURST)
@@ -146,9 +147,9 @@ class ContainerEvents:
                 task.add_done_callback(lambda _: self._tasks.pop(uid, None))
 
     async def _read(self, uid: str) -> None:
-        """Read the pod, unless a listing that began after its last event has arrived by another way."""
+        """Read the pod, unless another reader has already brought a listing that began after the pod's last event."""
         while (due := self._due.get(uid)) is not None:
-            if self._pleg.busy(uid):  # such a step returns the pod's listing itself
+            if self._pleg.busy(uid):  # the step under way returns the pod's listing itself
                 await self._pleg.until_not_busy(uid)
                 continue
             if not self._pleg.has_seen(uid, due):

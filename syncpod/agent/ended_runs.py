@@ -1,7 +1,8 @@
 """Caches which runs of workflows have ended. A lookup of a run that is not in the cache asks the server.
 
 A query is refused while its run has signals that no workflow task has processed, since the next task will process them.
-But a run that has ended has no next task. A reset ends a run without a task, and only the server has that on record.
+But a run that has ended has no next task. A reset ends a run without a task, and only the server has a record of the
+reset.
 """
 
 from __future__ import annotations

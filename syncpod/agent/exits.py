@@ -48,7 +48,7 @@ class ExitFollower:
     async def _follow(self, uid: str) -> None:
         loop, pause = asyncio.get_running_loop(), SECOND_READ_SECONDS
         while self._is_unreported(uid):
-            if self._pleg.busy(uid):  # such a step returns the pod's listing itself
+            if self._pleg.busy(uid):  # the step under way returns the pod's listing itself
                 await self._pleg.until_not_busy(uid)
                 continue
             began = loop.time()
@@ -64,7 +64,7 @@ class ExitFollower:
         self._deadlines.pop(uid, None)
 
     def _is_unreported(self, uid: str, *, late_too: bool = False) -> bool:
-        """Say whether the pod's newest listing still shows a container or sandbox as running whose process has exited.
+        """Say whether the pod's newest listing still shows an exited container or sandbox as running.
 
         An exit past its deadline is no longer followed, and counts only if `late_too`.
         """

@@ -33,7 +33,8 @@ _CALL_SECONDS: Final = 10.0
 """Seconds that an answer may take."""
 _LOOKS: Final = 5
 _FIRST_LOOK_SECONDS: Final = 0.1
-"""Seconds before the first of `_LOOKS` checks whether logind has read its configuration. Each next pause doubles."""
+"""Seconds before the first of `_LOOKS` checks whether logind has read its configuration. Each later pause is twice as
+long."""
 
 
 class NoLogind(Exception):

@@ -39,11 +39,12 @@ class RunStart:
 
 
 class Kind(Protocol):
-    """The differences between pods' workflows and a node's, for such a start."""
+    """The differences between the start of a pod's workflow and that of a node's."""
 
     workflow_type: str
     passed_on: Mapping[str, str]
-    """By purpose, the commands that the new run gets, each as the signal with its effect (`CommandTable.passed_on`)."""
+    """By purpose of a command that the new run gets: the name of the signal with the same effect
+    (`CommandTable.passed_on`)."""
 
     def going_on(self, snapshot: WorkflowSnapshot) -> RunStart:
         """Return the start that continues from `snapshot`. Raises ValueError if the snapshot is invalid."""

@@ -205,7 +205,7 @@ class NodeShutdown:
             log.warning("the time of the shutdown cannot be noted: %s", where_and_why(error))
 
     async def _end_group(self, period: ShutdownPeriod, pods: list[Pod], sources: Mapping[str, str]) -> None:
-        """End the pods of one group of priorities, and wait for that up to the group's time."""
+        """End the pods of one group of priorities, and wait for their end, at most for the group's time."""
         try:
             async with asyncio.timeout(period.seconds):
                 await asyncio.gather(*(self._end(period, pod, sources[pod.metadata.uid]) for pod in pods))

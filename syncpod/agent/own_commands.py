@@ -34,7 +34,7 @@ async def start_command(
     )
     try:
         return await asyncio.shield(starting)
-    except asyncio.CancelledError:  # cancelled inside, asyncio (3.11) would hang, and leave child processes
+    except asyncio.CancelledError:  # asyncio (3.11) does not survive a cancellation of this call: it hangs
         with contextlib.suppress(OSError):
             process = await starting
             os.killpg(process.pid, signal.SIGKILL)

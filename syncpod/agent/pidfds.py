@@ -1,10 +1,11 @@
 """Notices that a container's process has exited, some 50 ms before the runtime reports it.
 
 It holds a pidfd of each running container's first process and of each pause process. A pidfd becomes readable when its
-process exits, with any parent, even while the runtime is down. An exit only triggers reads: the pod is listed until
-the runtime reports the exit too. The relist finds exits that were missed. The kernel also reports the exit code
-(:mod:`syncpod.kernel.pidfd_info`), which is written to disk in case the runtime never receives it. While the runtime
-does not answer, no workflow is signalled, since without the runtime no workflow could act on the exit.
+process exits, even if the process is not a child of the worker, or the runtime is down. An exit only triggers reads:
+the pod is listed until the runtime reports the exit too. The relist finds exits that were missed. The kernel also
+reports the exit code (:mod:`syncpod.kernel.pidfd_info`), which is written to disk in case the runtime never receives
+it. While the runtime does not answer, no workflow is signalled, since without the runtime no workflow could act on the
+exit.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class PidfdWatcher:
         """Watch the pod's running containers and sandboxes, and no others. Returns at once.
 
         One exception: if the runtime lists a container as ended without a reliable exit code, its process may still
-        run, or wait to be reaped. It is watched as long as the container is listed. The runtime is called for a
-        container's pid only if the listing lacks it.
+        run, or wait to be reaped. This process is watched as long as the container is listed. The runtime is called for
+        a container's pid only if the listing lacks it.
         """
         containers = {container.id: container.pid for container in listing.containers if container.state == "running"}
         sandboxes = {sandbox.id for sandbox in listing.sandboxes if sandbox.ready}
@@ -124,7 +125,7 @@ class PidfdWatcher:
 
 
 class _Listener:
-    """Watches one process, and calls `exited` once. It stays, inactive, until the runtime reports the exit too."""
+    """Watches one process, and calls `exited` once. Then it stays, inactive, until the runtime reports the exit too."""
 
     def __init__(
         self,
@@ -201,7 +202,8 @@ class _Listener:
             return
         self._pidfd = pidfd
         if self._exits is not None:
-            # Expect the exit from now on: a runtime whose shim was killed lists 255 before it kills the processes left.
+            # Expect the exit from now on: after a shim was killed, the runtime lists exit code 255 before it kills the
+            # container's processes.
             self._exits.expect(self._id)
         asyncio.get_running_loop().add_reader(pidfd, self._heard)
 

@@ -417,7 +417,8 @@ def _worth_telling(pod: _Pod) -> bool:
     """Say whether the difference is worth a signal.
 
     Two differences are not: a created container, which is about to be started, and the removal of an ended container or
-    sandbox that has a successor, since no decision depends on it. The workflow's view keeps it until the next listing.
+    sandbox that has a successor, since no decision depends on that. The workflow's view keeps the removed one until the
+    next listing.
     """
     events = _difference(pod)
     if not events:

@@ -105,9 +105,9 @@ class NodePods:
         ]
 
     async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:
-        """Return the pods that run without a workflow. With `names`, the server is asked only about those running here.
+        """Return the pods that run without a workflow. Raises CannotSay.
 
-        Raises CannotSay.
+        With `names`, the server is asked only about the named pods that run here.
         """
         if self._open_pods is None:
             raise CannotSay

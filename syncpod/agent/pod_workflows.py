@@ -82,7 +82,7 @@ class PodWorkflows:
             # If the last workflow of this name was another pod's, its end alone proves nothing about this pod's.
             is_its_own = said == ref.uid or await self._recorded(workflow_id, run_id) == ref.uid
             return "closed" if is_its_own or await self._has_had(workflow_id, ref.uid) else "unknown"
-        # If the history does not name the workflow's pod either, it may be this pod.
+        # If the history does not name the workflow's pod either, the workflow may be this pod's.
         if said in ("", ref.uid) or await self._recorded(workflow_id, run_id) in ("", ref.uid):
             return "open"
         return "another"

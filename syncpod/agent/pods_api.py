@@ -28,7 +28,7 @@ _REFILL_SECONDS: Final = 1 / 100
 
 
 def add_pods_api(agent: Agent, state_dir: Path, status: Callable[[], Awaitable[NodeStatus]]) -> None:
-    """Serve the API below `state_dir` for as long as the agent runs; `status` returns the node's own."""
+    """Serve the API below `state_dir` for as long as the agent runs; `status` returns the node's own status."""
     agent.add_background_task("Pods API", _PodsApi(agent, state_dir / SOCKET, status).run)
 
 

@@ -45,7 +45,7 @@ _PASSING: Final = frozenset(
         RPCStatusCode.UNKNOWN,
     )
 )
-"""Errors of calls that are retried. After any other error the sender stays unknown, as if the run is gone."""
+"""Errors of calls that are retried. After any other error the sender stays unknown, as if the run were gone."""
 
 AskServer = Callable[[str, str], Awaitable[list[Sent]]]
 """Returns the latest signals and updates of a run, newest first, by workflow id and run id. Raises RPCError."""
@@ -64,8 +64,7 @@ class CommandEntry:
 def sender_of(line: HistoryEntry, sent: Sequence[Sent]) -> str:
     """Return the sender of the command that a line records; "" if it is not among the sent ones. Pure.
 
-    Of several matching ones, it is the nearest in time: a signal's event comes just before the line, an update's just
-    after.
+    If several match, the nearest in time counts: a signal's event comes just before the line, an update's just after.
     """
     names = {line.subject, POD_COMMANDS.same_as(line.subject), _CANCEL if line.subject == DELETE.name else ""}
     meant = [each for each in sent if each.name in names and each.identity]

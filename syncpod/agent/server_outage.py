@@ -59,7 +59,7 @@ class ServerOutage(logging.Filter):
         return f"the Temporal server has not answered for {now - self._since:.0f} s"
 
     def looked(self, silent_since: datetime | None) -> None:
-        """Note whether the server answers a check. A server that hangs refuses no connection, so no line shows that.
+        """Note whether the server answers a check. A hanging server refuses no connection, so the log does not show it.
 
         After an outage, log how long it lasted.
         """

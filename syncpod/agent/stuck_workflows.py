@@ -140,7 +140,7 @@ class StuckWorkflows:
             del self._failing[workflow_id]
 
     async def begin_anew(self, ref: PodRef) -> bool:
-        """Restart a pod's workflow if the server has terminated it because of a limit; say whether the server has.
+        """Restart a pod's workflow if the server has terminated it because of a limit; say whether that was so.
 
         If the run is terminated repeatedly, the pauses between restarts grow as for a stuck one. On a node whose
         commands are signed, the start is signed and so is accepted, whoever terminated the run. Raises RPCError.
@@ -258,7 +258,7 @@ class StuckWorkflows:
         is_foreign = self._is_foreign(workflow_id)
         start = None if is_foreign else await self._start(workflow_id, known, described)
         if uid and start is not None and (start.ref is None or start.ref.uid != uid):
-            return  # its name is another pod's
+            return  # the name is another pod's now
         why = " ".join(known.why.split())[:300]
         # The workflow id must become free if its pod is gone, or if the run's input cannot be decoded.
         is_open = not uid
@@ -374,7 +374,7 @@ def _failed_update(event: HistoryEvent) -> int:
 async def _accepted_before(started: HistoryEvent, converter: DataConverter) -> Accepted:
     """Return the signed commands that count as accepted when a run begins, given the run's first event.
 
-    If the run's input cannot be decoded, none from before its start is accepted.
+    If the run's input cannot be decoded, no command from before its start counts as accepted.
     """
     try:
         start, _ = first_and_more(

@@ -95,7 +95,7 @@ class _Request:
         self._action, self._user_agent, self._uid = action, user_agent, target.uid
 
     async def send(self) -> Response:
-        """Return the first response that is not a redirect, or one to another host.
+        """Return the first response that is not a redirect, or is a redirect to another host.
 
         Raises NotConnected, NotHttp, OSError, NoAnswer.
         """

@@ -29,7 +29,7 @@ class Wait:
 
     @property
     def is_of_a_kill(self) -> bool:
-        """Whether something did not end and is to be killed again, rather than started."""
+        """Whether the wait is before another kill of something that has not ended, and not before a start."""
         return self.reason in _NOT_ENDED
 
 
@@ -135,7 +135,7 @@ class Explanation:
     under_way: tuple[StepUnderWay, ...] = ()
     """Steps that are being taken now; not known for the past."""
     last_sign: datetime | None = None
-    """Until when the node could act, by its worker's or server's last sign of life, if it cannot now."""
+    """If the node cannot act now: when its worker or server gave the last sign of life. Until then it could act."""
     status: str = ""
     """Its STATUS in `get pods`, such as `CrashLoopBackOff`; "" = not known."""
 
@@ -188,9 +188,9 @@ def explain(
 ) -> Explanation:
     """Return the state of a pod at a moment. `past` says that the moment is not now.
 
-    Records before `since` are left out. `absences` are the times in which the pod's node had no worker or server,
-    and `last_sign` is the last sign of life of what it lacks now, if it lacks one. `doing` has the worker's
-    descriptions of steps that are under way, by name and container.
+    Records before `since` are left out. `absences` are the times in which the pod's node had no worker or server, and
+    `last_sign` is the last sign of life of the worker or server that it lacks now; None = it lacks neither. `doing` has
+    the worker's descriptions of steps that are under way, by name and container.
     """
     known = as_of(records, at) if past else records
     present: Mapping[str, Any] = {} if past else known.present
@@ -319,7 +319,7 @@ def _waits_now(present: Mapping[str, Any]) -> tuple[Wait, ...]:
 
 
 def _waits_then(records: PodRunRecords, at: datetime, *, is_served: bool) -> tuple[Wait, ...]:
-    """Return the waits that were under way at a moment: their subjects had no step and no start after them.
+    """Return the waits that were under way at a moment: their subject has taken no step, and not started, since then.
 
     A wait that is due goes on as long as the node cannot act.
     """

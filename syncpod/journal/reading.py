@@ -168,7 +168,7 @@ def node_summary(state_dir: Path, since: datetime, *, most: int) -> JournalSumma
 
 
 def _due(connection: sqlite3.Connection) -> Iterator[PodRunRecords]:
-    """Yield the lives that wait for a moment: the end of a back-off, of the active deadline, or of a deletion's grace.
+    """Yield the lives with a known due time: the end of a back-off, of the active deadline, or of a deletion's grace.
 
     A life that is being deleted includes its lines, which say when its grace period was shortened.
     """

@@ -101,8 +101,8 @@ def start_of(
 def _one_after_the_other(lines: Sequence[HistoryEntry]) -> list[HistoryEntry]:
     """Return the lines, with each step that a start waited for moved to end where that start begins.
 
-    The results of both may reach the workflow in one task, so that their lines have the same time. The length of a
-    step does not include its waiting. A moved step is shortened if it would begin before the decision to take it.
+    The results of step and start may reach the workflow in one task, so that their lines have the same time. The length
+    of a step does not include its waiting. A moved step is shortened if it would begin before the decision to take it.
     """
     apart = [*lines]
     decided: datetime | None = None

@@ -63,7 +63,8 @@ class BoundPod:
     warnings: tuple[str, ...]
     """The fields that the node leaves out, a sentence for each."""
     refs: frozenset[ObjectRef]
-    """The objects of the cluster that the pod refers to, and those that the cluster gives it without a reference."""
+    """The objects of the cluster that the pod refers to, and those that the cluster gives the pod without a
+    reference."""
     needs: tuple[Need, ...]
     """The objects that the cluster makes only for this pod."""
     grace: int | None

@@ -63,9 +63,9 @@ def answer(code: int, out: bytes, err: bytes, uid: str) -> dict[str, Any]:
 
 
 def note_of_another(given: Any, pod: str, uid: str) -> str:
-    """Return a note if an answer is about an earlier pod of that name; "" if it is about the cluster's.
+    """Return a note if an answer is about an earlier pod of that name; "" if it is about the cluster's pod.
 
-    `uid` is that of the cluster's pod; "" = not known.
+    `uid` is the UID of the cluster's pod; "" = not known.
     """
     there = given.get("uid") if isinstance(given, Mapping) else ""
     if not uid or not isinstance(there, str) or there in ("", uid):

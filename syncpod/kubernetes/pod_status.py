@@ -61,9 +61,9 @@ def without_replaced_ends(
 ) -> Mapping[str, Any]:
     """Return a status without the ends of containers that were ended only to be replaced.
 
-    `replacing` are their ids in the runtime. These containers keep the state that the API server has until their
-    successors exist: a kubelet ends and starts a container in one step, and reports nothing in between. If the pod's
-    restart policy would not restart the container, an API server refuses any state after its end.
+    `replacing` are their ids in the runtime. Until their successors exist, these containers keep the state that the API
+    server has: a kubelet ends and starts a container in one step, and reports nothing in between. If the pod's restart
+    policy would not restart the container, an API server refuses any state after its end.
     """
     if not replacing or mapping(pod.get("spec")).get("restartPolicy", "Always") == "Always":
         return ours

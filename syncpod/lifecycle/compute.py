@@ -57,8 +57,9 @@ def compute_pod_actions(
     replaced by another, whatever the policy. (The kubelet kills and starts in one sync; here each step is decided by
     itself.) `kubelet`: the version whose decision is taken. Back-off and image pulls are left to the caller.
 
-    A pure function: equal inputs give equal actions. It raises only the ValueError of a malformed quantity.
-    Mirrors kuberuntime_manager.go, v1.36 and v1.37, computePodActions, without its PostStopContainer of exited ones.
+    A pure function: equal inputs give equal actions. It raises only the ValueError of a malformed quantity. Mirrors
+    kuberuntime_manager.go, v1.36 and v1.37, computePodActions. Difference: the kubelet also calls PostStopContainer
+    there, for containers that have exited.
     """
     spec, statuses = pod.spec, observed.newest_by_name()
     sandbox = pod_sandbox_changed(spec, observed)

@@ -166,7 +166,7 @@ def _last_state(
     if before and before.container_id == newest_id:
         before = None  # the old status had the end of `newest` as its last state, while the container waited
     if old and before and before.reason == RESTARTING_ALL_CONTAINERS and old.restart_count >= newest.restart_count:
-        return old.last_state  # it says that a restart of all removed the instance before `newest`
+        return old.last_state  # a restart of all has removed the instance before `newest`, as this state shows
     candidates = [exit_ for instance in second if (exit_ := instance.exit) is not None]
     recorded = context.exits.get(newest.name)
     if recorded and recorded.id != newest.id and recorded.restart < newest.restart_count:

@@ -21,7 +21,7 @@ ORPHAN_GRACE_SECONDS: Final = 1
 """Grace of an orphan (pod_workers.go, v1.36: HandlePodCleanups uses 1 s; the runtime's timeout is at least 2 s)."""
 
 CLOCK_MARGIN: Final = timedelta(hours=24)
-"""A pod that was made later than this after the beginning of the node's history is covered by that history.
+"""The node's history covers a pod that was made at least this long after the history's beginning.
 
 The pod's creation is dated by the node's clock, and the beginning of the history by the server's. Synchronized clocks
 differ by less than a second. A clock that has not been set since the machine started may still show a local time, which

@@ -70,8 +70,8 @@ def periods_text(periods: Iterable[ShutdownPeriod]) -> str:
 def two_periods(requested: int, critical: int) -> Periods:
     """Return the periods for shutdownGracePeriod (`requested`) and shutdownGracePeriodCriticalPods (`critical`).
 
-    Both are in nanoseconds, and the second is the last part of the first: the time of critical pods. All other pods
-    have the time before it (migrateConfig).
+    Both are in nanoseconds. Critical pods have the last part of `requested`, which is `critical` long; all other pods
+    have the time before that (migrateConfig).
     """
     if requested == 0:
         return ()

@@ -49,7 +49,7 @@ def failed_start(message: str) -> FailedStart:
 
 
 def said_shortly(message: str, short: str) -> str:
-    """Return `short`, a cut `message` of a `StartError`, if both have one meaning; else a phrase with the meaning."""
+    """Return `short`, the cut `message` of a `StartError`, if it keeps the meaning; else a phrase with that meaning."""
     meaning = failed_start(message)
     return short if failed_start(short) == meaning else _SIGNS[meaning]
 

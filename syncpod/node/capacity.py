@@ -22,7 +22,8 @@ PIDS: Final = "pid"
 _SETTABLE: Final = ("cpu", "memory", "ephemeral-storage", PODS)
 _RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", PIDS)
 _KEPT_FREE: Final = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
-"""By eviction signal: the resource of which pods may request less, by the signal's hard threshold."""
+"""By eviction signal: the resource of which the signal's hard threshold is kept free, and cannot be requested by
+pods."""
 
 
 class CapacityInvalid(ValueError):
@@ -51,8 +52,9 @@ def read_capacity(
 ) -> NodeAmounts:
     """Return the machine's resources; ``overrides`` replace measured amounts. Blocks.
 
-    Ephemeral storage is the file system of ``state_dir``, which must exist. Pods cannot request memory that is set
-    aside for huge pages as memory. Raises OSError, and CapacityInvalid if more is reserved than the machine has.
+    Ephemeral storage is the file system of ``state_dir``, which must exist. Memory that is set aside for huge pages is
+    not part of the memory that pods can request. Raises OSError, and CapacityInvalid if more is reserved than the
+    machine has.
     """
     pages = _huge_pages(root / "sys/kernel/mm/hugepages")
     disk = os.statvfs(state_dir)

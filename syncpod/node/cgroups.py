@@ -30,9 +30,9 @@ def populated(node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: P
 def first_process(node: NodeContext, uid: str, container_id: str, *, mountinfo: Path = MOUNTINFO) -> int:
     """Return the pid of a container's first process; 0 if the runtime has not made it yet. Blocks.
 
-    That process has pid 1 in the container's own pid namespace; a container that shares one has no such process. The
-    process may still wait for its release to run the container's command, and may have ended already. Raises
-    :class:`~syncpod.translation.paths.UnsafeName`, OSError.
+    That process has pid 1 in the container's own pid namespace; a container that shares a pid namespace has no such
+    process. The process may still wait for its release to run the container's command, and may have ended already.
+    Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     for directory in _directories(node, uid, mountinfo):
         for cgroup in directory.glob("*/"):

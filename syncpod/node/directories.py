@@ -70,7 +70,7 @@ class PodPlan:
 
 @dataclass(frozen=True)
 class ContainerPlan:
-    """The needs of a container before it is created; the last three are for its /etc/hosts, if it gets one."""
+    """The needs of a container before it is created; the last three fields are for its /etc/hosts, if any."""
 
     directories: tuple[Directory, ...]
     etc_hosts: Path | None

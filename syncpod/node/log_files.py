@@ -142,8 +142,8 @@ def is_being_written(descriptor: int) -> bool:
     """Return whether any process has a file open for writing; True if that is not known.
 
     `descriptor` is open for reading. The kernel grants a read lease only on a file that no process has open for
-    writing. The lease is given back at once; an open in that moment waits for it, and the signal that announces it is
-    ignored.
+    writing. The lease is given back at once. A process that opens the file in that moment waits for this, and the
+    kernel's signal about that process is ignored.
     """
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)

@@ -1,8 +1,8 @@
-"""The CRI log format: ``<RFC 3339 time> <stdout|stderr> <tag> <text>``, where the tag P marks a line's beginning.
+"""The CRI log format: ``<RFC 3339 time> <stdout|stderr> <tag> <text>``; the tag P = the line goes on. Pure.
 
-Pure. Mirrors kuberuntime/logs/logs.go, v1.36, parseCRILog. Difference: the parts of a long line are joined per stream,
-up to a MiB; the kubelet writes them as they come, mixed with the other stream's. At most some MiB of a line or a record
-are held, however long it is, and each byte is read a bounded number of times.
+Mirrors kuberuntime/logs/logs.go, v1.36, parseCRILog. Difference: the parts of a long line are joined per stream, up to
+a MiB; the kubelet writes them as they come, mixed with the other stream's. At most some MiB of a line or a record are
+held, however long it is, and each byte is read a bounded number of times.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def weigh_tiers(node: NodeContext, burstable_milli_cpu: int, *, mountinfo: Path 
 def remove_empty_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> None:
     """Remove the tiers, and the cgroups above them, that this node made and that are empty.
 
-    Difference: the kubelet leaves its own. Safe to repeat, also while pods' cgroups are being made; blocks. Raises
+    Difference: the kubelet leaves its tiers. Safe to repeat, also while pods' cgroups are being made; blocks. Raises
     OSError.
     """
     for hierarchy in _hierarchies(node, mountinfo):
@@ -219,9 +219,10 @@ def remove_empty_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> Non
 def remove_left_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> None:
     """Remove the tiers that are empty, and the cgroup above all pods, from every hierarchy: the node is purged.
 
-    In hierarchies without limits of ours the runtime has made them, and they have no mark. The cgroup above all pods
-    stays if it is in use, or was there before the node: then it is still in the hierarchy of the CPU, in which each pod
-    has a weight of ours. Blocks. Raises OSError.
+    Unlike `remove_empty_tiers`, this also removes cgroups without our mark, which the runtime has made in hierarchies
+    that we set no limits in. The cgroup above all pods stays if it is in use, or was there before the node. That is so
+    if `remove_empty_tiers` has left it in a hierarchy with the CPU controller: there the node made it with its mark, if
+    it made it at all. Blocks. Raises OSError.
     """
     remove_empty_tiers(node, mountinfo=mountinfo)
     top = tier_cgroup(node, "").relative_to("/")

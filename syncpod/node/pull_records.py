@@ -135,7 +135,8 @@ class PullRecords:
 
         `image` is the name that the pod uses, `image_ref` its id, `credentials` the pod's for the registry. The same
         credentials from another Secret are accepted, and so is the same Secret with new credentials; both are recorded
-        (image_pull_manager.go, v1.36, MustAttemptImagePull, the other way round). Blocks if `credentials` is not empty.
+        (image_pull_manager.go, v1.36, MustAttemptImagePull, which returns the opposite). Blocks if `credentials` is not
+        empty.
         """
         with self._lock:
             found = self._accessible(image, image_ref)

@@ -55,7 +55,7 @@ class StartMark(BaseModel):
 
 @dataclass(frozen=True)
 class WithdrawnMark:
-    """A mark that was set aside and can be restored. Both steps are renames, which work on a full disk."""
+    """A mark that was set aside and can be restored. Both are done by renames, which work on a full disk."""
 
     path: Path
     """The path at which the mark counts."""

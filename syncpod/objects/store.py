@@ -33,7 +33,8 @@ ABSENT: Final = "absent"
 """The version of a cluster's object that does not exist there."""
 _SUFFIX: Final = ".json"
 _LONG: Final = "~"
-"""Suffix for a name too long for the usual one: a file name has at most 255 bytes, an object's name up to 253."""
+"""The suffix of the file's name if an object's name is too long for the usual suffix: a file name has at most 255
+bytes, an object's name up to 253."""
 _LONGEST_WITH_SUFFIX: Final = 255 - len(_SUFFIX)
 MOST_VALUES: Final = 10_000
 """Maximum number of Secrets' values on a node, former values that containers received included. The worker searches all
@@ -83,8 +84,8 @@ class ObjectStore:
     """The ConfigMaps and Secrets of one node. Every method blocks, and may be called by several processes at once.
 
     Objects of its Kubernetes cluster are separate from those that were applied on the node, even if their names are
-    equal. Only `keep`, `note_absent` and `forget` change the cluster's, and only `get`, `versions` and `former` return
-    them.
+    equal. Only `keep`, `note_absent` and `forget` change the cluster's objects, and only `get`, `versions` and `former`
+    return them.
 
     `state_dir` and `memory_dir` are private to this user; missing directories below them are made with mode 0700, files
     have 0600. A reader gets an object either as it was before a put or as it is after it, even after a crash. All

@@ -259,7 +259,7 @@ def _servers_fields(metadata: ObjectMeta, *, has_run: bool) -> list[str]:
 
 
 def _clusters_fields(metadata: ObjectMeta) -> tuple[str, ...]:
-    """Return the fields that mean nothing without a cluster. A pod that one has bound to this node keeps its owners."""
+    """Return the fields that mean nothing without a cluster. A pod that a cluster has bound here keeps its owners."""
     bound = is_of_cluster(metadata)
     return tuple(name for name in CLUSTERS_METADATA if not (bound and name == "owner_references"))
 

@@ -60,8 +60,9 @@ def requested_amounts(pod: Pod) -> dict[str, int]:
 def containers_amounts(spec: PodSpec, kind: Kind) -> Amounts:
     """Return the sum of the containers' requests or limits: the most that they need at any one time.
 
-    Main containers and sidecars add up. An init container runs with the sidecars started before it, and counts only
-    where it needs more than they all do later (AggregateContainerRequests, AggregateContainerLimits).
+    Main containers and sidecars add up. An init container runs with the sidecars started before it. Their sum counts
+    only where it exceeds the later sum of main containers and sidecars (AggregateContainerRequests,
+    AggregateContainerLimits).
     """
     total: Amounts = {}
     for container in spec.containers:

@@ -38,9 +38,9 @@ def list_of(meta: ObjectMeta) -> str:
 
 
 def is_order_of_source(meta: ObjectMeta) -> bool:
-    """Say whether a document is an order of a source to its pod: it has the source's marks, for the UID in it.
+    """Say whether a document is an order of a source: it has the source's marks, made for the UID in the document.
 
-    A copy that a person applies has no UID: admission drops that of a pod that has run.
+    A copy that a person applies has no UID: admission drops the UID of a pod that has run.
     """
     return meta.uid != "" and meta.annotations.get(HASH_ANNOTATION) == meta.uid and list_of(meta) != ""
 

@@ -67,7 +67,7 @@ def lines(problems: Iterable[Problem]) -> list[str]:
 
 
 def _others(found: Sequence[Problem]) -> list[str]:
-    """Return how many problems there are beyond those that are shown, if any."""
+    """Return a line with the number of problems that are not shown; empty if all are shown."""
     return [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
 
 

@@ -43,7 +43,7 @@ WORKFLOWS: Final = (
     WorkloadWorkflow,
     RemoteCommandWorkflow,
 )
-"""Those of a node's worker and of a fleet's."""
+"""The workflows of a node's worker and of a fleet's."""
 _EVENT: Final = re.compile(r"HistoryEvent\(id: (\d+)")
 _INNER: Final = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
 _SENTENCE: Final = re.compile(r"\[TMPRL\d+\] [^\"]+")

@@ -76,7 +76,7 @@ def _is_refused(detail: Payload) -> bool:
 
 
 def _is_expected(exception: BaseException) -> bool:
-    """Say whether an exception was raised on purpose, as a message, and is no defect (`_TYPES_OF_DEFECTS`)."""
+    """Say whether an exception is a message that was raised on purpose, and not a defect (`_TYPES_OF_DEFECTS`)."""
     if not isinstance(exception, ApplicationError):
         return False
     return exception.category == ApplicationErrorCategory.BENIGN or exception.type not in _TYPES_OF_DEFECTS

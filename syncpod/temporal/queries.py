@@ -1,6 +1,6 @@
 """Queries that fail for a moment: which refusals are worth a retry, and a client interceptor that retries.
 
-A worker refuses a query that would spoil its run (`AHEAD`). A server refuses one of a workflow that is too busy.
+A worker refuses a query that would spoil its run (`AHEAD`). A server refuses a query of a workflow that is too busy.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class FleetKeys(Protocol):
         ...
 
     def opening(self, ids: Sequence[str]) -> Sequence[EllipticCurvePrivateKey]:
-        """Return the fleet's keys, reading them again if they have none of these ids."""
+        """Return the fleet's keys; first read them again if none of them has one of these ids."""
         ...
 
     def receiving(self, node: str) -> Sequence[EllipticCurvePublicKey]:

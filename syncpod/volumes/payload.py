@@ -109,8 +109,8 @@ Source = ObjectSource | TextSource | IssuedSource
 def sources(volume: Volume, path: str, pod: Pod, text_of: TextOf) -> tuple[Source, ...] | None:
     """Return the sources of a volume's files, in order; None for a volume that is not made of files.
 
-    `path` is the volume's path in the pod. Raises PayloadError for a source that only an API
-    server could provide, and whatever `text_of` raises.
+    `path` is the volume's path in the pod. Raises PayloadError for a source that only an API server could provide, and
+    the errors of `text_of`.
     """
     if (config_map := volume.config_map) is not None:
         return (_object(pod, "ConfigMap", config_map.name, config_map.items, config_map.optional),)

@@ -58,7 +58,7 @@ class _Level(NamedTuple):
     """A directory on the path to the directory that is being counted."""
 
     opened: int
-    """Its descriptor, or -1 if it is too deep to be kept open: then the way back up is ``..``."""
+    """The directory's descriptor; -1 if the directory is too deep to be kept open. Then the way back up is ``..``."""
     is_file: tuple[int, int]
     """Its device and inode."""
     directories: list[str]

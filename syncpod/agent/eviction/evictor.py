@@ -13,8 +13,8 @@ Mirrors eviction/eviction_manager.go, v1.36. Differences:
 - Memory is measured once per period; there is no kernel memory notifier.
 - It waits at most :data:`RECLAIM_SECONDS` for the removal of dead containers or images, which continues after that.
 - Reclaiming was enough if none of the thresholds that caused it is still met. The kubelet checks all configured
-  thresholds, and so evicts a pod for a disk that has recovered while memory is below a soft threshold whose grace
-  period is not over.
+  thresholds. So it may evict a pod although the disk has recovered, only because memory is below a soft threshold whose
+  grace period is not over.
 - One limit covers both the pod's end and its cleanup; the kubelet starts a second one for the cleanup.
 - The kubelet's events about the Node are warnings in the log, and the node's conditions are a report on disk.
 """
@@ -181,7 +181,7 @@ class Evictor:
         return True
 
     async def _reclaim_by(self, place: int) -> None:
-        """Run one of the reclaim functions. After :data:`RECLAIM_SECONDS`, raise TimeoutError, and let it continue.
+        """Run one of the reclaim functions. After :data:`RECLAIM_SECONDS`, raise TimeoutError; the function continues.
 
         It is started again only after it has ended. Raises CriError, OSError, ImageGcFailed.
         """
@@ -229,7 +229,7 @@ class Evictor:
         return None
 
     async def _evict(self, pod: ActivePod, message: str, threshold: Threshold) -> bool:
-        """Signal a pod's eviction and wait for its end; say whether it has a workflow. Raises RPCError."""
+        """Signal a pod's eviction and wait for the pod's end; say whether the pod has a workflow. Raises RPCError."""
         ref = pod.ref
         grace = grace_seconds(pod.pod, threshold, self._policy)
         order = Evict(uid=ref.uid, message=message, grace_period_seconds=grace, disruption=True)

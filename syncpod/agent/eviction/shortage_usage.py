@@ -1,8 +1,8 @@
 """Measures each pod's usage of the resource that the node is short of. Called only during a shortage.
 
 Mirrors server/stats, v1.36, as the rankings of eviction/helpers.go read it. Differences: only pods with a sandbox are
-measured and evicted, since others use too little to matter. Files are counted on demand and for a limited time, so the
-usage of a pod with very many files is a lower bound.
+measured and evicted, since a pod without one uses too little to matter. Files are counted on demand and for a limited
+time, so the usage of a pod with very many files is a lower bound.
 """
 
 from __future__ import annotations

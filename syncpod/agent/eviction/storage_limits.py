@@ -5,9 +5,9 @@ writable layers by the runtime's stats. :mod:`syncpod.lifecycle.storage_limits` 
 over a limit is repeated until the server has accepted it, and the pod's workflow then ends the pod.
 
 Mirrors eviction/eviction_manager.go, v1.36, localStorageEviction, and server/stats, which supplies its figures.
-Differences: figures are about ten seconds old, while the kubelet measures volumes once a minute. They are older only
-with hundreds of limited pods, or with volumes that take long to count. A pod whose files or shim hang does not delay
-other pods.
+Differences: figures are about ten seconds old, while the kubelet measures volumes once a minute. The figures are older
+only with hundreds of limited pods, or with volumes that take long to count. A pod whose files or shim hang does not
+delay other pods.
 """
 
 from __future__ import annotations

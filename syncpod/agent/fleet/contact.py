@@ -2,10 +2,10 @@
 
 Pods that must not run twice are stopped once their node has been without contact for too long.
 
-The time is kept on disk, as seconds since the machine's boot, and as a file's modification time. So a worker that is
-restarted, or a machine that is rebooted, while it has no contact, continues to count. The wall clock is used only
-across a reboot. If it shows less time than the machine has been up, it is wrong, and the time without contact counts as
-infinite.
+The time of the last contact is kept on disk, as seconds since the machine's boot, and as a file's modification time. So
+the count continues after a restart of the worker, or a reboot of the machine, without contact. The wall clock is used
+only across a reboot. If the wall clock shows less time than the machine has been up, the clock is wrong, and the time
+without contact counts as infinite.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WRITTEN_SECONDS: Final = 5.0
 
 
 def since_boot() -> float:
-    """Return the seconds since the machine's boot, including time in suspension, since it passes for the fleet too."""
+    """Return the seconds since the machine's boot, with time in suspension, which passes for the fleet too."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

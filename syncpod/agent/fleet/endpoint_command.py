@@ -23,7 +23,7 @@ from syncpod.streaming.readiness import readable, writable
 
 _BLOCK: Final = 32 * 1024
 _TERM_SECONDS: Final = 3.0
-"""Seconds between SIGTERM and SIGKILL, and for which the end is then awaited."""
+"""Seconds between SIGTERM and SIGKILL, and again between SIGKILL and giving up."""
 _LARGEST: Final = 65535
 """The most columns or rows of a terminal."""
 

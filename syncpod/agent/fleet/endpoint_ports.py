@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class EndpointPorts:
-    """Forwards connections. It connects to the runtime at the first one."""
+    """Forwards connections. The first one makes it connect to the runtime."""
 
     def __init__(self, node: str, runtime: str) -> None:
         """`runtime` is the address of the runtime of `node`. Only pods of this node can be reached."""

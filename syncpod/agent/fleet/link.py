@@ -42,7 +42,7 @@ log_of_fleet = logging.getLogger(ANOTHER_SERVER)
 
 WORKER_STOPPED: Final = "the node's worker was stopped in order: `syncpod up` on the node starts it"
 LEFT: Final = "the node has left the fleet"
-"""`WORKER_STOPPED` or `LEFT` is sent to the fleet as the reason why it loses contact with the node."""
+"""Before the fleet loses contact with a node, the node sends the reason: this one, or `WORKER_STOPPED`."""
 LOOK_SECONDS: Final = 2.0
 """Seconds between two checks whether the node has joined or left a fleet."""
 SLOTS: Final = 8 + 2 * MOST
@@ -50,7 +50,8 @@ SLOTS: Final = 8 + 2 * MOST
 _RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 _GRACE: Final = timedelta(seconds=2)
 _THROTTLE: Final = timedelta(seconds=1)
-"""The longest time between two heartbeats: the SDK's default, most of their timeout, is too long on a slow link."""
+"""The longest time between two heartbeats. The SDK's default, most of a heartbeat's timeout, is too long on a slow
+link."""
 _HEARD_SECONDS: Final = 5.0
 """Seconds between two health checks of the fleet's server."""
 _HEALTH: Final = timedelta(seconds=5)
@@ -89,8 +90,9 @@ class FleetLink:
     ) -> None:
         """Link the node with these parts.
 
-        `contact` records contact with the fleet. `member` returns the node's membership by an invitation, and `answers`
-        the membership's activities. `view` queries the node's own workflow. `to_fleet` connects to the fleet's server.
+        `contact` records contact with the fleet. `member` returns the node's membership for an invitation, and
+        `answers` the membership's activities. `view` queries the node's own workflow. `to_fleet` connects to the
+        fleet's server.
         """
         self._state_dir, self._node = state_dir, node
         self._contact, self._member, self._answers = contact, member, answers

@@ -300,7 +300,7 @@ class FleetMembership:
         return {key for key in keys if pod_workflow_id(*key.split("/", 1)) not in there}
 
     async def _tell_list(self, intent: Intent) -> dict[str, str]:
-        """Send the list to the node's workflow. Return by key why pods are invalid on every node."""
+        """Send the list to the node's workflow. Return by key why pods are invalid, on whichever node."""
         refused: dict[str, str] = {}
         pods = []
         for document in intent.pods:
@@ -335,9 +335,9 @@ def _refused(why: str, kind: str) -> ApplicationError:
 def why_stale(kept: Intent, intent: Intent) -> str:
     """Return a phrase about the list `kept` if the node must not replace it by `intent`; "" if it may.
 
-    It must not if `kept` is newer. It also must not if the fleet's database was restored from a backup that lacks
-    `kept`. That is so if `kept` is newer than the last list that the fleet has recorded as taken (`intent.taken`), and
-    is neither `intent` nor one of the lists that the fleet has recorded as sent after that (`intent.after`).
+    There are two reasons. First, `kept` may be newer than `intent`. Second, the fleet's database may have been restored
+    from a backup that lacks `kept`. Then `kept` is newer than the last list that the fleet has recorded as taken
+    (`intent.taken`), and is neither `intent` nor a list that the fleet has recorded as sent later (`intent.after`).
     """
     if kept.generation > intent.generation:
         return f"list {kept.generation}, which is newer than {intent.generation}"

@@ -178,7 +178,8 @@ class FleetReports:
 def reachable(endpoint: str, addresses: Sequence[str]) -> str:
     """Return the address at which other machines reach `endpoint`; "" if there is none.
 
-    If it listens at all addresses, that is the node's first one. ``0.0.0.0`` means all of IPv4; ``[::]`` includes IPv4.
+    If `endpoint` listens at all addresses, the node's first address is returned. ``0.0.0.0`` means all of IPv4;
+    ``[::]`` includes IPv4.
     """
     host, _, port = endpoint.rpartition(":")
     if host not in ("0.0.0.0", "[::]"):

@@ -34,7 +34,7 @@ class RuntimeFacts:
         """Sorted full names, such as ``docker.io/library/nginx:1``; None if the runtime pulls images, or if they are
         unknown or too many."""
         self.unenforced: tuple[str, ...] = ()
-        """The resources whose limits it cannot enforce, sorted; ``hugepages`` stands for all sizes."""
+        """The resources whose limits the runtime cannot enforce, sorted; ``hugepages`` stands for all sizes."""
 
     async def look(self) -> None:
         """Read the facts if the last read is LOOK_SECONDS old. If the runtime fails, nothing changes."""

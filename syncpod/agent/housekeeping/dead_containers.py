@@ -2,9 +2,9 @@
 
 The newest of each is kept.
 
-All pods are checked once a minute. A pod whose container has just died is checked `SETTLE_SECONDS` later: mostly the
-restart has removed the dead container. :mod:`syncpod.lifecycle.container_gc` chooses what is removed. The removals run
-between the pod's steps (`activities.between.collection` explains why they race with no step).
+All pods are checked once a minute. A pod whose container has just died is checked `SETTLE_SECONDS` later: by then the
+restart has mostly removed the dead container. :mod:`syncpod.lifecycle.container_gc` chooses what is removed. The
+removals run between the pod's steps (`activities.between.collection` explains why they race with no step).
 
 Mirrors kuberuntime/kuberuntime_gc.go, v1.36, GarbageCollect, and pod_container_deletor.go. Differences: each pod has a
 task of its own, so a hanging removal delays neither the next round nor the other pods, four of which are processed at
@@ -42,7 +42,7 @@ from syncpod.translation.paths import pod_directory
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 3.0
-"""Seconds after an exit before the pod is checked: most restart at once, and the restart removes the dead container."""
+"""Seconds from an exit until the pod is checked: mostly the container restarts at once, which removes the dead one."""
 NEVER_STARTED_SECONDS: Final = 300.0
 """Seconds in state created after which a container counts as never started. A step that creates and starts it makes two
 calls of at most two minutes each."""

@@ -34,7 +34,7 @@ class Ender(Protocol):
     ) -> tuple[int, str]:
         """End the containers that `choose` returns for a fresh listing.
 
-        Returns how many have ended, and why others have not ("" = all have). Raises CriError, OSError.
+        Returns how many have ended, and why the rest have not ("" = all have). Raises CriError, OSError.
         """
 
 

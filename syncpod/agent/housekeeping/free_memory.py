@@ -8,8 +8,8 @@ by much while the node works, and by less once the node is at rest, after many p
 
 Worker and server read tens of megabytes of their programs' files when they start, and when pods start or end. At rest
 they need about half of these pages, and the others would stay in memory as long as no other process needs the memory.
-`ProgramPages` frees them; a page that is needed again is read again, some dozens of disk reads for each process. Four
-pairs of nodes with and without it are in docs/engineering/performance-log.md: it saves 56 of 272 MiB.
+`ProgramPages` frees them; a page that is needed again is read again, some dozens of disk reads for each process. It
+saves 56 of 272 MiB, as four pairs of nodes with and without it show (docs/engineering/performance-log.md).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from syncpod.settings.process_records import recorded_server_pid
 LOOK_SECONDS: Final = 30.0
 GROWTH_BYTES: Final = 32 * 1024**2
 GROWTH_PARTS: Final = 8
-"""A process has grown if its memory exceeds its minimum since the last growth by `GROWTH_BYTES`, and by an eighth of
-that minimum. The eighth is for large nodes: the more memory there is, the longer a full collection stops the
-process."""
+"""A process has grown if its memory exceeds its minimum since the last growth by more than `GROWTH_BYTES`, and by more
+than an eighth of that minimum. The eighth is for large nodes: the more memory there is, the longer a full collection
+stops the process."""
 REST_PARTS: Final = 4
 """At rest, memory is trimmed after a quarter of that growth, counted from the last rest."""
 REST_SECONDS: Final = 60.0

@@ -82,9 +82,9 @@ class Orphans:
         """Check every `period` seconds; on a large node the checks are rarer (`pause_seconds`).
 
         `coverage` returns the state of the node's workflow; it may raise RPCError. `begin_anew` restarts a pod's
-        workflow that the server has terminated because of a limit, and returns whether the server has: such a pod is no
-        orphan. `is_signed`: commands to the node are signed, so that no pod is killed by the server's records alone.
-        `on_gone` is called with each orphan that was removed.
+        workflow if the server has terminated it because of a limit, and returns whether that was so: such a pod is no
+        orphan. `is_signed`: commands to the node are signed, so the server's records alone are not enough to kill a
+        pod. `on_gone` is called with each orphan that was removed.
         """
         self._begin_anew = begin_anew
         self._on_gone = on_gone

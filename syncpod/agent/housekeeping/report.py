@@ -55,8 +55,8 @@ class NodeReporter:
     ) -> None:
         """Write into the node's state directory.
 
-        `orphans` returns the pods, containers and sandboxes that have no workflow, `remains` those of gone pods that
-        cannot be removed now, and `obstacles` the reasons why the node cannot run pods.
+        `orphans` returns the pods, containers and sandboxes that have no workflow, `remains` returns the remains of
+        gone pods that cannot be removed now, and `obstacles` the reasons why the node cannot run pods.
         """
         now = datetime.now(UTC)
         self._state_dir = state_dir

@@ -97,7 +97,7 @@ def add_housekeeping_tasks(
 
 
 async def _refresh(orphans: Orphans, reporter: NodeReporter) -> None:
-    """Look for orphans now, and write the report. While server or runtime are away, it has the last known ones."""
+    """Look for orphans now, and write the report. While server or runtime are away, the last known orphans stay."""
     with contextlib.suppress(RPCError, CriError, OSError):
         await orphans.round()
     await reporter.write()

@@ -61,9 +61,9 @@ def add_kubelet_port(
 ) -> int:
     """Serve the port as long as the agent runs, and return its number; 0 = it is not served.
 
-    Without a cluster it is served only if the settings permit requests without an API server. It has its own API
-    client, so that failures of other parts end no stream. `server` is the client of the node's Temporal server. Blocks.
-    Raises SettingsInvalid, OSError.
+    Without a cluster it is served only if the settings permit requests without an API server. The port has its own API
+    client, so that failures of other parts do not end its streams. `server` is the client of the node's Temporal
+    server. Blocks. Raises SettingsInvalid, OSError.
     """
     access = settings.port_access
     addresses = (access.address,) if access.address else node.host.addresses

@@ -140,7 +140,7 @@ class ClaimUpkeep:
     async def _note_failure(
         self, claim: Mapping[str, Any], need: ClaimNeed, growth: Growth, why: str, error: CsiError | None
     ) -> None:
-        """Write into the claim why a volume is not expanded. `error` is the driver's; None if it was not called."""
+        """Write into the claim why a volume is not expanded. `error` is the driver's; None = no call was made."""
         if not growth.has_states or (error is not None and error.is_unsure):
             return
         self._failed.add(need.ref)

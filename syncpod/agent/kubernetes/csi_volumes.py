@@ -92,7 +92,7 @@ class CsiVolumes:
         return self._node.name
 
     def is_here(self, place: ClaimedPlace) -> bool:
-        """Say whether a volume is mounted for its pod: it was mounted since the machine's boot."""
+        """Say whether a volume is mounted for its pod: a mount from before the machine's boot does not count."""
         return bool(place.path) and place.boot_id == boot_id()
 
     async def bring(self, volume: CsiVolume, need: ClaimNeed) -> ClaimedPlace:

@@ -1,7 +1,7 @@
 """Ends the pods that the cluster deletes, and then deletes their Pods at the API server.
 
 The protocol of a deletion: a client deletes the Pod, which sets `deletionTimestamp` and a grace period. The node ends
-the pod within it. Once no container of the pod runs, the node deletes the Pod with a grace period of 0
+the pod within that period. Once no container of the pod runs, the node deletes the Pod with a grace period of 0
 (pkg/kubelet/status/status_manager.go, v1.36, syncPod). A second deletion may shorten the grace period. Another pod of
 the same name has another UID, and is not touched.
 """
@@ -47,7 +47,7 @@ class _Deletion:
     is_gone_here: bool = False
     """Whether no container of the pod runs on this node any more."""
     is_gone_there: bool = False
-    """Whether the API server no longer lists the Pod as deleted: it has removed the Pod."""
+    """Whether the API server has removed the Pod: its list of deleted Pods no longer has the Pod."""
     task: asyncio.Task[None] | None = None
     has_tried: asyncio.Event = field(default_factory=asyncio.Event)
     """Set after the first try to send the order to the pod's workflow, successful or not."""

@@ -2,8 +2,8 @@
 
 A bound claim never changes its volume, and a volume never its place. So the place is read once in a pod's life, and is
 used while the API server is away. The Node authorizer lets a node get the claims and volumes of its pods, but not watch
-them (plugin/pkg/auth/authorizer/node, v1.36). So a storage driver's volume is polled about once a minute, since it may
-have to be expanded.
+them (plugin/pkg/auth/authorizer/node, v1.36). A storage driver's volume may have to be expanded, so it is polled about
+once a minute.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS: Final = 2.0
 """Seconds between two polls of a claim that is not bound yet; the kubelet polls more often, in its populator's loop."""
 UPKEEP_SECONDS: Final = 60.0
-"""Seconds between two polls of a driver's volume, plus up to half of it: as often as the kubelet syncs a pod."""
+"""Seconds between two polls of a driver's volume, plus a random half at most: as often as the kubelet syncs a pod."""
 _CHANCE: Final = SystemRandom().random
 
 

@@ -97,7 +97,9 @@ class GivenObjects:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep `store` current. `uses` returns the objects of this node's pods, listed by the cluster or not.
+        """Keep `store` current.
+
+        `uses` returns the objects of all pods of this node, also of pods that the cluster no longer lists.
 
         `tell` is called when `is_settled` may have become true. `claims` makes the followers of claims. `clock` is
         monotonic, in seconds.

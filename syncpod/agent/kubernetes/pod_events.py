@@ -36,16 +36,17 @@ FILE_NAME: Final = "kubernetes-events.json"
 KEPT: Final = timedelta(hours=1)
 """How long an API server keeps an event (--event-ttl). Older events are not written."""
 GATHER_SECONDS: Final = 0.1
-"""Seconds of pods' new states that are processed together."""
+"""Seconds for which pods' new states are gathered and then processed together."""
 OWN_REASONS: Final = frozenset(("Exited", "Adopted"))
 """Reasons of frequent events that a kubelet does not have. They are not written: the cluster limits a pod's events, and
 would drop others instead."""
 DECIDED: Final = "Killing"
-"""The reason of events that a pod's workflow records with its decision, and that its step reports again later."""
+"""The reason of events that a pod's workflow records with a decision, and that the decision's step reports again
+later."""
 _SOURCES: Final = (KUBERNETES_SOURCE, FILE_SOURCE)
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _AGAIN: Final = timedelta(minutes=1)
-"""How much later a repeated workflow task, after a failure or timeout, may record the same event again."""
+"""A failed workflow task is repeated: the longest time until the repetition records the same event again."""
 _Key = tuple[str, ...]
 """Type, reason, container and message: two events of a pod with the same key are the same event."""
 

@@ -45,7 +45,7 @@ def add_node_workflow_tasks(
     version: Callable[[], RuntimeVersion],
     manifest_dir: Path | None,
 ) -> Callable[[], Awaitable[NodeStatus]]:
-    """Start the node's workflow, and keep it up to date, as long as the agent runs. Return a function for the status.
+    """Start the node's workflow, and keep it up to date, as long as the agent runs.
 
     `version` returns the current name and version of the runtime. The returned function returns the node's status.
     """

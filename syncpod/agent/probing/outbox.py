@@ -34,7 +34,7 @@ def _key(change: ProbeChanged) -> _Key:
 
 
 def _with_failures(change: ProbeChanged, earlier: ProbeChanged) -> ProbeChanged:
-    """Return `change` with the failures of `earlier` added, which was not sent."""
+    """Return `change` with the failures of `earlier`, a change that was not sent."""
     if not earlier.failures:
         return change
     text = change.failure or (change.message if change.failures else earlier.failure or earlier.message)

@@ -6,8 +6,9 @@
                                   ▲   │
                                   └ schedule: one heap, one timer
 
-Only changes of results and counts of failures are signalled. That a readiness probe fails from the start is signalled
-once it has failed `failureThreshold` times. Mirrors prober/prober_manager.go and prober/worker.go, v1.36. Differences:
+Only changes of results and counts of failures are signalled. If a readiness probe fails from the start, that is
+signalled once it has failed `failureThreshold` times. Mirrors prober/prober_manager.go and prober/worker.go, v1.36.
+Differences:
 
 - The first probe runs as soon as the initial delay is over, not at the next tick of the period.
 - After a start of the worker the first probe is delayed by a fixed share of the period; the kubelet's share is random.

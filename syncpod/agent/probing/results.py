@@ -20,7 +20,7 @@ from syncpod.translation.paths import pod_directory
 _NAME = "probes.json"
 _RESULTS = ("success", "failure", "unknown")
 _SLOW: Final = "slow"
-"""The key of how slow exec probes' answers are, by type; it stands beside the keys of the types of probes."""
+"""The key of the entry with the slow answers of exec probes, by type. The other keys are types of probes."""
 
 Results = Mapping[tuple[str, ProbeType], ProbeResult]
 """Results by container id and type of probe."""

@@ -1,7 +1,7 @@
 """Measures how long an exec probe waits for the runtime's answer, across restarts of the worker.
 
 A runtime may not answer although the command has ended: containerd 1.6 waits for every process that has the command's
-output open. As in the kubelet, the probe fails two minutes after its own timeout. If each worker lives for less time,
+output open. As in the kubelet, the probe fails two minutes after its own timeout. If each worker lived for less time,
 the probe would never fail, and a hanging container would not be restarted. So the time waited is stored on disk, as is
 the number of slow failures in a row.
 """
@@ -66,7 +66,7 @@ class SlowAnswers:
                 answer = await ask()
         except TimeoutError:
             answer, in_time = timed_out(action, self._timeout), False
-        except NoAnswer:  # the runtime went away or came back, so the wait says nothing of this command
+        except NoAnswer:  # the runtime went away or came back, so the wait does not count for this command
             self._set(Slow(before.failures))
             raise
         finally:

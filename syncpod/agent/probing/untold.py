@@ -15,7 +15,7 @@ class UntoldFailures(NamedTuple):
 
     container: str
     message: str
-    """The event's text, before it is cut as all texts of events are."""
+    """The event's text, not cut to an event's length yet."""
     failures: int
     """How many answers failed."""
     at: datetime

@@ -72,7 +72,7 @@ class NodeReadings:
 
     @contextlib.contextmanager
     def asking_drivers(self, measure: MeasureDrivers) -> Iterator[None]:
-        """Have the usage of storage drivers' volumes in the answers, until the context ends."""
+        """Include the usage of storage drivers' volumes in the answers, until the context ends."""
         self._of_drivers = measure
         try:
             yield

@@ -32,7 +32,7 @@ class _Starting:
 
 
 class Startups:
-    """Measures the starts of one node's pods, if it has seen them before they ran. So no start is counted twice."""
+    """Measures the starts of one node's pods. A pod counts only if it was seen before it ran, so none counts twice."""
 
     def __init__(self, *, running: Record, total: Record, sli: Record) -> None:
         """Record the times of a start.

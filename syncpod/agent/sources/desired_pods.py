@@ -172,7 +172,8 @@ class DesiredPods:
 
         The first call asks the server which pods already have workflows. A workflow whose pod has the listed UID needs
         no order. But the document of a `named` pod may have changed under its UID. If the source numbers its changes
-        (`generation`), the workflow's next published state shows whether it has. Otherwise an order is sent.
+        (`generation`), the workflow's next published state shows whether the document has changed. Otherwise an order
+        is sent.
         """
         wanted = {_key(each["metadata"]): each for each in listing.pods}
         if not self.is_read and (wanted or listing.kept):

@@ -204,7 +204,7 @@ class ManifestFiles:
 
         Raises ManifestError, ManifestErrors, PodInvalid, OSError.
         """
-        self._check(path, found)  # before it is opened: opening a device may do something
+        self._check(path, found)  # before the file is opened: opening a device may have effects
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             # The path may now name another file, and the file may grow while it is read.
@@ -288,7 +288,7 @@ def _bounded(problems: Sequence[str], directory: Path) -> tuple[str, ...]:
 
 
 def _without_target(path: Path, before: _Read | None) -> _Read | None:
-    """Return what is known of a path without a file: None if the path is gone, the last version if it is a link."""
+    """Return what is known of a path without a file: None if the path is gone, its last version if it is a link."""
     if not path.is_symlink():
         return None
     problem = f"{_shown(path)}: is a dangling link"

@@ -8,8 +8,8 @@ logs can read these. Differences:
 
 - It checks each second, not every ten: a container that writes 50 MB/s leaves files of about 50 MB, not 500 MB. Names
   contain a time in seconds, so a log is rotated at most once a second. On a node with more than a thousand pods, a
-  thousand are checked each second, so each of ten thousand every ten seconds. Logs that were rotated in the last
-  minute are checked every second.
+  thousand of them are checked each second. With ten thousand pods, each is checked every ten seconds. Logs that were
+  rotated in the last minute are checked every second.
 - Files are renamed first and compressed later. A kubelet's log grows while the kubelet compresses, and without bound if
   compressing is slower than writing. Files beyond the limit are removed uncompressed.
 - A file that a process still writes to is not compressed, however long ago it was renamed.

@@ -143,7 +143,7 @@ class VolumeRefresh:
         for uid, use in pods.items():
             if affected := use.shown & changed:
                 self._behind.setdefault(uid, set()).update(affected)
-                if uid in self._refreshing:  # it may have read them before the change
+                if uid in self._refreshing:  # the refresh may have read the objects before the change
                     shown, refreshing = self._refreshing[uid]
                     self._refreshing[uid] = shown - affected, refreshing
         for uid in tuple(self._behind):

@@ -1,9 +1,10 @@
 """Ensures one worker per node: the lock on the node's state directory, the machine it belongs to, the boot counter.
 
 The lock is the kernel's, so it ends with its holder, however that ends. But a worker that is killed while it waits for
-a hanging disk ends only once that disk answers. Then the next worker puts a new lock file in place of the held one. In
-the same directory, ``node.json`` has the node's name, its machine, the directory's id, and the boot counter,
-which makes every listing of this worker newer than all earlier ones (:class:`syncpod.lifecycle.observed.Seq`).
+a hanging disk ends only once that disk answers. The next worker does not wait for that: it puts a new lock file in
+place of the held one. In the same directory, ``node.json`` has the node's name, its machine, the directory's id, and
+the boot counter, which makes every listing of this worker newer than all earlier ones
+(:class:`syncpod.lifecycle.observed.Seq`).
 """
 
 from __future__ import annotations

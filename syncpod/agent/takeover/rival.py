@@ -1,9 +1,9 @@
 """Makes sure that two workers never serve one node name. A lock works on one machine only; the server has all pollers.
 
 A worker on another machine, or with another state directory, polls the same task queue with another identity. On a copy
-of the whole machine, the identity differs only in the number of the life, and perhaps the host name differs. Clocks of
-two machines are not compared. A rival is alive if its signs of life advance: its heartbeats, or its polls if the server
-keeps no heartbeats (server 1.30 introduced them).
+of the whole machine, the worker's identity differs only in the number of the life; the host name may differ too. Clocks
+of two machines are not compared. A rival is alive if its signs of life advance: its heartbeats, or its polls if the
+server keeps no heartbeats (server 1.30 introduced them).
 """
 
 from __future__ import annotations

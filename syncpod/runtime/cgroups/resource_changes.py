@@ -30,7 +30,8 @@ def changed(now: LinuxContainerResources, change: LinuxContainerResources, *, st
 def undoing(now: LinuxContainerResources, change: LinuxContainerResources) -> LinuxContainerResources:
     """Return the change that undoes `change`, which was made in part; `now` are the limits before it.
 
-    Values without a limit before become unlimited again, except cpusets and huge pages, which had their parent's.
+    Values that had no limit before become unlimited again, except cpusets and huge pages, which had their parent's
+    limits.
     """
     back = LinuxContainerResources(
         cpuset_cpus=now.cpuset_cpus if change.cpuset_cpus else "",

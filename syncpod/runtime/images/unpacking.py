@@ -24,7 +24,7 @@ from syncpod.kernel.tree_removal import remove_tree
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
 _AUFS: Final = ".wh..wh."
-"""Other names with this prefix are AUFS's metadata, and ignored."""
+"""Names with this prefix are AUFS's metadata, and are ignored, except that of an opaque directory's whiteout."""
 _MOST_LINKS: Final = 40
 _XATTR: Final = "SCHILY.xattr."
 _NOBODY_AT_ALL: Final = 2**32 - 1

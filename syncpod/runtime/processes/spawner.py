@@ -1,8 +1,8 @@
 """The process that supervisors are forked from: it has imported everything, so a container costs only a fork.
 
-The server starts it as `python -I -S spawner.py [OPEN_FILES]`, with a socket as standard input. Each request on it is a
-container's directory and a socket for its supervisor. OPEN_FILES is the soft limit of open files for all of them, if it
-differs from the server's. The spawner ends with the server; supervisors do not.
+The server starts it as `python -I -S spawner.py [OPEN_FILES]`, with a socket as standard input. Each request on that
+socket is a container's directory and a socket for its supervisor. OPEN_FILES is the soft limit of open files for all
+supervisors, if it differs from the server's. The spawner ends with the server; supervisors do not.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@
 Without this server a container runs on, and its end is recorded. A later server finds the container by its directory
 (`records.py` describes the files in it).
 
-Supervisors are forked from the spawner, which has imported all modules: a start costs a few milliseconds, and the
-memory that they share counts once. They stay in the server's cgroup, so a service manager that kills this cgroup with
-the server also kills the containers (systemd needs `KillMode=process`). Supervisors that outlive the spawner become
-children of process 1, or of the nearest subreaper, which must reap them. If process 1 does not, as in many images, each
-supervisor leaves a zombie when its container ends.
+Supervisors are forked from the spawner, which has imported all modules: a start costs a few milliseconds, and memory
+that supervisors share counts once. Supervisors stay in the server's cgroup, so a service manager that kills this cgroup
+with the server also kills the containers (systemd needs `KillMode=process`). Supervisors that outlive the spawner
+become children of process 1, or of the nearest subreaper, which must reap them. If process 1 does not, as in many
+images, each supervisor leaves a zombie when its container ends.
 """
 
 from __future__ import annotations

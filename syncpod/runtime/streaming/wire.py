@@ -20,9 +20,9 @@ class Waiting(Protocol):
     async def space(self, pipe: Pipe, seconds: float) -> bool:
         """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client has disconnected.
 
-        While a pipe is full, nothing is read from the connection, so the client's end would not be noticed: it is
-        queued behind unread data. A write reveals it, so implementations send a few bytes without meaning in their
-        protocol.
+        While a pipe is full, nothing is read from the connection, and the end of the client's data is queued behind
+        unread data. So only a write reveals that the client has disconnected, and implementations send a few bytes
+        without meaning in their protocol.
         """
 
 
