@@ -162,7 +162,7 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
             raise Undecipherable(f"it is encrypted with key {named!r}, which the fleet does not have here")
 
     def _is_refused(self, payload: Payload) -> bool:
-        """Say whether to refuse a payload as another fleet's. A step's payload is not: the step may be that fleet's."""
+        """Say whether to refuse a payload as another fleet's; never a step's payload: the step may be that fleet's."""
         is_of_step = self._place is not None and bool(self._place.activity_type)
         return not is_of_step and is_of_another_fleet(self._sealing.fleet, payload.metadata)
 
