@@ -23,7 +23,8 @@ class Alarm:
     def set(self, deadline: datetime | None, summary: str) -> None:
         """Set the deadline at which it rings; None means never. `summary` is what the UI shows.
 
-        If the deadline changes, a ring for the old one is dropped. It may have rung during a step, when nothing waited.
+        If the deadline changes, a ring for the old one is dropped: the alarm may have rung during a step, when nothing
+        waited.
         """
         if deadline == self._deadline:
             return

@@ -33,9 +33,9 @@ PAUSE: Final = timedelta(milliseconds=1)
 
 LONGEST_EVENTS: Final = 1000
 LONGEST_BYTES: Final = 512 * 1024
-"""The events of a run's history, and the bytes added to it since the run began, from which the run continues as new.
+"""A run continues as new once its history has this many events, or has grown by this many bytes.
 
-A worker that no longer has the run in its cache must replay all of it, which takes a busy machine about a second per
+A worker without the run in its cache must replay the whole history, which takes a busy machine about a second per
 hundred events. The server suggests continue-as-new only from 4,096 events or 4 MiB on. The size at the beginning does
 not count: otherwise a run with a large snapshot would continue as new at once, and do nothing else."""
 SNAPSHOTS: Final = 2
@@ -127,7 +127,8 @@ class Entity:
         self._woken = False
         self._is_renewal_asked_for = False
         self._leaving: asyncio.Task[None] | None = None
-        # Replay: read in ``__init__``, where it is the size at the first task, with the run's input, in every replay.
+        # Replay: read in ``__init__``, where each replay has the same value: the size at the first task, including the
+        # run's input.
         self._begun_with = workflow.info().get_current_history_size()
 
     # --- what comes in ------------------------------------------------------------------------------------------------
@@ -252,8 +253,8 @@ class Entity:
         """Say whether the run should continue as new: for its length, a worker's newer decisions, or a request.
 
         Replay: call it only after an event of the history has woken the workflow, never within a wait's condition. A
-        task whose only update is refused leaves no event in the history, but the size of the history that is read here
-        is newer in this task. A condition could become true in the task, and would not in a replay.
+        task whose only update is refused leaves no event in the history, yet the size that is read here may have grown
+        in it. So a condition could become true in that task, and not in a replay.
         """
         info, limit = workflow.info(), self._state.max_events
         added = info.get_current_history_size() - self._begun_with

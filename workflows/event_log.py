@@ -14,7 +14,7 @@ EVENTS_KEPT: Final = 100
 TEXT_LIMIT: Final = 500
 """Characters kept of a message that comes from elsewhere."""
 TEXT_BYTES: Final = 1000
-"""Bytes of JSON that it may take. A control character takes six, and an emoji twelve."""
+"""Bytes of JSON that such a message may take. A control character takes six, and an emoji twelve."""
 
 
 class EventLog:

@@ -1,7 +1,7 @@
 """The client of the API on a worker's unix socket. It blocks, and imports little, so that commands start quickly.
 
 Only the node's user may connect: the socket has mode 0600, in a directory of mode 0700. A request has the header
-``Expect: 100-continue``, so a worker that has read it replies at once, and then has more time for its answer.
+``Expect: 100-continue``. A worker that has read the request replies 100 at once, and then has more time for its answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pod's workflow instead, and so the same worker: with a thousand pods on a busy n
 NOT_FOUND: Final = 404
 OURS: Final = "/apis/syncpod.dev/v1"
 _NAMED: Final = 50
-"""The most pods that a request names. For more names, it requests all pods of the namespace."""
+"""The most pods that a request names. For more pods, the client requests all pods of the namespace."""
 
 
 class Reply(NamedTuple):
@@ -132,7 +132,7 @@ def reports(
     """Return the reports of a namespace's open pods (None = of all namespaces); with `names`, of these pods only.
 
     `parts` name the parts of each report. With `at_once`, the worker answers from its cache, which may also have ended
-    pods, without a call to the Temporal server. None as in `listed`.
+    pods, without a call to the Temporal server. Returns None like `listed`.
     """
     query = {"include": ",".join(parts)} | ({"resourceVersion": "0"} if at_once else {})
     found = listed(state_dir, "podreports", namespace, names, query, group=OURS)

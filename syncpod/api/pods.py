@@ -28,14 +28,17 @@ _MADE_OF: Final[Mapping[str, tuple[str, ...]]] = {
     _PENDING: ("under_way",),
     _DESCRIPTION: ("pod", "events", "plan", "under_way"),
 }
-"""Parts of a report that also need a call to the Temporal server: the steps that it is trying, and the lines of
-``describe pod``. Each with the parts of the pod that must be read for it."""
+"""The parts of a report that need a call to the Temporal server: the pending steps, and the lines of ``describe pod``.
+Each has the parts of the pod that must be read for it."""
 KNOWN_AT_ONCE: Final = "0"
 """The `resourceVersion` of a request that may be answered from the cache, as in Kubernetes' API."""
 
 
 async def list_pods(source: PodSource, asked: Request, namespace: str | None) -> Answer:
-    """Answer with a PodList or a Table. A table may show Temporal's last record of a pod whose workflow is silent."""
+    """Answer with a PodList or a Table.
+
+    A table may show the server's last record of a pod whose workflow does not answer.
+    """
     labels, fields = _selectors(asked)
     now, is_whole = datetime.now(UTC), asked.one("includeObject") == "Object"
     found = await _asked_pods(
@@ -75,8 +78,8 @@ async def get_pod(source: PodSource, asked: Request, namespace: str, name: str) 
 async def list_reports(source: PodSource, asked: Request, namespace: str | None) -> Answer:
     """Answer with the PodReports of pods, each with the parts that `include` names.
 
-    With `ended`, the named pods are included even if they have ended. `node` may be repeated: only pods of these nodes.
-    `workflows` is the URL of Temporal's UI for workflows, which descriptions need.
+    With `ended`, the named pods are included even if they have ended. With `node`, which may be repeated, only pods of
+    these nodes are included. `workflows` is the URL of Temporal's UI for workflows, which descriptions need.
     """
     parts, nodes, (labels, _) = _parts(asked), asked.query.get("node", ()), _selectors(asked)
     if asked.flag("ended"):

@@ -97,7 +97,7 @@ def matching(
 
 
 def refusal(error: ApiError) -> Answer:
-    """Return the answer that is an error."""
+    """Return an error in the form of an answer."""
     return Answer(whole(error.document), error.code, {"Allow": error.allow} if error.allow else {})
 
 

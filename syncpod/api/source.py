@@ -70,10 +70,11 @@ class PodSource(Protocol):
         nodes: Collection[str] = (),
         recorded: bool = False,
     ) -> Sequence[SourcePod]:
-        """Return the present pods of a namespace (None = all): with `names`, only these; with `nodes`, only theirs.
+        """Return the present pods of a namespace (None = all).
 
-        The caller will read `parts` (of :data:`PARTS`) of each pod. With `recorded`, a pod whose workflow does not
-        answer may have only the server's last record; some sources return such pods in any case. Raises CannotSay.
+        With `names`, only pods of these names are returned; with `nodes`, only pods of these nodes. The caller will
+        read `parts` (of :data:`PARTS`) of each pod. With `recorded`, a pod whose workflow does not answer may have only
+        the server's last record; some sources return such pods in any case. Raises CannotSay.
         """
 
     async def orphan_pods(self, namespace: str | None, names: Collection[str]) -> Sequence[SourcePod]:

@@ -1,7 +1,8 @@
 """Parses a request for a container's log: which instance's log, and how much of it, with the kubelet's error texts.
 
 Pure. Mirrors v1.PodLogOptions with validation.ValidatePodLogOptions, and pkg/kubelet/kubelet_pods.go,
-validateContainerLogStatus, v1.36. Difference: `stream` is always accepted, in a kubelet only behind a feature gate.
+validateContainerLogStatus, v1.36. Difference: `stream` is always accepted; a kubelet accepts it only behind a feature
+gate.
 """
 
 from __future__ import annotations

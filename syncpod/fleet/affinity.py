@@ -86,7 +86,7 @@ def own_anti_affinity(pod: Pod, namespace: str) -> tuple[PodAffinityTerm, ...]:
 def can_affect(there: PodThere, pod: Pod, namespace: str) -> bool:
     """Say whether a pod already placed can affect the new pod's placement.
 
-    It can if a rule of the new pod applies to it, or if it has a required anti-affinity of its own.
+    It can if a rule of the new pod applies to the placed pod, or if the placed pod has a required anti-affinity.
     """
     affinity = pod.spec.affinity or Affinity()
     terms: list[PodAffinityTerm] = []

@@ -1,7 +1,7 @@
-"""A Pod without a workload, which its fleet places: its reading, the next steps for it, and the fields that are fixed.
+"""A Pod without a workload that a fleet places: how it is read, what is done next, and which fields are fixed.
 
-Such a pod has the same name on every node. A second copy is made only while the pod's node is drained, or after the
-node was lost if the pod's annotation allows that; and never while the first copy may still be ending. A pod that has
+Such a pod has the same name on every node. A second copy is made only while the pod's node is drained or, if the pod's
+annotation allows it, after the node was lost. It is never made while the first copy may still be ending. A pod that has
 ended stays, as in a cluster.
 """
 
@@ -25,7 +25,7 @@ from syncpod.pod import Pod, PodInvalid, admit, readmit
 from syncpod.pod.support import is_of_placement
 
 _ONE: Final = "the pod"
-"""The constant revision of such a pod: its node changes it in place, so a change never creates another pod."""
+"""The constant revision of such a pod. Its node changes the pod in place, so a change never creates another pod."""
 _FIXED: Final = (
     "node_name",
     "node_selector",
@@ -74,7 +74,7 @@ class BarePods(WorkloadKind[Pod]):
     def decide(self, workload: Pod, at: Situation, now: datetime) -> WorkloadDecision:
         template, numbers = self.template(workload), self.free_numbers(at)
         decided = decide_bare(self.lost_rule(workload), grace_of(template), at.members, at.rollout, now, numbers)
-        # Each copy is of the whole document: its node may be sent another one later.
+        # A copy's revision is that of the whole document: its node may be sent another document later.
         create = (replace(each, revision=revision_of(template)) for each in decided.create)
         return replace(decided, create=tuple(create))
 

@@ -117,7 +117,7 @@ class DaemonSets(TemplatedKind[DaemonSet]):
 
     @override
     def replaced_at(self, workload: DaemonSet, member: Member) -> datetime | None:
-        """Return None: its pods belong to their nodes."""
+        """Return None: a DaemonSet's pod belongs to its node, and is not replaced elsewhere."""
         return None
 
     def rollout_spec(self, daemons: DaemonSet) -> DaemonRolloutSpec:

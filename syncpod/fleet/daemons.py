@@ -73,8 +73,8 @@ class Standing:
 
 
 _UNSEEN: Final = Standing(False, True, is_heard=False, is_tolerated=False)
-"""A node that a survey has missed: it is joining, or its workflow was beginning a new run. Its pods stay: if the node
-was removed, the pods' owners are sent a message."""
+"""A node that a survey has missed: it is joining, or its workflow was beginning a new run. Its pods stay: a removal of
+the node would be signalled to the pods' owners."""
 
 
 def with_daemon_tolerations(pod: Pod) -> Pod:
@@ -170,7 +170,7 @@ class _DaemonSetDecider:
             says=self._says(noted),
             look_again=min(later, default=None),
             counts=self._status_numbers(counted),
-            # Replay: the numbers were once these, so the memo of an earlier run was written when these changed.
+            # Replay: earlier versions counted these numbers, and wrote the memo when one of them changed.
             noted=noted,
         )
 

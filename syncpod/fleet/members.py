@@ -124,13 +124,13 @@ def health(member: Member) -> Health:
 
 
 def leaving_order(members: Iterable[Member]) -> list[Member]:
-    """Sort pods by value, so that the first is the one to remove first.
+    """Return pods in the order of their removal, the least valuable one first.
 
-    Mirrors pkg/controller/controller_utils.go, v1.36, ActivePodsWithRanks. First come pods without a node, then those
-    that do not run, are not ready, have a lower deletion cost, or share their node with others. Then come those that
+    Mirrors pkg/controller/controller_utils.go, v1.36, ActivePodsWithRanks. First come pods without a node, then pods
+    that do not run, are not ready, have a lower deletion cost, or share their node with more pods. Then come pods that
     have been ready for less time, have more restarts, or are newer. Differences: a pod on a lost node comes right after
-    those without a node. If two are equally ready, a pod that only its node claims comes first, since a stolen node can
-    claim any.
+    the pods without a node. If two pods are equally ready, one that only its node claims comes first, since a stolen
+    node can claim any.
     """
     found = list(members)
     on_node: dict[str, int] = {}

@@ -29,7 +29,7 @@ class Taint:
 
 @dataclass(frozen=True)
 class PodThere:
-    """A pod that a node has or will have, with the parts that matter for the placement of others."""
+    """A pod that a node has or will have, with the parts that matter for the placement of other pods."""
 
     namespace: str
     name: str
@@ -65,9 +65,9 @@ class NodeOffer:
     """Host ports that its pods use."""
     pods: tuple[PodThere, ...] = ()
     namesakes: tuple[str, ...] = ()
-    """Names of other owners' pods there that a pod of the workload to be placed might get."""
+    """Names of pods of other owners on the node that a new pod of the workload could also get."""
     others: int = 0
-    """How many pods it has beside `pods`: they do not affect the placement in question."""
+    """How many pods it has besides `pods`: they do not affect the placement in question."""
 
     @property
     def crowd(self) -> int:

@@ -29,12 +29,16 @@ class PodNames(ABC):
 
     @abstractmethod
     def number(self, workload: str, name: str) -> int | None:
-        """Return the number in a pod's name, any number if the names are shared; None if it can be no pod's name."""
+        """Return the number in a pod's name; None if no pod of the workload can have the name.
+
+        If names are shared, the number is arbitrary.
+        """
 
     def free_numbers(self, last: int, taken: Collection[int]) -> Iterator[int]:
-        """Yield the numbers of the next pods. `last` is the newest one's. After the largest come the small ones again.
+        """Yield the numbers for the next pods, from the one after `last`, the newest pod's number.
 
-        Any node can claim to have the pod with the largest number, and the names of later ones must still be valid.
+        After the largest number they begin again with the smallest: a stolen node can claim a pod with the largest one,
+        and later names must stay valid.
         """
         number = last
         while True:

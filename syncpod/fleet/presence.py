@@ -40,8 +40,8 @@ def choose_copy(
 ) -> CopyChoice:
     """Choose between a pod whose node is back and its replacement, both of the wanted template.
 
-    The replacement stays if it is available. If not, the original stays if it is available, or if it is ready and the
-    replacement is not. If neither is ready, the original stays, unless its node had to stop it.
+    The first of these that applies stays: an available replacement, an available original, a ready replacement, a ready
+    original. If none applies, the replacement stays under `stop-after`, and the original otherwise.
     """
     replacement_is_ready = f"its replacement {replacement.called} has been ready since {_since(replacement)}"
     if replacement.is_available(now, min_ready):

@@ -106,7 +106,8 @@ def given_up(
 def chosen(history: tuple[Revision, ...], number: int, template: str = "") -> Revision:
     """Return the revision with this template; if `template` is "", the revision with this number.
 
-    Number 0 is the last revision before the newest that was not rolled back. Raises NoRevision.
+    Number 0 means the last good revision: the newest one that was not rolled back, apart from the current one. Raises
+    NoRevision.
     """
     if template:
         found, what = [each for each in history if each.template == template], f"template {template} not found"

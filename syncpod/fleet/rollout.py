@@ -140,7 +140,8 @@ class WorkloadDecision:
     says: str = ""
     """How the rollout stands, in one sentence."""
     stalled: str = ""
-    """Why the rollout counts as stuck: it has made no progress within its deadline, in one sentence; "" if it has."""
+    """The sentence that the rollout has made no progress within its deadline, and what it waits for; "" if it is not
+    stuck."""
     look_again: datetime | None = None
     """The next time at which the decision can change without a new report; None = never."""
     counts: Counts = Counts()

@@ -16,7 +16,7 @@ SizeOrPercent = int | str
 
 
 def check_size(value: SizeOrPercent, *, at_most_all: bool) -> str:
-    """Return what is wrong with a size; "" if it is valid. With `at_most_all`, more than 100% is not."""
+    """Return what is wrong with a size; "" if it is valid. With `at_most_all`, more than 100% is invalid."""
     if isinstance(value, int):
         return (
             ""

@@ -70,7 +70,10 @@ def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration], effe
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Say whether a toleration tolerates a taint. Without a key or an effect it matches every one."""
+    """Say whether a toleration tolerates a taint.
+
+    A toleration without a key matches every key, and one without an effect every effect.
+    """
     if toleration.effect is not None and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -1,7 +1,7 @@
 """One kind of workload as an object: it reads documents, makes pods and decides.
 
-A kind with a template shares the reading of its document, and the making of pods, with all others of that sort. Its
-own module, such as `syncpod.fleet.deployments`, has the rest; `syncpod.fleet.workloads` has the table of all kinds.
+All kinds with a template share the reading of documents and the making of pods (:class:`TemplatedKind`). The module of
+a kind, such as `syncpod.fleet.deployments`, has the rest; `syncpod.fleet.workloads` has the table of all kinds.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ class WorkloadKind(ABC, Generic[Document]):
 
     @abstractmethod
     def fixed(self, before: Document, after: Document, at: Situation) -> str:
-        """Return why an applied document must not follow the one before it; "" if it may."""
+        """Return why the document `after` must not replace `before`; "" if it may."""
 
     @abstractmethod
     def desired(self, workload: Document, decided: int | None) -> int:
-        """Return how many pods the workload shall have; `decided` = its last decision's count, None = none yet."""
+        """Return how many pods the workload shall have; `decided` is its last decision's count, None = none yet."""
 
     def free_numbers(self, at: Situation) -> Iterator[int]:
-        """Yield the numbers that its next pods may have, as the names of its pods are chosen."""
+        """Yield the numbers that the next pods may have (:meth:`PodNames.free_numbers`)."""
         return self.traits.names.free_numbers(at.numbered, {member.number for member in at.members})
 
     def lost_rule(self, workload: Document) -> WhenLost:

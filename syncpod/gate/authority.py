@@ -70,7 +70,7 @@ class IssuedToNode:
     authority: int
     """The number of the authority that issued it."""
     revoked: bool
-    """The gate does not accept it any more, or only as a dismissed one."""
+    """The gate does not accept the certificate. If it is dismissed, the gate only answers that its node was removed."""
     issued: datetime
     """When it was issued, in whole seconds."""
     dismissed: bool = False
@@ -122,9 +122,9 @@ class Fleet:
         return self.authorities_pem() + "".join(self._path(number, "crl").read_text() for number in self.authorities())
 
     def issue(self, node: str, life: timedelta, now: datetime) -> Pair:
-        """Return a certificate for a node from the newest authority, and its key.
+        """Return a node's new certificate from the newest authority, and its key.
 
-        Its record is on disk when this returns.
+        The certificate is recorded on disk first.
         """
         with locked(self.directory):
             # The node is a member again. If it comes back with its earlier certificate, it must not be dismissed.
@@ -141,9 +141,10 @@ class Fleet:
         return pair
 
     def issue_gate(self, names: Sequence[str], now: datetime) -> Pair:
-        """Return a certificate for the gate, for `server_name` and `names`, from the oldest authority, and its key.
+        """Return a certificate for the gate from the oldest authority, and its key.
 
-        It is valid for each name below `server_name` too: nodes name one in their hello (:mod:`syncpod.gate.hello`).
+        The certificate is valid for `names`, for `server_name`, and for each name below it: a node requests such a name
+        in its hello (:mod:`syncpod.gate.hello`).
         """
         hosts = [_host(name) for name in dict.fromkeys((self.server_name, f"*.{self.server_name}", *names))]
         usages = (ExtendedKeyUsageOID.SERVER_AUTH,)
@@ -186,7 +187,10 @@ class Fleet:
         return made.serial_number, Pair(_pem(made), _key_pem(key))
 
     def issued(self) -> list[IssuedToNode]:
-        """Return all certificates of nodes, sorted by node and end. Those whose authority is gone count as revoked."""
+        """Return all certificates of nodes, sorted by node and expiry.
+
+        Those whose authority is gone count as revoked.
+        """
         authorities = {_authority_key(known.certificate): known for known in map(self._read, self.authorities())}
         found = []
         for path in (self.directory / _CERTIFICATES).iterdir():

@@ -135,9 +135,10 @@ class Door:
         return context, frozenset(each.serial for each in issued if each.revoked) - dismissed, dismissed
 
     def _read_hellos(self) -> dict[str, str]:
-        """Return the node by the name in its hello, for each valid certificate. Blocks, and raises as `_read`.
+        """Return the node of each valid certificate, by the name that the node requests in its hello.
 
-        Dismissed certificates are included: their nodes must connect to learn of their removal.
+        Blocks, and raises as `_read`. Dismissed certificates are included: their nodes must connect to learn of their
+        removal.
         """
         valid = (each for each in self._fleet.issued() if each.dismissed or not each.revoked)
         return {hello_name(int(each.serial, 16), self._fleet.server_name): each.node for each in valid}

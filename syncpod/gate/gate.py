@@ -60,7 +60,7 @@ _SERVER_OPTIONS: Final = (
     ("grpc.http2.ping_timeout_ms", 10_000),  # this is the limit that counts, and its default is 60 s
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # A worker pings every 30 seconds whether the gate lives, and receives nothing else during a poll.
+    # A worker sends a ping every 30 seconds, and receives nothing but the replies during a poll.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
     *GRPC_OPTIONS,
@@ -251,7 +251,7 @@ class Gate:
         remaining = context.time_remaining()
         seconds = forwarded.seconds if remaining is None else min(forwarded.seconds, remaining)
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
-        # The server may have been away when the gate began to serve: whose fleet it holds is checked here too.
+        # The server may have been away when the gate began to serve, so the server's fleet is checked here too.
         if method == POLL and (why := await self._ownership.why_not()):
             self._refusals.refused(of.node, method, why)
             await context.abort(grpc.StatusCode.UNAVAILABLE, _OTHERS)

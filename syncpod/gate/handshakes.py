@@ -112,8 +112,8 @@ class Handshakes:
     def arrive(self, task: asyncio.Task[Any], address: str) -> bool:
         """Count a connection that has sent nothing yet, and return whether there is room for it. `left` ends the count.
 
-        If too many have sent nothing, the oldest one of this address is ended, or the oldest one of the address that
-        has most of them.
+        If this address has too many such connections, its oldest one is ended. If all addresses together have too many,
+        the oldest one of the address with the most is ended.
         """
         self._open[address] += 1
         if self._open[address] > self._room.of_one_address:
@@ -130,8 +130,8 @@ class Handshakes:
     def begin(self, task: asyncio.Task[Any], address: str, name: str, now: float) -> Client | None:
         """Count the handshake of a client that has sent its hello; return the client, or None if it must not begin.
 
-        If there are too many handshakes, the oldest is ended if it has waited too long. The new one counts as failed
-        until `let_in`.
+        If there are too many handshakes, the oldest is ended if it is older than PATIENCE_SECONDS; else the new one
+        must not begin. A handshake that begins counts as failed until `let_in`.
         """
         self._has_spoken(task, address)
         known = self._known(name) if name else ""

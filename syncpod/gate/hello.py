@@ -56,7 +56,7 @@ async def asked_name(taken: socket.socket) -> str:
 
 
 def server_name(said: bytes) -> str:
-    """Return the name in a client's first message; "" if there is none, or this is no such message.
+    """Return the name in a client's first message; "" if there is none, or if the message is no TLS hello.
 
     A message in several records counts as one without a name: no client of ours splits it. Raises NotWhole.
     """

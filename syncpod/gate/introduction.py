@@ -1,4 +1,4 @@
-"""Introduces a node to its fleet when it first polls: its workflow there is started, unless it is already running.
+"""Introduces a node to its fleet at its first poll: the node's workflow in the fleet is started if it does not run.
 
 The start is signed and encrypted with the fleet's keys, as all commands to the fleet are. So every node with a
 certificate belongs to the fleet. After a loss of the fleet's database, a node is in the fleet again when it polls.
@@ -56,7 +56,7 @@ class Introductions:
 
 
 def start_request(fleet: str, namespace: str, node: str, keys: Keys) -> StartWorkflowExecutionRequest:
-    """Return the request that starts a node's workflow in its fleet, and has no effect if it is already running.
+    """Return the request that starts a node's workflow in its fleet, and has no effect if the workflow already runs.
 
     Blocks briefly. Raises OSError.
     """

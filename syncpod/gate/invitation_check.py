@@ -25,10 +25,10 @@ _DAMAGED = "take the file that `syncpod fleet invite` has written again, unchang
 
 
 def require_fitting(invitation: Invitation) -> int:
-    """Check that certificate, key, authorities, keys and names of an invitation belong together.
+    """Check that an invitation's certificate, keys, authorities and names belong together; return the serial number.
 
-    Return the serial number of the certificate. Whether it has expired is not checked. Raises SettingsInvalid with one
-    sentence, which begins with the field that is wrong.
+    The serial number is the certificate's. The certificate may have expired. Raises SettingsInvalid with one sentence,
+    which begins with the field that is wrong.
     """
     authorities = _authorities(invitation.authorities)
     certificate = _certificate(invitation.certificate)
@@ -47,7 +47,10 @@ def require_fitting(invitation: Invitation) -> int:
 
 
 def require_not_expired(invitation: Invitation, now: datetime) -> None:
-    """Check that the certificate of an invitation, which fits, is still valid. Raises SettingsInvalid."""
+    """Check that the certificate of an invitation has not expired. The invitation has passed `require_fitting`.
+
+    Raises SettingsInvalid.
+    """
     ends = _certificate(invitation.certificate).not_valid_after_utc
     if ends <= now:
         raise SettingsInvalid(
@@ -79,7 +82,7 @@ def _certificate(pem: str) -> x509.Certificate:
 def _key(pem: str) -> EllipticCurvePrivateKey:
     try:
         found = load_pem_private_key(pem.encode(), password=None)
-    except (ValueError, TypeError):  # TypeError: it is encrypted
+    except (ValueError, TypeError):  # TypeError: the key is encrypted
         found = None
     if not isinstance(found, EllipticCurvePrivateKey):
         raise SettingsInvalid(f"key: is damaged: {_DAMAGED}")

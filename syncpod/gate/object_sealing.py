@@ -60,8 +60,8 @@ class ObjectSealing:
     def tell_key(self, node: str) -> tuple[dict[str, str], bytes]:
         """Seal a message that names the fleet's key in use to a node.
 
-        All of the fleet's keys seal it, since the node trusts one of them. A later message has a higher number, so that
-        nobody can take a node back to an earlier key. Raises OSError.
+        All of the fleet's keys seal it, since the node trusts only one of them. A later message has a higher number, so
+        that nobody can take a node back to an earlier key. Raises OSError.
         """
         document = json.dumps({"number": self._keys.files.number(), "key": self._keys.public_pem()})
         return self._seal(self._keys.receiving(node), PayloadPlace(node, "", "", FLEET_KEY), document.encode())

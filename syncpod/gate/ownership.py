@@ -15,7 +15,7 @@ METHOD: Final = f"/{SERVICE}/ListWorkflowExecutions"
 
 
 class Ownership:
-    """Checks which fleet the server holds, until it is known to be the gate's own."""
+    """Checks whether the server holds the gate's own fleet, until the answer is yes."""
 
     def __init__(self, fleet: str, namespace: str, call: Callable[[str, bytes], Awaitable[bytes]]) -> None:
         """`call` makes a call to the server, and raises AioRpcError."""
@@ -25,7 +25,7 @@ class Ownership:
     async def why_not(self) -> str:
         """Return the sentence that refuses a server with another fleet; "" if the server holds the gate's own, or none.
 
-        A server that cannot list now counts as the gate's own until the next check.
+        A server that cannot list workflows now counts as the gate's own until the next check.
         """
         if self._is_known:
             return ""

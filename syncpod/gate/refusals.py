@@ -18,9 +18,9 @@ QUIET_SECONDS: Final = 10.0
 
 
 class GoneCalls(logging.Filter):
-    """Drops gRPC's tracebacks about answers that it cannot send, since it has refused the call, or the call has ended.
+    """Drops gRPC's tracebacks about answers that it cannot send, since the call was refused or has ended.
 
-    gRPC refuses a call whose message is too large when it is unpacked. The gate has logged such a call as unreadable.
+    gRPC itself refuses a call whose message is too large once unpacked. The gate has already logged such a call.
     """
 
     @override

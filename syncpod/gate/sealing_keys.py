@@ -20,10 +20,10 @@ from syncpod.settings.values import SettingsInvalid
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""Seconds for which a process may still use a key that is no longer in use. A new key that opens an object is read at
-once."""
+"""Seconds for which a process may still use the earlier key after another one was put in use. A new key that opens an
+object is read at once."""
 SETTLED_NANOSECONDS: Final = 100_000_000
-"""A directory whose last change is not older than this is read again the next time: a file system's clock has ticks of
+"""A directory that has changed more recently than this is read again the next time: a file system's clock has ticks of
 milliseconds, and one more certificate in the same tick would be missed."""
 
 
@@ -72,7 +72,7 @@ class FleetSealingKeys:
     def _look(self) -> None:
         """Read the own keys again if they have changed."""
         try:
-            # Before they are read: a change in between is seen the next time.
+            # Compared before the keys are read: a change in between is found the next time.
             if (changed := self.files.changed()) != self._changed:
                 self._own, self._changed = self.files.read(), changed
         except (SettingsInvalid, OSError) as error:
@@ -90,7 +90,10 @@ class FleetSealingKeys:
         return [key for key, _, _ in self._of(node)]
 
     def _of(self, node: str) -> list[tuple[EllipticCurvePublicKey, datetime, bool]]:
-        """Return a node's keys, reading the certificates again if one was issued or revoked."""
+        """Return a node's keys, each with its certificate's expiry and whether it is revoked.
+
+        The certificates are read again if one was issued or revoked.
+        """
         issued = self._fleet.issued_changed()
         seen = self._fleet.changed(), issued
         if seen != self._seen:

@@ -1,8 +1,8 @@
 """Task tokens that only the node that received them can use.
 
-Temporal's token names a task, but not a node. The gate puts an authentication code before it, over the node's name and
-the token, with a key that only the gate has. So the gate recognizes a node's own tokens without a table, even after a
-restart, and refuses those of other nodes and forged ones.
+Temporal's token names a task, but not a node. The gate puts an authentication code before the token, over the node's
+name and the token, with a key that only the gate has. So the gate recognizes a node's own tokens without a table, even
+after a restart, and refuses those of other nodes and forged ones.
 """
 
 from __future__ import annotations

@@ -28,10 +28,11 @@ Payload = TypeVar("Payload")
 
 
 class Sender(Enum):
-    """Who sends a command. Each of them has the keys of the node, or of the fleet, where commands are signed."""
+    """The sender of a command. Where commands are signed, every sender has the keys of the node or of the fleet."""
 
     PERSON = ""
-    """By `syncpod` or any other Temporal client. A misspelt field is refused, since its default would count."""
+    """A person with `syncpod` or another Temporal client. A misspelt field is refused: its default would apply
+    instead."""
     PROGRAM = "From the keeper of a list"
     AGENT = "From the node's agent"
     FLEET_NODE = "From the node's own workflow in the fleet"
@@ -180,9 +181,10 @@ class CommandTable:
 
     @property
     def passed_on(self) -> Mapping[str, str]:
-        """By purpose, the commands that a run which replaces a stuck one gets, each as the signal with its effect.
+        """The commands that a run gets if it replaces a stuck one: by purpose, the signal that each is sent as.
 
-        A signal of another name is absent, even if an update has that name: the stuck run has refused it at once.
+        An update is sent as the signal with its effect. A signal that the table does not have is not sent, even if an
+        update has its name: the stuck run has refused it at once.
         """
         signals = {f"signal/{name}": name for name, signal in self.signals.items() if not signal.is_resent}
         return signals | {f"update/{name}": self.same_as(name) or name for name in self.updates}

@@ -2,8 +2,9 @@
 
 A payload is encrypted as a whole, with its metadata, and so with the signature that is in it: encryption hides the
 content, and the signature inside vouches for it. Each workflow has a key of its own, derived from the node's key
-(HKDF-SHA256), so one key never has so many random nonces that two of them are equal. The workflow's id is in plain text
-beside the ciphertext, for readers that do not know the workflow. A reader that knows the workflow ignores this id.
+(HKDF-SHA256). So no key is used with so many random nonces that two of them might be equal. The workflow's id is in
+plain text beside the ciphertext, for readers that do not know the workflow. A reader that knows the workflow ignores
+this id.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def is_of_another_fleet(fleet: str, metadata: Mapping[str, bytes]) -> bool:
 
 
 def encrypt(key: bytes, place: PayloadPlace, payload: bytes, nonce: bytes) -> tuple[dict[str, bytes], bytes]:
-    """Return metadata and data of the encrypted payload that holds `payload`, a serialized one.
+    """Return the metadata and the data of an encrypted payload. `payload` is the payload to encrypt, serialized.
 
     `nonce`: random bytes, `NONCE_BYTES` of them, never used before. The payload is bound to the namespace and the
     workflow of its place.
@@ -73,7 +74,7 @@ def encrypt(key: bytes, place: PayloadPlace, payload: bytes, nonce: bytes) -> tu
 
 
 def decrypt(keys: Mapping[str, bytes], place: PayloadPlace | None, metadata: Mapping[str, bytes], data: bytes) -> bytes:
-    """Return the payload that an encrypted one holds, serialized. Raises Undecipherable.
+    """Return the serialized payload inside an encrypted payload. Raises Undecipherable.
 
     `place` None = the place that the metadata names: enough to show a payload, not to act on it.
     """
@@ -89,7 +90,7 @@ def decrypt(keys: Mapping[str, bytes], place: PayloadPlace | None, metadata: Map
     nonce, sealed = data[:NONCE_BYTES], data[NONCE_BYTES:]
     try:
         return _cipher(key, namespace, workflow).decrypt(nonce, sealed, _bound(namespace, workflow))
-    except (InvalidTag, ValueError):  # ValueError: there is no whole nonce
+    except (InvalidTag, ValueError):  # ValueError: the nonce is too short
         raise Undecipherable("it was encrypted for another workflow, or altered") from None
 
 

@@ -74,7 +74,7 @@ def fleet_node_id(node: str) -> str:
 def is_placed(annotations: Mapping[str, str]) -> bool:
     """Return whether these are the annotations of a pod whose node the fleet has chosen.
 
-    They then name an owner. Those of a pod that was applied with a `nodeName` do not.
+    Such annotations name an owner. The annotations of a pod that was applied with a `nodeName` name none.
     """
     return annotations.get(SOURCE_ANNOTATION) == FLEET_SOURCE and bool(annotations.get(OWNER_ANNOTATION))
 
@@ -121,8 +121,8 @@ class Intent(WhoAsks):
     """The highest generation that the node had accepted, by the fleet's record, when the list was sent."""
     after: tuple[int, ...] = ()
     """The stamps of the lists that the fleet has recorded since generation `taken`: this list comes after them. A node
-    refuses this list if the node has a list newer than `taken` whose stamp is not among these: the fleet's database
-    was restored from a backup."""
+    refuses this list if the node's own list is newer than `taken` and its stamp is not among these. Then the fleet's
+    database was restored from a backup."""
     pods: tuple[dict[str, Any], ...] = ()
     """v1 Pods."""
     objects: tuple[SealedObject, ...] = ()
@@ -253,7 +253,7 @@ class Place(Message):
     """Update ``place``: run these pods on the node, or change them."""
 
     owner: str = ""
-    """The id of the workflow that is signalled when one of them changes; "" = none."""
+    """The id of the workflow that is signalled when one of the pods changes; "" = none."""
     pods: tuple[Any, ...] = ()
     """v1 Pods."""
     adopted: bool = False
@@ -267,8 +267,8 @@ class Withdraw(Message):
     pods: tuple[PodKey, ...] = ()
     reason: str = ""
     force: bool = False
-    """Do not wait until the node reports them gone, so that they can be replaced at once. If the node is still running,
-    so are these pods, beside their replacements."""
+    """Do not wait until the node reports them gone, so that they can be replaced at once. If the node still runs, these
+    pods run on beside their replacements."""
 
 
 Presence = Literal["Joining", "Ready", "NotReady", "Unknown"]

@@ -28,7 +28,7 @@ WirePod = Annotated[Pod, PlainSerializer(pod_to_wire, return_type=dict[str, Any]
 
 
 class Message(BaseModel):
-    """Base of everything here: frozen, camelCase on the wire, every field defaulted.
+    """Base of every message: frozen, camelCase on the wire, every field defaulted.
 
     Unknown fields are ignored, unless the reader forbids them.
     """
@@ -83,7 +83,7 @@ class EndedLife(NamedTuple):
 
     ref: PodRef
     stopped: tuple[str, ...] = ()
-    """Sandboxes (runtime ids) that its kill has stopped. A second stop would tear its network down again."""
+    """Sandboxes (runtime ids) that its kill has stopped. A second stop would tear a sandbox's network down again."""
 
 
 def _address(text: str) -> str:

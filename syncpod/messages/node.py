@@ -44,8 +44,8 @@ KNOWN_LIMIT: Final = 1_900_000
 workflow is one payload, and the server refuses payloads above 2 MiB."""
 
 KEPT_BYTES: Final = 300
-"""Bytes that a node's workflow keeps of a listed pod besides its document, which it drops once the pod's workflow has
-it."""
+"""Bytes that a node's workflow keeps of a listed pod besides its document. The document is dropped once the pod's
+workflow has it."""
 
 LISTED_LIMIT: Final = 4000
 """How many pods one list may have: many more than a node can run, but few enough for one workflow task. A task must not
@@ -107,7 +107,7 @@ class MadePod(Message):
 class RecallPods(Message):
     """Signal ``recall_pods``: pods that were made for lists and that a new run of the node's workflow does not know.
 
-    Each ends once its source has reported and its list does not have it.
+    Each pod ends once its source has reported a list without it.
     """
 
     pods: tuple[MadePod, ...] = ()
@@ -205,7 +205,7 @@ class SourceView(Message):
 
 
 class DesiredPod(Message):
-    """One desired pod of the node, or one that has not ended yet."""
+    """A pod that is desired on the node, or that has not ended yet."""
 
     namespace: str = "default"
     name: str = ""

@@ -1,4 +1,4 @@
-"""The part of a pod's page in the Temporal UI that is there in any state: node, images, and commands to type.
+"""The part of a pod's page in the Temporal UI that is there in every state: node, images, and commands to type.
 
 It is part of the static details, which are written once, at a pod's first start, and of each run's current details.
 """

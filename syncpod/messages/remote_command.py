@@ -47,7 +47,8 @@ class RemoteCommand(WhoAsks):
     begin: bool = False
     """Start running `words`. A session that is already running continues."""
     asked_at: float = 0.0
-    """When the command was requested, in seconds since 1970. One that changes something must begin soon after that."""
+    """When the command was requested, in seconds since 1970. A command that changes something must begin soon after
+    that."""
     words: tuple[str, ...] = ()
     """The command line, without ``syncpod``."""
     with_input: bool = False

@@ -12,7 +12,10 @@ from syncpod.pod.wire import ForeignText
 
 
 class PlegEvent(Message):
-    """One change that the agent found: the kubelet's PodLifecycleEvent. It wakes the pod; only ``status`` decides."""
+    """One change that the agent found: the kubelet's PodLifecycleEvent.
+
+    It wakes the pod's workflow, which decides only by the signal's ``status``.
+    """
 
     type: str = ""
     """``ContainerStarted``, ``ContainerDied``, ``ContainerRemoved``, ``PodSync``, ``Boot`` or ``RuntimeReady``."""

@@ -24,7 +24,8 @@ RESULT: Final = "result"
 """The purpose of everything that a step gives back: its result, the details of its failure, its heartbeats."""
 
 OVERTAKEN: Final = "Overtaken"
-"""The type of the error of an update whose number is too low for its workflow. It is accepted if it is signed again."""
+"""The type of the error of an update whose number is too low for its workflow. The update is accepted if it is signed
+again."""
 
 NODE: Final = (
     "a node's commands must be signed with the key in its state directory "
@@ -37,7 +38,8 @@ IN_TIME: Final = timedelta(minutes=5)
 """How much the time of a start's signature and the time at which the server began the run may differ in a fleet."""
 
 REMEMBERED: Final = 256
-"""How many numbers of accepted commands a workflow keeps. A command is refused if this many later ones came first."""
+"""How many numbers of accepted commands a workflow keeps. A command is refused if this many commands with higher
+numbers were accepted before it."""
 _NO_PAYLOAD: Final = "it has no payload that could be signed ({} is one)"
 _ANY: Final = "`--input '{}'`"
 
@@ -139,8 +141,8 @@ class Commands:
     def accepted_before(self, continued: Accepted) -> Accepted:
         """Return what counts as accepted when the run begins; `continued` is the previous run's record.
 
-        A run that continues or follows another one, or begins from its published state, goes on with its record. Any
-        other run accepts no command from before its start.
+        A run that continues or follows a previous run, or begins from that run's published state, goes on with its
+        record. Any other run accepts no command from before its start.
         """
         if not self.signed:
             return continued
@@ -154,9 +156,10 @@ class Commands:
     def checked(
         self, accepted: Accepted, purpose: str, args: Sequence[Any], example: str = _ANY
     ) -> tuple[Accepted, str]:
-        """Return the record after this command, and "". If it is refused, return the same record and the reason.
+        """Return the record after this command, and "".
 
-        `purpose` is ``signal/NAME`` or ``update/NAME``, and `example` says what payload it takes.
+        If the command is refused, return the old record and the reason. `purpose` is ``signal/NAME`` or
+        ``update/NAME``, and `example` says what payload it takes.
         """
         return taken(accepted, purpose, args, self._whose, example) if self.signed else (accepted, "")
 

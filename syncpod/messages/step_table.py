@@ -125,8 +125,8 @@ class StepSpec:
     place: Place
     failure: Failure
     since: int
-    """The version of the decisions that first takes it (`syncpod.lifecycle.version`): a run with older decisions does
-    not, since its history has no such step."""
+    """The first version of the decisions with this step (`syncpod.lifecycle.version`). A run with older decisions does
+    not take the step, since its history has none."""
     module: str = ""
     """The module in `activities`, and the function in it, that carries the step out; "" = they have the step's name."""
     stage: Stage | None = None

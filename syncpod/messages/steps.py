@@ -100,7 +100,7 @@ class ResizePod(StepInput):
     sandbox_id: str = ""
     memory: tuple[ContainerUpdate, ...] = ()
     cpu: tuple[ContainerUpdate, ...] = ()
-    """Containers to update, in that order: all their memory first, then their CPU."""
+    """The containers to update, in the order of the updates. All updates of memory come before all updates of CPU."""
 
 
 class StartContainer(StepInput):
@@ -142,7 +142,7 @@ class KillTarget(Message):
 
 
 class KillContainer(StepInput):
-    """Stop one container that is to be restarted or must end, and wait until it has."""
+    """Stop one container that is to be restarted or must end, and wait until it has ended."""
 
     target: KillTarget = KillTarget()
     message: str = ""
@@ -163,7 +163,7 @@ class KillPod(StepInput):
     deleted: bool = False
     """The pod is deleted: once it is stopped, this life of it is over, and its workflow can end."""
     stopped: tuple[str, ...] = ()
-    """Sandboxes (runtime ids) that a kill has stopped. A second stop would tear its network down again."""
+    """Sandboxes (runtime ids) that a kill has stopped. A second stop would tear a sandbox's network down again."""
 
 
 class RemoveContainers(StepInput):
@@ -182,13 +182,13 @@ class Outcome(StrEnum):
 
     DONE = "done"
     ADOPTED = "adopted"
-    """It already existed: an attempt whose answer was lost has made it."""
+    """The sandbox or container already existed: an earlier attempt, whose answer was lost, has made it."""
     SPENT = "spent"
     """create_sandbox: the attempt was found dead, stopped and removed; take the next number."""
     IMAGE_ABSENT = "imageAbsent"
     """start_*: the image is not there; pull it first."""
     NOT_BEGUN = "notBegun"
-    """start_*: the step that it follows has not ended as expected, so it has changed nothing."""
+    """start_*: the step before it has not ended as expected, so this step has changed nothing."""
     CANCELLED = "cancelled"
     """The step was cancelled, and stopped between two calls; `status` shows what it had done."""
     STOPPING = "stopping"

@@ -110,7 +110,7 @@ class Undo(Message):
     """Update ``undo``: apply the template of an earlier revision again."""
 
     to_revision: int = 0
-    """The number of the revision; 0 = the last one before the newest that was not rolled back."""
+    """The number of the revision; 0 = the newest one that was not rolled back, apart from the current one."""
     template: str = ""
     """The revision's template, in place of its number: with it, a repeat of the update changes nothing."""
 

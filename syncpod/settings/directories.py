@@ -38,9 +38,9 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
 def memory_directory(state_dir: Path, environ: Mapping[str, str]) -> Path:
     """Return where the node with this state directory keeps Secrets; creates nothing.
 
-    SYNCPOD_MEMORY_DIR if it is set. Else a directory for this state directory alone, on the first memory file system
-    of the user's runtime directory (not as root), /run (as root) and /dev/shm. Without any, a directory below the state
-    directory. The worker and the command line get the same answer. Raises SettingsInvalid.
+    SYNCPOD_MEMORY_DIR if it is set. Otherwise a directory for this state directory alone, below the user's runtime
+    directory (as root: /run) if that is a memory file system, else below /dev/shm if that is. Otherwise a directory
+    below the state directory. The worker and the command line get the same answer. Raises SettingsInvalid.
     """
     if named := environ.get(MEMORY_DIR):
         return absolute_path("memory directory", named, state_dir)
@@ -58,9 +58,9 @@ def memory_directory(state_dir: Path, environ: Mapping[str, str]) -> Path:
 def require_own_directory(what: str, path: Path, variable: str) -> None:
     """Raise SettingsInvalid if another account could have written to this directory, or can replace it.
 
-    It also does if this user may not read the directory. The files in it are trusted: they decide which processes are
-    signalled, and which files are appended to. `what` names the directory in the error, and `variable` is the setting
-    for another one. Blocks.
+    Raise it also if this user may not read the directory. The directory's files are trusted: they decide which
+    processes are signalled, and which files are appended to. `what` names the directory in the error, and `variable`
+    the setting that can name another directory. Blocks.
     """
     try:
         require_ours(path)
@@ -100,10 +100,10 @@ def require_no_copy(state_dir: Path) -> None:
 
 
 def note_place(state_dir: Path) -> None:
-    """Write where a state directory is, by which a copy of it is recognized (`require_no_copy`), unless it is noted.
+    """Record the path of a state directory, unless it is recorded. `require_no_copy` recognizes a copy by this record.
 
-    Called by each process that serves a node or a fleet from it. A fleet's directory alone, which has the keys, may be
-    copied: the file is beside it. Blocks. Raises OSError.
+    Called by each process that serves a node or a fleet from the directory. The subdirectory of a fleet, with its keys,
+    may be copied alone, since the record is not in it. Blocks. Raises OSError.
     """
     place, path = _place_of(state_dir)
     here = os.path.realpath(state_dir)
@@ -113,7 +113,7 @@ def note_place(state_dir: Path) -> None:
 
 
 def _place_of(state_dir: Path) -> tuple[str, str]:
-    """Return a state directory's random id, and the path at which it was last served; "" = unknown."""
+    """Return a state directory's random id, and the path at which it was last served; each is "" if unknown."""
     try:
         said = json.loads((state_dir / PLACE_FILE).read_text())
         return str(said["place"]), str(said["path"])

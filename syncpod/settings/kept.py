@@ -29,7 +29,7 @@ class KeptSettings:
     variables: Mapping[str, str] = field(default_factory=dict)
     """The settings that were given, by the name of their variable, with the node's name and the runtime's socket."""
     runtime: str = ""
-    """The runtime's name, as `containerd`; its version may change."""
+    """The runtime's name without its version, such as `containerd`."""
     cluster: str = ""
     """The node's place in Temporal: the cluster's id, a slash, and the namespace's id; "" = not known."""
     address: str = ""
@@ -124,9 +124,9 @@ def kept_runtime_missing(kept: KeptSettings, reason: str) -> str:
 
 
 def other_signing(node: str, state_dir: Path, *, signed: bool) -> str:
-    """Return the error for a node with pods that is started with signed commands, or without, unlike before.
+    """Return the error for a node with pods that is started with signing turned on or off, unlike before.
 
-    `signed` says which of the two was wanted.
+    `signed` = it is to be turned on.
     """
     has, wanted = ("plain", "signed") if signed else ("signed", "plain")
     return (

@@ -21,7 +21,8 @@ EARLIER_FILE_NAME: Final = "fleet-earlier-keys.json"
 EARLIER_FLEET_FILE_NAME: Final = "fleet-earlier-fleet-keys.json"
 MACHINE_FILE_NAME: Final = "fleet-machine"
 _EARLIER: Final = 4
-"""The most earlier keys that are kept. Only a node that is invited several times while it is cut off needs more."""
+"""The maximum number of earlier keys that are kept. Only a node that is invited several times while it is cut off needs
+more."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def read_membership(state_dir: Path) -> Invitation | None:
 
 
 def keep_told_key(state_dir: Path, invitation: Invitation, told: ToldKey) -> None:
-    """Record a key as the only one of its fleet that the node trusts, as long as it has this invitation.
+    """Record a key as the only sealing key of the fleet that the node trusts while it has this invitation.
 
     Atomic. Blocks. Raises OSError, and ValueError if a later key is known.
     """
@@ -65,7 +66,7 @@ def keep_told_key(state_dir: Path, invitation: Invitation, told: ToldKey) -> Non
 
 
 def _read_told_key(state_dir: Path, invitation: Invitation) -> ToldKey | None:
-    """Return the key that a node with this invitation was given; None if none was."""
+    """Return the key that the fleet has sent to the node under this invitation; None if it has sent none."""
     try:
         found = json.loads((state_dir / TOLD_FILE_NAME).read_text())
         told, key = found["invitation"], ToldKey(number=int(found["number"]), key=str(found["key"]))
@@ -141,9 +142,9 @@ def forget_earlier_keys(state_dir: Path) -> None:
 
 
 def read_listening(state_dir: Path) -> str:
-    """Return the address at which the node accepts connections of its fleet, ``host:port``; "" = at none. Blocks.
+    """Return the address at which the node accepts connections of its fleet, ``host:port``; "" = it accepts none.
 
-    The text of a damaged file is returned as it is: no node can listen there. Raises OSError.
+    Blocks. The text of a damaged file is returned as it is: no node can listen there. Raises OSError.
     """
     try:
         return (state_dir / LISTEN_FILE_NAME).read_text(errors="replace").strip()

@@ -96,7 +96,8 @@ class PortAccess:
     """The address of the kubelet's port, and the access to it. The defaults are the kubelet's: no anonymous clients."""
 
     address: str = ""
-    """The IP address of this port and of `read_only`; "" = the node's own, and the loopback address for `read_only`."""
+    """The IP address of the kubelet's port and of the `read_only` port; "" = the node's address and the loopback
+    address."""
     anonymous: bool = False
     """Clients without credentials are system:anonymous, and not refused."""
     reviews_tokens: bool = True
@@ -140,7 +141,8 @@ class NodeSettings:
     pods_api: bool
     """The pods are served, whole, to programs on the machine (the kubelet's gate PodsAPI)."""
     shutdown_grace: str
-    """How long the machine's shutdown waits for pods from a priority on: ``0=20s,2000000000=10s``; "" = not at all."""
+    """How long the machine's shutdown waits for pods of at least a priority: ``0=20s,2000000000=10s``; "" = not at
+    all."""
     server_tls_bootstrap: bool
     """The certificate of the kubelet's port is requested from the cluster (the kubelet's serverTLSBootstrap)."""
     client_ca_file: Path | None
@@ -152,7 +154,7 @@ class NodeSettings:
     cgroup_parent: str
     """The parent cgroup of all pods, its parts separated by slashes."""
     capacity: str
-    """The sum that pods may request, for resources that differ from the machine's: ``cpu=8,memory=32Gi,pods=110``."""
+    """The node's capacity of the resources for which it differs from the machine's: ``cpu=8,memory=32Gi,pods=110``."""
     reserved: str
     """Resources reserved for the machine (the kubelet's kubeReserved and systemReserved): ``cpu=500m,memory=1Gi``."""
     node_labels: str
@@ -162,7 +164,7 @@ class NodeSettings:
     cluster_dns: tuple[str, ...]
     """The addresses of a cluster's DNS; none = pods with dnsPolicy ClusterFirst have the host's resolver."""
     cluster_domain: str
-    """The domain of a cluster's names, such as ``cluster.local``; "" = none is searched first."""
+    """The DNS domain of a cluster, such as ``cluster.local``; "" = pods search no domain of a cluster."""
     register_with_taints: str
     """Taints of the node's Node object when it is first registered: ``dedicated=edge:NoSchedule``."""
     pod_cgroups: bool
@@ -193,7 +195,8 @@ class NodeSettings:
     encrypt: bool = False
     """Encrypt what goes to Temporal with a key of the state directory; then commands are signed too."""
     adopt_cluster: bool = False
-    """Serve on the Temporal cluster that is named, although another one has the node's pods; a flag only."""
+    """Serve on the given Temporal cluster although the node's pods are on another cluster; has a flag but no
+    variable."""
     given: Mapping[str, str] = field(default_factory=dict)
     """The settings that are not defaults, as text by their variables' names: the node keeps them for its next start."""
 
@@ -216,10 +219,11 @@ def node_settings(
     adopt_cluster: bool = False,
     **flags: str | bool | None,
 ) -> NodeSettings:
-    """Return the node's settings: the flag, else the variable in `environ`, else the last start's, else a default.
+    """Return the node's settings.
 
-    `flags` has flags by their names in the table of settings. One that is None or absent leaves the choice to the
-    environment. Raises SettingsInvalid.
+    A setting has the value of its flag, else of its variable in `environ`, else of the last start, else its default.
+    `flags` has the values of flags by the settings' names in the table; None or no value = the flag is not given.
+    Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
     texts = {BY_NAME[name].variable: _as_text(given) for name, given in flags.items()}
@@ -231,7 +235,7 @@ def node_settings(
 
 
 def _as_typed(sentence: str, texts: Mapping[str, str | None]) -> str:
-    """Return a sentence about a variable with the name of the flag instead, if the flag gave the value."""
+    """Return a sentence about a variable; if a flag gave the value, the sentence names the flag instead."""
     variable, sign, rest = sentence.partition("=")
     setting = BY_VARIABLE.get(variable)
     if not sign or setting is None or not texts.get(variable):
@@ -320,7 +324,7 @@ def _as_text(given: object) -> str | None:
 def _all_given(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:
     """Return the values that are set, by variable: a flag's, else the environment's, else the kept one.
 
-    An empty flag is ignored, except for a setting that may be none: its earlier value is removed.
+    An empty flag is ignored. But if its setting may be none, an empty flag removes the earlier value.
     """
     given = beneath(read_kept_settings(state).variables, environ)
     return given | {
@@ -329,7 +333,10 @@ def _all_given(state: Path, environ: Mapping[str, str], flags: Mapping[str, str 
 
 
 def _signed_if_encrypted(given: dict[str, str]) -> dict[str, str]:
-    """Return the settings with signing turned on if they encrypt. Raises SettingsInvalid if signing is turned off."""
+    """Return the settings with signing turned on if they encrypt.
+
+    Raises SettingsInvalid if they also turn signing off.
+    """
     if not flag(v.ENCRYPT, given.get(v.ENCRYPT, "")):
         return given
     if given.get(v.SIGNED) and not flag(v.SIGNED, given[v.SIGNED]):
@@ -343,7 +350,7 @@ def _given(state: Path, given: Mapping[str, str]) -> dict[str, str]:
     # A default directory in memory may be gone after a reboot, so it is chosen again.
     is_default = memory_directory(state, given) == default_memory
     kept = {name: given[name] for name in BY_VARIABLE if given.get(name) and not (name == v.MEMORY_DIR and is_default)}
-    # In one form each, so that two texts of one value are not taken for a change.
+    # Each value in one form, so that two texts of one value are not taken for a change.
     paths = {name: str(Path(kept[name]).expanduser()) for name in _PATHS if name in kept}
     address = {name: host_and_port(name, kept[name]) for name in (v.METRICS_ADDRESS,) if name in kept}
     return {**kept, **paths, **address}
@@ -352,7 +359,7 @@ def _given(state: Path, given: Mapping[str, str]) -> dict[str, str]:
 def _default_log_dir(state: Path, environ: Mapping[str, str]) -> Path:
     """Return ``/var/log/pods`` for root's default state directory, else ``pods`` below the state directory.
 
-    Several workers with other state directories may have pods of the same names.
+    Workers with other state directories may have pods of the same names.
     """
     is_default = os.geteuid() == 0 and state == default_state_dir(environ)
     return MACHINE_LOGS if is_default else state / "pods"
@@ -385,7 +392,7 @@ def _cgroup_parent(parent: str) -> str:
 
 
 def _pod_max_pids(number: str) -> int:
-    """Return the limit of a pod's processes. Difference: the kubelet also takes 0 and all below it for no limit."""
+    """Return the limit of a pod's processes. Difference: for a kubelet, 0 and every negative number mean no limit."""
     if not re.fullmatch("-1|[1-9][0-9]{0,6}", number):
         raise SettingsInvalid(
             f"{v.POD_MAX_PIDS}={number!r}: must be a whole number from 1, or -1 for no limit (--pod-max-pids)"

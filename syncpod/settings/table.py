@@ -97,17 +97,18 @@ class Setting:
     metavar: str | None = None
     """The placeholder of the value in the help; None = the flag's name in capitals."""
     switch: str = ""
-    """The value that the flag gives, since it takes none: "true" or "false"; "" = it takes a value."""
+    """The value that the flag stands for, "true" or "false"; "" = the flag takes a value as its argument."""
     choices: tuple[str, ...] | None = None
     may_be_none: bool = False
     """Whether an empty value of the flag removes the value that was set before."""
     none: str = ""
-    """A flag without a value that also removes it, such as ``--no-manifests``; "" = there is no such flag."""
+    """A flag without an argument that also removes the value, such as ``--no-manifests``; "" = there is no such
+    flag."""
     none_help: str = ""
 
 
 def _amount(metavar: str, name: str, variable: str, text: str, default: str) -> Setting:
-    """Return a setting that an empty flag resets to its default; its flag is its name."""
+    """Return a setting whose default an empty flag restores; the flag is made from `name`."""
     return Setting(
         name, variable, text, f"--{name.replace('_', '-')}", default=default, metavar=metavar, may_be_none=True
     )
@@ -500,7 +501,7 @@ def _is_same(setting: Setting, one: str, other: str) -> bool:
 
 
 def _is_given(setting: Setting, text: str) -> bool:
-    """Return whether a switch has the value that its flag gives."""
+    """Return whether a switch has the value that its flag stands for."""
     return bool(text) and is_true(setting.variable, text) == (setting.switch == "true")
 
 

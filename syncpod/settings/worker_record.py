@@ -30,7 +30,7 @@ class WorkerRecord:
     boot: int
     """Number of the worker's life on this node; each is larger than the one before."""
     memory_dir: str = ""
-    """The directory of Secrets that it reads; "" if the record does not say."""
+    """The directory of Secrets that it reads; "" = not recorded."""
     manifest_dir: str = ""
     """The manifest directory that it follows; "" = none."""
     kubeconfig: str = ""

@@ -6,7 +6,7 @@ be copied from one workflow to another, so the server reads the id from the comm
 (``--workflow-id``, ``-w``, ``--workflow_id``, ``--wid``), or from the path before ``/encode``. Without an id, the
 command is refused with advice. Only the start of a workflow is passed, unsigned: its run fails with the same advice.
 
-Whoever has the token can have everything signed. It lies beside the key, with the same mode.
+A process that has the token can have any command signed. The token's file has the same mode as the key's.
 
 The Temporal UI has an endpoint of its own (:mod:`syncpod.signing.decoding_page`).
 """
@@ -121,7 +121,7 @@ class CodecServer:
 
 
 def _nameless(_payload: Payload) -> Payload:
-    """Return a payload that has the run fail with the advice of NO_WORKFLOW; the payload in the request is dropped.
+    """Return a payload that makes the run fail with the advice of NO_WORKFLOW; the payload in the request is dropped.
 
     `temporal` retries an error of a codec server for ten seconds, and then reports only a timeout. So the run is
     started, and fails at once.

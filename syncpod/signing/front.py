@@ -17,10 +17,11 @@ from syncpod.kernel.http2_frames import Counted, Frames, HeadersTooLarge
 from syncpod.kernel.listening import take_crowds
 
 CALLS_PER_SECOND: Final = 20
-"""The average rate of calls of all strangers together, each of which is refused. A faster connection is closed."""
+"""The maximum average rate of all strangers' calls together. Each call is refused; above the rate, connections
+close."""
 CALLS_BURST: Final = 500
 FRAMES_PER_SECOND: Final = 200
-"""The average rate of small HTTP/2 frames of all strangers together. A call has about five."""
+"""The maximum average rate of small HTTP/2 frames of all strangers together. A call has about five."""
 FRAMES_BURST: Final = 2_500
 PAUSE_SECONDS: Final = 5.0
 """Seconds for which all strangers' connections are refused after one exceeded the limits."""

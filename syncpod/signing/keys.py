@@ -202,7 +202,7 @@ def remove_signing_key(state_dir: Path, named: str) -> None:
 def read_signing_keys(state_dir: Path) -> SigningKeys | None:
     """Return the keys of a state directory; None if it has none, or this user may not read them.
 
-    Raises SettingsInvalid if a key is not one, or if others than its owner may read or write it.
+    Raises SettingsInvalid if a file does not hold a key, or if others than its owner may read or write it.
     """
     directory = state_dir / DIRECTORY
     try:

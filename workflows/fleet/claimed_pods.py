@@ -16,7 +16,8 @@ from syncpod.pod.validation.metadata import check_object_metadata
 from workflows.fleet.node_state import key_of
 
 LONGEST_OWNER: Final = 512
-"""The most characters of an owner. It is the id of a workflow, and a server refuses to signal one with a long id."""
+"""The most characters of an owner, which is the id of a workflow. A server refuses to signal a workflow with a long
+id."""
 
 
 @dataclass
@@ -62,7 +63,8 @@ def _problems(pod: Pod) -> Iterable[Problem]:
     if len(owner) > LONGEST_OWNER:
         yield Problem(path, f"must be no more than {LONGEST_OWNER} characters")
     elif owner and (kind not in KINDS or namespace != (pod.metadata.namespace or "default")):
-        # The owner is signalled: a stolen node could otherwise cause a signal to any workflow of the fleet's server.
+        # The owner will be signalled. Without this check, a stolen node could cause a signal to any workflow of the
+        # fleet.
         yield Problem(path, f"must be a workload of the pod's own namespace, is {owner!r}")
     if not pod.spec.containers:
         yield Problem("spec.containers", "required")

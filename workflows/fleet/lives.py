@@ -60,7 +60,7 @@ class Lives(BaseModel):
         return self.returns > 0 or (len(self.known) > 1 and now - self.known[-1].since < NEW_FOR)
 
     def after(self, life: str, machine: str, asked: datetime, now: datetime) -> Lives:
-        """Return the lives after an answer of `life` to a request that was sent at `asked`; "" = the life is unknown.
+        """Return the lives after an answer of `life` to a request that was sent at `asked`; `life` "" = unknown.
 
         The count of returns is reset once no life has come back for :data:`FORGOTTEN_AFTER`.
         """

@@ -220,7 +220,7 @@ class FleetNodeWorkflow:
         self.state.reject(workflow.now(), f"signal {name}", why)
 
     def is_at_rest(self) -> bool:
-        """Say whether the workflow is waiting for no answer."""
+        """Say whether the workflow awaits no answer."""
         return not self.busy
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class FleetNodeWorkflow:
         self.entity.refuse(name, unknown_signal(FLEET_NODE_COMMANDS, name, len(args)))
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
-        """Carry out an accepted update. An update before it may have made it impossible."""
+        """Carry out an accepted update. An earlier update may have made this one impossible."""
         given = self.entity.obey(update, args)
         await self.entity.change(lambda: node_changes.change(self.state, update.name, given, workflow.now()))
         return {"node": self.state.name, "generation": self.state.generation}

@@ -114,9 +114,9 @@ def _owner_is_back(state: FleetNodeState, owner: str, keys: Iterable[str]) -> No
 
 
 def _prove(state: FleetNodeState, documents: dict[str, dict[str, Any]], now: datetime) -> None:
-    """Count pods that only the node claims as placed by the fleet, if their owner would make exactly the same pods.
+    """Let pods that only the node claims count as placed by the fleet, if their owner would make the very same pods.
 
-    The node then gets the objects that they refer to again. The pods themselves do not change.
+    The node gets the objects that these pods refer to again. The pods themselves do not change.
     """
     proven = [
         key
@@ -338,7 +338,7 @@ def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
 
 
 def key_changed(state: FleetNodeState) -> None:
-    """Send the node its list again, with the key that the fleet uses if the node trusts another one."""
+    """Send the node its list again. The list has the key that the fleet uses, if the node trusts another key."""
     state.generation += 1
     state.key_generation = state.generation
 

@@ -69,7 +69,7 @@ class WorkloadWorkflow:
         self.updates = workload_updates.updates_of(self.owner)
         self.decided: WorkloadDecision | None = None
         self.noted: WorkloadSummary | None = None
-        """What the memo was last written for."""
+        """The `noted` summary at the last write of the memo; None = not written yet."""
 
     @workflow.run
     async def run(self, *_inputs: Any) -> None:
@@ -161,7 +161,7 @@ class WorkloadWorkflow:
         self.state.reject(workflow.now(), f"signal {name}", why)
 
     def is_at_rest(self) -> bool:
-        """Say whether the workflow is waiting for no answer."""
+        """Say whether the workflow awaits no answer."""
         return not self.busy
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class WorkloadWorkflow:
         self.entity.refuse(name, unknown_signal(WORKLOAD_COMMANDS, name, len(args)))
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
-        """Carry out an accepted update. An update before it may have made it impossible."""
+        """Carry out an accepted update. An earlier update may have made this one impossible."""
         given, answer = self.entity.obey(update, args), dict[str, Any]()
 
         def change() -> None:

@@ -74,9 +74,9 @@ def _part_namesakes(state: WorkloadState, now: datetime) -> None:
     """If pods on different nodes have the same name, withdraw all of them but the most valuable one.
 
     In such a case, a new pod got the name of a pod that the workload had no record of. That pod's node was away when
-    the workload was applied to a fleet that had lost its database. Or it was removed from the fleet and is back. The
-    copies of a single Pod always have one name, and its own decisions choose between them. A pod whose node is away is
-    not judged until the node is back.
+    the workload was applied to a fleet that had lost its database. Or that node was removed from the fleet and is back.
+    The copies of a single Pod always have one name, and its own decisions choose between them. A pod whose node is away
+    is not judged until the node is back.
     """
     if state.names.is_shared or not any(name != state.pod_name(name) for name in state.pods):
         return
@@ -97,8 +97,8 @@ def surveyed(state: WorkloadState, found: Surveyed, now: datetime, heard: Iterab
     Unknown until then, so that no others are made in their place.
 
     `heard` has the reports of nodes since the survey began, oldest first. A report may be newer than its node's answer
-    to the survey, for instance that a pod is gone; so it is taken again, after the survey. If a report is older than
-    the answer, the node's next report corrects that.
+    to the survey, for instance that a pod is gone; so the report is folded in again after the survey. If a report is
+    older than the answer, the node's next report corrects that.
     """
     before = state.missed if state.is_known else None
     for each in found.own:
@@ -160,7 +160,7 @@ def _pod_reported(pod: KnownPod, said: PlacedPod, news: PodsChanged, now: dateti
 def is_outdated(nodes: Sequence[NodeOffer], news: PodsChanged) -> bool:
     """Say whether a node's report shows that the survey which found these nodes is outdated."""
     if news.removed:
-        return False  # it says all that a new survey would find
+        return False  # it has all that a new survey would find
     found = [node for node in nodes if node.name == news.node]
     if not found:
         return news.presence != "Joining"  # until it has joined, no survey finds it
@@ -168,7 +168,7 @@ def is_outdated(nodes: Sequence[NodeOffer], news: PodsChanged) -> bool:
 
 
 def as_reported(nodes: Sequence[NodeOffer], news: PodsChanged, *, presence: bool = True) -> tuple[NodeOffer, ...]:
-    """Return the nodes of a survey, updated by a later report of a node. A removed or joining one has no offer.
+    """Return the nodes of a survey, updated by a later report of a node. A removed or joining node has no offer.
 
     Without `presence` the node's presence stays as the survey found it.
     """

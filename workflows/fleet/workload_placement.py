@@ -131,7 +131,7 @@ def _renumbered(state: WorkloadState, name: str, nodes: Sequence[NodeOffer], now
 
 
 def to_withdraw(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple[PodKey, ...]]:
-    """Return by node the pods that must be withdrawn, and whose node has no order to do so yet.
+    """Return by node the pods that must be withdrawn, and that the node has no order to end yet.
 
     `asked` are pods for which a request to a node to run them is in progress. They are left out: if the withdrawal
     overtook that request, the node would ignore the withdrawal.

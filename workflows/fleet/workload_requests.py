@@ -60,13 +60,16 @@ class _Seen:
 
     found: Surveyed
     nodes: tuple[NodeOffer, ...]
-    """The nodes that it found, as they have reported since it began."""
+    """The nodes that the survey found, updated by their reports since it began."""
     heard: Sequence[PodsChanged]
-    """Those reports, oldest first."""
+    """The nodes' reports since the survey began, oldest first."""
 
     @property
     def is_outdated(self) -> bool:
-        """Whether these reports show that another survey would find more. Replay: never for an earlier version's."""
+        """Whether these reports show that another survey would find more.
+
+        Replay: never for a survey of an earlier version.
+        """
         reports = self.heard if self.found.unseen is not None else ()
         return any(workload_news.is_outdated(self.found.nodes, news) for news in reports)
 
@@ -80,8 +83,8 @@ class WorkloadRequests:
         self.nodes: tuple[NodeOffer, ...] | None = None
         """The nodes of this run's newest survey, as they have reported since; None = there was none yet."""
         self.is_whole = False
-        """That survey names every node of the fleet. Replay: one of an earlier version does not, and decisions were
-        made by it alone until the next one."""
+        """The newest survey names every node of the fleet. Replay: a survey of an earlier version does not, and
+        decisions were based on it alone until the next survey."""
         self.asked: set[str] = set()
         """Pods for which a request to a node to run them is in progress."""
         self.heard: dict[int, list[PodsChanged]] = {}
@@ -193,8 +196,8 @@ class WorkloadRequests:
     async def look(self, asked: Survey, *, summary: str) -> _Seen | None:
         """Survey nodes, and update the answer by the nodes' reports since then; None if it failed.
 
-        The newest survey of all nodes counts, for placement or not. A pod that waits for a node that it does not name
-        is given up.
+        The newest survey of all nodes counts, for placement or not. A pod that waits for a node that the survey does
+        not name is given up.
         """
         self.surveys += 1
         number, heard = self.surveys, self.heard.setdefault(self.surveys, [])
@@ -262,7 +265,7 @@ class WorkloadRequests:
         """Send a node pods to run. `chosen` are all pods for which nodes were chosen together.
 
         If all of these get placed, the next pods are placed at once, otherwise after a pause. So a node that does not
-        answer delays the others no longer than this pause.
+        answer delays the pods of other nodes no longer than this pause.
         """
         asked = PlacePods(node=node, owner=self.owner, pods=tuple(document for _, document in pods))
         names = [name for name, _ in pods]

@@ -101,7 +101,7 @@ class WorkloadState(EventLog, BaseModel):
     """The nodes were surveyed for pods of this workload that they already have. Before that nothing is decided: a fleet
     whose database was lost must not create pods beside those that run."""
     missed: tuple[str, ...] = ()
-    """Nodes that did not answer that survey. They are surveyed again until they do."""
+    """Nodes that did not answer the survey for `is_known`. They are surveyed again until they do."""
     refusals: tuple[str, ...] = ()
     """Why the pod that was tried last fits no node, with a line for each node; empty if it fits one."""
     paused: bool = False

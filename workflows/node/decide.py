@@ -278,8 +278,8 @@ def failed(state: NodeState, action: Action, reason: str, message: str, now: dat
 def _refused(state: NodeState, action: Action, why: str, now: datetime) -> None:
     """Record that a single pod was refused. Like `syncpod apply`, the node does not try it again.
 
-    A retry would succeed once the conflicting pod has ended, but its sender may not want it any more. A list, by
-    contrast, wants its pods for as long as it names them.
+    A retry would succeed once the conflicting pod has ended, but the refused pod's sender may not want it any more. A
+    list, by contrast, wants its pods for as long as it names them.
     """
     state.backoff = backoff.forget(state.backoff, action.key)
     _forget_single(state, action)

@@ -136,7 +136,7 @@ class NodeState(EventLog, BaseModel):
         return sorted((name for name, source in self.sources.items() if key in source.pods), key=rank)
 
     def winner(self, key: str) -> str:
-        """Return the source whose document counts: the one it was applied for, else the first; "" if there is none."""
+        """Return the source whose document counts: the one that the pod was applied for, else the first; "" = none."""
         candidates = self.candidates(key)
         current = self.governed.get(key)
         if current is not None and current.source in candidates:

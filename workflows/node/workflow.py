@@ -213,7 +213,7 @@ class NodeWorkflow:
         self.entity.refuse(name, unknown_signal(NODE_COMMANDS, name, len(args)))
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any] | None:
-        """Carry out an accepted update. Returns at once; the orders to the pods' workflows are next."""
+        """Carry out an accepted update. Returns before the orders to the pods' workflows are sent."""
         given = self.entity.obey(update, args)
         if update.name == SYNC_PODS_NOW.name:
             self.entity.put(update.name, given)  # like the signal, but delivered sooner to a workflow at rest
@@ -287,7 +287,7 @@ def _begun(start: Any, workflow_id: str, now: datetime, decisions: int) -> tuple
 
 
 def _after_another(state: NodeState, start: dict[str, Any], ended: str, now: datetime) -> NodeState:
-    """Return the state of a run that begins after a person has ended the node's last run, by the agent's record."""
+    """Return the state of a run that begins from the agent's record, after a person has ended the node's last run."""
     known = {name: start[name] for name in ("cordoned_by", "events", "status") if name in start}
     with suppress(ValueError):  # written in another form by another version: the agent reports its status again
         state = NodeState.model_validate({**state.model_dump(exclude_defaults=True), **known})

@@ -310,4 +310,4 @@ UPDATES: Final[Mapping[str, Effect[PodState, Any, dict[str, Any]]]] = effects(
 """The effect of each update, which returns the answer."""
 
 _CHECKS: Final[Mapping[str, Effect[PodState, Any, None]]] = effects(Effect(APPLY, require_source))
-"""What else refuses an update before it is in the history; its effect does not check that again."""
+"""Further checks of an update before it is in the history; the update's effect does not repeat them."""

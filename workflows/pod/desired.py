@@ -87,10 +87,10 @@ def _identity(state: PodState) -> dict[str, Any]:
 
 
 def require_source(state: PodState, document: Any, _now: datetime) -> None:
-    """Raise Rejected if a document that is not its source's would change a pod of a manifest file or of a cluster.
+    """Raise Rejected for a change of a manifest's or a cluster's pod by anybody but the pod's source.
 
-    The source alone has the pod's truth (in a cluster, the API server refuses changes of a static pod's mirror).
-    Replay: updates are refused before they are in the history, since earlier versions have accepted such updates.
+    Only the source may change its pod (in a cluster, the API server refuses changes of a static pod's mirror). Replay:
+    updates are refused before they are in the history, since earlier versions have accepted such updates.
     """
     mine = state.pod
     if (why := _ONLY_ITS_SOURCE.get(list_of(mine.metadata))) is None:
@@ -256,9 +256,9 @@ def _successor_uid(state: PodState) -> str:
 def successor_of(state: PodState) -> dict[str, Any] | None:
     """Return the workflow input of the successor's run; None if no pod was applied during the deletion.
 
-    If the successor has the UID of this pod, as a static pod does, its restart counts continue from this pod's. So they
-    do in the kubelet, which finds the containers of the earlier life in its runtime (kuberuntime_container.go, v1.36,
-    startContainer).
+    If the successor has the UID of this pod, as a static pod does, its restart counts continue from this pod's. The
+    counts continue in the kubelet too, which finds the containers of the earlier life in its runtime
+    (kuberuntime_container.go, v1.36, startContainer).
     """
     if state.successor is None:
         return None

@@ -96,7 +96,7 @@ def _with_container(state: PodState, step: StartContainer, now: datetime) -> Pod
 
 
 def _is_plain(supposed: PodState, start: Step) -> bool:
-    """Say whether a start is the container's first one, in a pod in which nothing but its start has happened."""
+    """Say whether a start is the container's first one, in a pod whose own start is all that has happened."""
     step = start.input
     if not isinstance(step, StartContainer) or step.restart or start.store is not None or start.cleared:
         return False

@@ -98,10 +98,10 @@ def _is_needless(kill: Kill) -> bool:
 
 
 def _kill_behind(state: PodState, kill: Kill, ended: Exit, at: datetime) -> Kill:
-    """Return the kill that an exit at `at` may have come of: none if the kill was decided after the exit.
+    """Return the kill that may have caused an exit at `at`: none if the kill was decided after the exit.
 
-    A listing may be late, as after a pause of the worker, so that a container is killed that has already ended. `at` is
-    never too early. A container that ends with its sandbox, or is lost, ends before the kill that follows from that.
+    A late listing, as after a pause of the worker, may lead to the kill of a container that has already ended. `at` is
+    never too early. The loss of a sandbox or of a container is the cause of its kill, so that kill always comes later.
     """
     if kill.at is None or kill.again or at >= kill.at or kill.cause in (KillCause.SANDBOX, KillCause.STATE_LOST):
         return kill

@@ -87,7 +87,7 @@ def _look(state: PodState, step: Step, result: StepResult, started: datetime, no
     # The step's own events come before their consequences: a start before the exit, and a kill before the exit.
     said = {each.container for each in state.events if each.reason == "Killing" and each.last and each.last >= started}
     for event in result.events:
-        if event.reason != "Killing" or event.container not in said:  # `said` have theirs from when the kill began
+        if event.reason != "Killing" or event.container not in said:  # kills in `said` got theirs when they began
             state.event(now, event.type, event.reason, event.message, event.container)
     if result.ended_before:
         observing.forget_needless_kill(state, step)

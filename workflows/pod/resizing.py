@@ -195,7 +195,7 @@ def failed(state: PodState, message: str, now: datetime) -> None:
 
 
 def as_allocated(state: PodState) -> tuple[str, ...]:
-    """Return the containers of `actuated` about which a resize would change nothing.
+    """Return the containers of `actuated` for which a resize would change nothing.
 
     Their last resources are only written differently, such as a limit that equals the pod's. None are returned while
     the pod's cgroup does not have the allocated resources, since the comparison depends on them.

@@ -58,7 +58,8 @@ TOO_LONG = 10_000
 at rest. A pod may never rest, and the server terminates a run of 51,200 events."""
 
 TOO_LARGE = 8 * 1024 * 1024
-"""Bytes of history with the same effect. The server terminates a run of 50 MB; a run begins with at most 2 MiB."""
+"""Bytes of history with the same effect as :data:`TOO_LONG`. The server terminates a run of 50 MB; a run begins with at
+most 2 MiB."""
 
 TOGETHER: Final = 4
 """The most pulls begun in one workflow task: each has the whole pod as input, and a task may send 4 MiB."""
@@ -170,8 +171,8 @@ class StepRunner:
             self.ahead = self.begin_ahead(follower, step)
         await self.see_through(begun, lambda: self.is_interrupted(begun, was_ending=was_ending), self.ahead)
         if self.ahead is not None and (self.ahead.begun.activity.done() or is_last(self.state, self.ahead.step)):
-            # It has ended, or is the pod's last start: no further start can begin ahead, so no decision is needed
-            # before.
+            # The start has ended, or is the pod's last: no further start can begin ahead, so no decision is needed
+            # first.
             await self.let_end(self.ahead)
 
     def begin(self, step: Step) -> tuple[Begun, Step | None]:
@@ -212,8 +213,8 @@ class StepRunner:
     async def let_end(self, ahead: StartAhead) -> None:
         """Wait for the end of the start that has begun ahead, and fold its outcome in.
 
-        If its container was not made, an init container took too long for it. Then no start of the run begins ahead any
-        more, since the next init container may take as long.
+        If the start made no container, the init container before it ran for too long. Then no start of the run begins
+        ahead any more, since the next init container may take as long.
         """
         if not ahead.begun.activity.done():
             await self.look(ahead.begun.step)
@@ -369,7 +370,10 @@ class StepRunner:
         return self.is_ending
 
     def is_interrupted(self, begun: Begun, *, was_ending: bool) -> bool:
-        """Say whether a step whose turn has come is to be cancelled. `was_ending`: the pod was ending before it."""
+        """Say whether a step whose turn has come is to be cancelled.
+
+        `was_ending`: the pod was ending before the step.
+        """
         match STEPS[begun.step.name].interruption:
             case Interruption.GOES_ON:
                 # Only a shorter grace interrupts a kill, which then starts again with the rest of the grace.

@@ -89,7 +89,7 @@ def _decided(trial: PodState, now: datetime, pulling: Collection[str]) -> Decisi
 
 
 def _steps(trial: PodState, decision: Decision, now: datetime) -> Iterable[PlannedStep]:
-    """Return the steps to come, regardless of back-offs; of an adoption or the end of a pod, only the decided one."""
+    """Return the steps to come, regardless of back-offs; for an adoption or a pod's end, only the decided step."""
     if not (trial.ending or trial.adopting):
         return decide.coming(trial, now)
     step = decision.step

@@ -99,7 +99,7 @@ def _clause(reason: str, message: str) -> str:
 
 
 def _around(before: str, clause: str, after: str, longest: int = LONGEST_SUMMARY) -> str:
-    """Return a summary. If it is too long, its middle loses its beginning, since an error ends with its cause."""
+    """Return a summary. If it is too long, the beginning of `clause` is cut, since an error ends with its cause."""
     room = max(_SHORTEST_CLAUSE, longest - len(before) - len(after))
     return clip(before + (clause if len(clause) <= room else f"…{clause[1 - room :]}") + after, longest)
 

@@ -93,7 +93,7 @@ def _mark_disrupted(state: PodState, message: str, now: datetime) -> None:
 
 
 def fail(state: PodState, failure: PodFailure, now: datetime) -> None:
-    """Fail the pod: its restarts have reached its own limit, or it has lost its sandbox and gets no other."""
+    """Fail the pod: its restarts have reached their limit, or it has lost its sandbox and gets no other."""
     state.failure, state.ends_sooner = failure, True
     state.event(now, "Warning", failure.reason, failure.message)
     state.note(now, "decision", "fail", f"{failure.reason}: {failure.message}")

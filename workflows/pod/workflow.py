@@ -226,7 +226,7 @@ class PodWorkflow:
         self.entity.refuse(name, f"signal {name}: {unknown_signal(POD_COMMANDS, name, len(args))}")
 
     async def change(self, update: UpdateSpec[Any], args: Sequence[Any]) -> dict[str, Any]:
-        """Carry out an accepted update after the signals before it. They may have made it impossible."""
+        """Carry out an accepted update after the earlier signals, which may have made the update impossible."""
         given, answer = self.entity.obey(update, args), dict[str, Any]()
 
         def change() -> None:

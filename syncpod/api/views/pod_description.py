@@ -32,7 +32,7 @@ class HoldLine:
     subject: str
     reason: str
     until: datetime | None
-    """When the wait ends; None = when an operator ends it."""
+    """When the wait ends; None = only an operator can end it."""
 
 
 @dataclass(frozen=True)

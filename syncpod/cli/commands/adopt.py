@@ -49,8 +49,8 @@ def adopt(
     manifest.
 
     With --force, the workflow of a named pod is terminated at the moment when the new one starts. Terminating it first
-    would leave the pod an orphan: a node that takes only signed commands lets it run until `adopt` or `prune`, and any
-    other kills it.
+    would leave the pod an orphan: a node that takes only signed commands lets an orphan run until `adopt` or `prune`,
+    and any other node kills it.
     """
     from syncpod.cli.orphans.found_orphans import chosen, here, named_only, require_choice, staying
     from syncpod.cli.several import do_all

@@ -252,7 +252,7 @@ async def _tell_what_takes_long(applying: Mapping[asyncio.Task[Applied], Pod], n
 
 
 async def _absence(client: Client, names: Sequence[str], node: str, served: Collection[str]) -> str:
-    """Return a sentence about pods whose node did not answer: when they start, and what to do for that."""
+    """Return a sentence about pods whose node did not answer: when the pods start, and what the user can do."""
     from syncpod.cli.temporal.unserved import never_served
 
     one = names[0] if len(names) == 1 else "NAME"

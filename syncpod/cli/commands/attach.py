@@ -56,8 +56,9 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
     """Connect our streams to a running container's, until it has ended or our input has; return 0.
 
     `container_id` is the runtime's, with or without its scheme. How the container ended is in the pod's status, not in
-    the exit code (kubectl's attach.go, v1.36, also returns 0). With `tty`, the container gets our terminal, unless it
-    has none, which is noted. Difference: input for a container that reads none is refused; kubectl drops it.
+    the exit code (kubectl's attach.go, v1.36, also returns 0). With `tty`, the container gets our terminal; a note says
+    if the container was made without one. Difference: input for a container that reads none is refused; kubectl drops
+    it.
 
     Raises BadInput, and Failure if the runtime refuses or cannot be reached, or the stream breaks.
     """

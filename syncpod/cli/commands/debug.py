@@ -118,7 +118,7 @@ def debug(
     If it does not start, the node tries again with a back-off, and nothing else in the pod waits for it.
 
     With --copy-to, the pod itself is left alone: a container is added to a copy of it, or one of its containers is
-    changed there. The copy has none of the pod's labels, annotations and probes, but for those that are kept.
+    changed there. The copy has the pod's labels, annotations and probes only with the `--keep-` flags.
     """
     from syncpod.cli.commands.debug_container import CopyRequest, DebugRequest, images_of
 
@@ -152,7 +152,7 @@ class _How:
 
 
 def _require_copy(how: _How, *, same_node: bool, init_containers: bool | None) -> None:
-    """Raise BadInput, naming the flag, for one that is for a copy if there is to be none."""
+    """Raise BadInput for a flag that only a copy can have, if no copy is requested. The error names the flag."""
     copy = how.copy
     if copy.name:
         return
@@ -185,7 +185,7 @@ def _run(pod: str, namespace: str, wanted: DebugRequest, how: _How) -> NoReturn:
     _require_sense(name, wanted, how)
     if how.attached and wanted.tty:
         wanted = dataclasses.replace(wanted, tty=has_terminal(stdin=wanted.stdin))
-    # The container's input ends with piped input, but not with a terminal, since another may attach.
+    # The container's input ends with piped input, but not with a terminal, since another client may attach.
     wanted = dataclasses.replace(wanted, stdin_once=wanted.stdin and how.attached and not wanted.tty)
     raise typer.Exit(session.run(lambda client: _debug(client, namespace, name, wanted, how)))
 

@@ -155,9 +155,9 @@ def debug_container(pod: Pod, wanted: DebugRequest) -> EphemeralContainer:
 def debug_copy(pod: Pod, wanted: DebugRequest, copy: CopyRequest) -> tuple[Admission, str]:
     """Return a copy of the pod, and the name of the container in it that is to be debugged; "" = only images differ.
 
-    That is the container of the pod with the wanted name, with another image, command line or rights, or else one that
-    is added. The copy has no labels and annotations, which would identify it as the pod, and no probes, which could end
-    it, but for those that are kept (cmd/debug/debug.go, v1.36, generatePodCopyWithDebugContainer). Raises BadInput
+    That is the pod's container of the wanted name, with another image, command line or rights, or else an added
+    container. Unless they are to be kept, the copy has no labels and annotations, which would identify it as the pod,
+    and no probes, which could end it (cmd/debug/debug.go, v1.36, generatePodCopyWithDebugContainer). Raises BadInput
     naming flags. Differences: without a scheduler, the copy runs on the pod's node; a copy in which only images differ
     has no labels, annotations and probes either; an image for a container that is missing is refused.
     """
@@ -185,7 +185,7 @@ def debug_copy(pod: Pod, wanted: DebugRequest, copy: CopyRequest) -> tuple[Admis
 
 
 def _set_images(containers: Sequence[dict[str, Any]], images: Mapping[str, str]) -> None:
-    """Give the containers these images; one that is named goes before all of them. Raises BadInput."""
+    """Give the containers these images; an image for a container's name precedes the one for all. Raises BadInput."""
     names = [each["name"] for each in containers]
     if missing := [name for name in images if name not in (*names, ALL_CONTAINERS)]:
         raise BadInput(f"--set-image: {missing[0]} is none of the pod's containers: {', '.join(names)}")
@@ -210,7 +210,10 @@ def _debugged(spec: dict[str, Any], wanted: DebugRequest, copy: CopyRequest) -> 
 
 
 def _changed(container: Mapping[str, Any], wanted: DebugRequest) -> dict[str, Any]:
-    """Return a container of the pod, changed for debugging: what is not wanted otherwise stays, but for its streams."""
+    """Return a container of the pod, changed for debugging.
+
+    Fields that `wanted` leaves open stay, except the streams.
+    """
     changed = {**container, "stdin": wanted.stdin, "stdinOnce": wanted.stdin_once, "tty": wanted.tty}
     if wanted.command and not wanted.arguments_only:
         changed.pop("args", None)

@@ -94,7 +94,7 @@ def _in_manifests(filename: Sequence[str], namespace: str) -> list[Thing]:
 
 
 def _do_all(deeds: Sequence[Callable[[], int]]) -> int:
-    """Call each deed, and return how many objects they deleted. A failed deed, as without a server, stops no other."""
+    """Call each deed, and return how many objects they deleted. A deed that fails does not stop the others."""
     number, failures = 0, []
     for deed in deeds:
         try:

@@ -85,7 +85,7 @@ def down(
         _forget(directory)
     _say_what_is_left(directory, others, ended=bool(ended), keep_pods=keep_pods)
     if purge:
-        purging.purge_cgroups(here)  # first: once the directory has gone, it cannot be tried again
+        purging.purge_cgroups(here)  # first: once the directory has gone, this cannot be repeated
         purging.purge(directory, memory, logs)
         say(f"{directory} removed")
 

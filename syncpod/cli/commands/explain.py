@@ -91,16 +91,16 @@ def explain(
 ) -> None:
     """Explain a pod's state, its causes, and what happens next.
 
-    For each end of a container this shows the cause, who decided it, how long the next start waited, and the last
-    lines of the log. It also shows what the ends have in common, and the changes to the pod. `explain node` shows the
-    pods of this machine's node whose containers ended most often in the last day, the node's events, and what is due
-    next; the node may be named, `explain node n1`. Everything comes from this node's journal. So neither the Temporal
-    server nor the worker is needed, and pods that are gone are explained for as long as the journal has them: --at or
-    --uid chooses an earlier life of the name. On a terminal that is too narrow for long texts, those in tables are
-    cut, and others wrapped; a pipe gets them whole. With --start this shows each part of a container's newest start,
-    with its duration. With --trace it also shows each call to the runtime, if the worker was started with
-    OTEL_TRACES_EXPORTER=console. With --placement it says for each node of the fleet that this machine commands
-    whether the pod may be there, as `fleet explain --placement` does.
+    For each end of a container this shows the cause, who decided it, how long the next start waited, and the last lines
+    of the log. It also shows what the ends have in common, and the changes to the pod. `explain node` shows the pods of
+    this machine's node whose containers ended most often in the last day, the node's events, and what is due next; the
+    node may be named, `explain node n1`. Everything comes from this node's journal. So neither the Temporal server nor
+    the worker is needed, and pods that are gone are explained for as long as the journal has them: --at or --uid
+    chooses an earlier life of the name. On a narrow terminal, long texts in tables are cut, and other long texts are
+    wrapped; a pipe gets all texts whole. With --start this shows each part of a container's newest start, with its
+    duration. With --trace it also shows each call to the runtime, if the worker was started with
+    OTEL_TRACES_EXPORTER=console. With --placement it shows whether the pod may be on each node of the fleet that this
+    machine commands, as `fleet explain --placement` does.
     """
     of_start = {"--restart": restart is not None, "--container": bool(container), "--trace": trace}
     if placement:
@@ -234,7 +234,7 @@ def _lives(
 ) -> tuple[list[PodRunRecords], PodRunRecords]:
     """Return all lives of a pod's name in the journal, and the life at a moment. Raises Failure if there is none.
 
-    If `uid` is not "", the second has this uid.
+    If `uid` is not "", that life has this uid.
     """
     from syncpod.journal.explain import life_at
     from syncpod.journal.reading import NoJournal, lives_of
@@ -344,10 +344,10 @@ def _unknown(lives: list[PodRunRecords], namespace: str, name: str, state_dir: P
 
 
 def _unserved(here: NodeSettings, records: PodRunRecords, silent_since: datetime | None) -> tuple[str, datetime | None]:
-    """Return a sentence if the node cannot act, and until when its state is known; print a note too.
+    """Return the sentence that the node cannot act, and the time until which its state is known; also print a note.
 
-    It cannot act without a worker, nor while its server does not answer, since `silent_since`. Returns "" and None if
-    it can, or if the pod is gone.
+    A node cannot act without a worker, or while its server does not answer (since `silent_since`). Returns "" and None
+    if the node can act, or if the pod is gone.
     """
     from syncpod.cli.machine.own_journal import last_sign
 

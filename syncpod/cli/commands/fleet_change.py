@@ -22,8 +22,8 @@ def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_d
     The fleet chooses a node for each pod by its affinity, tolerations, spread and requests. A pod with a
     `spec.nodeName` runs on that node. A new template is rolled out pod by pod; if one of its pods fails, the fleet
     rolls back to the last good template by itself. Nodes keep their pods running even while the fleet cannot be
-    reached. A ConfigMap or Secret goes only to nodes with pods that refer to it. An image that was not loaded on a node
-    with the embedded runtime is a warning: nothing is pulled there.
+    reached. A ConfigMap or Secret goes only to nodes with pods that refer to it. A warning names each image that is not
+    loaded on a node with the embedded runtime: such a node pulls nothing.
     """
     from syncpod.cli.temporal import fleet, fleet_objects, fleet_pod_changes, fleet_workloads
     from syncpod.cli.temporal.fleet_images import image_warnings

@@ -23,8 +23,8 @@ def codec(
 
     Set the printed address as the codec endpoint of the UI (the data encoder in its top bar), or for `temporal` as
     `TEMPORAL_CODEC_ENDPOINT` in its environment: any user can read its command line. The address is a secret, and
-    different each time. It decrypts payloads of the fleet's server, for you and root on this machine alone, and changes
-    nothing. Payloads that are sealed for a node, or by it, stay sealed.
+    different each time. The codec decrypts payloads of the fleet's server, for you and root on this machine alone, and
+    changes nothing. Payloads that are sealed for a node, or by it, stay sealed.
     """
     import asyncio
 

@@ -63,8 +63,8 @@ def delete(
     five seconds the command prints on standard error what it waits for. The deletion goes on even if the command ends.
 
     A node that cannot be reached ends its pods when it is back. Until then they count as ending. With `--force` they
-    count as gone at once, which is meant for nodes that never come back. If such a node is in fact still running, so
-    are its pods, beside those that replace them.
+    count as gone at once, which is meant for nodes that never come back. If such a node still runs, its pods run on
+    beside their replacements.
     """
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_deletion import FleetThings

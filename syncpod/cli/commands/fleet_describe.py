@@ -29,7 +29,7 @@ def describe(
     For a workload this shows the state of its rollout and its pods, why a pod is being removed, and why a pod fits no
     node. For a pod it shows what `syncpod describe pod` shows on its node, or why no node has it yet. While its node is
     Unknown, it shows the node's last report, and whether another pod replaces it, and when. For a ConfigMap or Secret
-    it shows everything but its content, which is sealed. Several kinds are `deployment/web pod/web-1`.
+    it shows everything but its content, which is sealed. Name several kinds as `deployment/web pod/web-1`.
     """
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_workloads import WORKLOADS

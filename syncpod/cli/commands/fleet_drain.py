@@ -44,7 +44,8 @@ def drain(
     A Deployment's pods are replaced as in a rollout, within its `maxSurge` and `maxUnavailable`: with a surge, a pod is
     removed once another one is available elsewhere. A single Pod is removed before it runs elsewhere. The command
     prints what the drain waits for. The fleet goes on with the drain even if this command ends. `fleet uncordon` stops
-    it for the pods that are still there. If one of several nodes cannot be drained, the others are.
+    it for the pods that are still there. If one of several nodes cannot be drained, the others are drained all the
+    same.
     """
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_nodes import FleetNodes

@@ -98,7 +98,7 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 
 def _behind(temporal: str, state_dir: str) -> TemporalFrontend:
-    """Return the fleet's server: the one that is named, or else that of other commands, with TLS if configured."""
+    """Return the fleet's server: the named one, or else the one that other commands use, with TLS if configured."""
     from syncpod.cli.temporal.session import connection
     from syncpod.gate.gate import TemporalFrontend
     from syncpod.temporal.plugin import NoServer, connection_settings

@@ -52,8 +52,8 @@ def get(
 ) -> None:
     """List the fleet's nodes, workloads, or pods on all nodes: `nodes`, `deployments`, `daemonset logs`, `pods`.
 
-    Several kinds are `deployments,daemonsets`, or `deployment/web pod/web-1`; `all` stands for pods, daemonsets and
-    deployments. A node is `Unknown` when it has not answered the fleet for a grace period. Its pods may still be
+    Name several kinds as `deployments,daemonsets`, or as `deployment/web pod/web-1`; `all` stands for pods, daemonsets
+    and deployments. A node is `Unknown` when it has not answered the fleet for a grace period. Its pods may still be
     running.
     """
     from syncpod.cli.temporal import fleet, fleet_lists

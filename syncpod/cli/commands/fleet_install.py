@@ -31,8 +31,8 @@ def install(
     """Have systemd run a fleet's worker and gate on this machine, also after a reboot.
 
     They use the Temporal server that your environment or temporal.toml names, or else the state directory's own, which
-    gets a unit too. First stop any of them that run in the foreground. Variables of your shell that configure Temporal,
-    telemetry, proxies and syncpod are kept for the units in a file that only you can read.
+    gets a unit too. First stop a worker or gate that runs in the foreground. Variables of your shell that configure
+    Temporal, telemetry, proxies and syncpod are kept for the units in a file that only you can read.
     """
     from syncpod.cli.machine import fleet_processes, systemd
     from syncpod.cli.machine.settings import settings

@@ -42,10 +42,10 @@ def remove(nodes: NodeNames, force: Force = False, timeout: Timeout = "0", state
 
     Without `--force`, a node that can be reached, or that has pods, is not removed: drain it, and run `syncpod leave`
     on it. Pods of DaemonSets do not count, since they run nowhere else. With `--force`, the pods of Deployments and
-    single Pods are replaced on other nodes, and pods with a `spec.nodeName` are lost.
-    A node that can be reached ends its pods first, as a kubelet does after `kubectl delete node`. A node that cannot be
-    reached ends its pods when it is back, if its certificate is still valid then: until then they run beside their
-    replacements, if the node is running. After `syncpod fleet revoke`, it cannot connect, and so never ends them.
+    single Pods are replaced on other nodes, and pods with a `spec.nodeName` are lost. A node that can be reached ends
+    its pods first, as a kubelet does after `kubectl delete node`. A node that cannot be reached ends its pods when it
+    is back, if its certificate is still valid then: until then they run beside their replacements, if the node is
+    running. After `syncpod fleet revoke`, the node cannot connect, and so never ends them.
     """
     from syncpod.cli.machine.fleet_home import open_here
     from syncpod.cli.temporal import fleet

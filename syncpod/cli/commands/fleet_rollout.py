@@ -75,9 +75,9 @@ def undo(
 ) -> None:
     """Go back to an earlier revision. Its template is rolled out as any other, and becomes the newest revision.
 
-    Without `--to-revision`, it is the last revision before the newest that was not rolled back. After a bad template,
-    the fleet itself has already gone back to the last good one; `undo` then makes that template the workload's own
-    again.
+    Without `--to-revision`, it is the newest revision that was not rolled back, apart from the current one. After a bad
+    template, the fleet itself has already gone back to the last good one; `undo` then makes that template the
+    workload's own again.
     """
     from syncpod.cli.temporal import fleet, fleet_workloads
 
@@ -150,8 +150,8 @@ def status(
 def restart(what: WorkloadName, namespace: Namespace = "default", state_dir: StateDir = "") -> None:
     """Replace all pods of a workload by new ones, step by step, as in the rollout of another template.
 
-    The template gets the annotation `syncpod.dev/fleet-restarted-at`. It stays when the same manifest is applied again.
-    A workload whose newest template was rolled back is not restarted: `undo` or apply another one first.
+    The template gets the annotation `syncpod.dev/fleet-restarted-at`, which stays when the same manifest is applied
+    again. A workload whose newest template was rolled back is not restarted: `undo` or apply another template first.
     """
     from syncpod.cli.temporal import fleet, fleet_workloads
 

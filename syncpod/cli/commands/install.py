@@ -33,7 +33,7 @@ def install(state_dir: StateDir = "", print_: PrintUnits = False) -> None:
     The node is the one that `syncpod up` has started, with its settings: its processes are ended and started again as
     systemd units, and the pods run on meanwhile. As root the units are the system's, else yours. Each unit is restarted
     when it ends; none of them ends a pod when it is stopped. Variables of your shell that configure Temporal,
-    telemetry, proxies and syncpod are kept for them in a file that only you can read.
+    telemetry, proxies and syncpod are kept for the units in a file that only you can read.
     """
     from syncpod.cli.machine.ending import end_all
     from syncpod.cli.machine.settings import kept_settings, settings

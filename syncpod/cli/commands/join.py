@@ -46,8 +46,8 @@ def join(
     while the fleet cannot be reached. Pods of an earlier fleet end, since the new fleet's list does not have them.
 
     With --listen, the node also accepts TLS connections from the fleet's machine, and from no other, for `fleet exec
-    -it`, `attach` and `port-forward`. Give an address that the fleet's machine can reach; 0.0.0.0 stands for all of
-    the node's. A node that belongs to a fleet already can change this without FILE.
+    -it`, `attach` and `port-forward`. Give an address that the fleet's machine can reach; 0.0.0.0 stands for all
+    addresses of the node. A node that already belongs to a fleet can change the address without FILE.
     """
     from syncpod.cli.machine.state_directory import prepare
     from syncpod.settings.membership import keep_listening, keep_membership, read_listening

@@ -91,14 +91,14 @@ def logs(
     """Print the logs of a pod's containers.
 
     Reads the files that the runtime writes on this machine: for each container the current one, as kubectl does, and
-    with --rotated also older ones that are still kept. Without --container it is the pod's default container: the one
-    that the annotation kubectl.kubernetes.io/default-container names, or else the first main container, which a note
-    then names. --follow continues across rotations. While the pod's workflow does not answer, the files are found
+    with --rotated also older ones that are still kept. Without --container, the log is that of the default container:
+    the container in the annotation kubectl.kubernetes.io/default-container, or else the first main container, which a
+    note names. --follow continues across rotations. While the pod's workflow does not answer, the files are found
     without it, and --follow continues until it is interrupted.
 
     --restart N prints the log of an instance that ended, also of a pod that is gone: the file, or the last KiB of it
-    that the node's journal keeps. If several pods had this name one after the other, it is the newest that has an
-    instance N, and a note names that life; --uid chooses another. `syncpod explain` lists the instances and lives.
+    that the node's journal keeps. If several pods had this name one after the other, the newest one with an instance N
+    is chosen, and a note names that life; --uid chooses another life. `syncpod explain` lists the instances and lives.
     """
     name, conditions, container = _chosen(what or [], selector, container, all_containers=all_containers)
     _require_numbers(tail, limit_bytes, max_log_requests)

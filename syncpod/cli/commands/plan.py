@@ -46,9 +46,9 @@ def plan(
 ) -> None:
     """Show what an apply would do, without doing it.
 
-    The node of a new pod is asked whether it would run the pod: whether it has room for the pod beside the pods before
-    it in the manifests, and supports the pod's fields. A warning names a node that does not answer.
-    ConfigMaps and Secrets count as they are on this machine now.
+    For a new pod, this also shows whether its node would run it: whether the node has room beside the pods that come
+    earlier in the manifests, and supports the pod's fields. A warning names a node that does not answer. ConfigMaps and
+    Secrets count as they are on this machine now.
 
     With names of pods instead of manifests, it shows what is about to be done for these pods.
     """

@@ -26,7 +26,7 @@ def port_forward(
 
     Each connection to a port here is passed on to a port of the pod. REMOTE is a port of the pod, by number or by its
     name in the manifest. Without LOCAL, the same number is used here; with nothing before the colon, any free port.
-    Listens on the loopback addresses only, unless --address says otherwise.
+    Listens on the loopback addresses only, unless --address names others.
 
     A connection that fails is reported, and the others go on, even if the pod's sandbox is created anew meanwhile.
 

@@ -78,8 +78,8 @@ def run(
     """Make a pod of one container, and run it.
 
     Arguments after `--` are those of the image's command; with --command they are the command itself. `attach` and
-    `logs` show its output; `exec` runs something beside it. With `-i` or --attach it is attached to until it ends,
-    and its exit code is passed on; with --rm the pod is deleted then.
+    `logs` show its output; `exec` runs something beside it. With `-i` or --attach, this command attaches to the
+    container until it ends, and passes on its exit code; with --rm the pod is then deleted.
 
     \b
     Examples:
@@ -95,7 +95,7 @@ def run(
     _check_streams(stdin=stdin, tty=tty, is_attached=is_attached, remove=remove, wait=wait)
     tty = tty and (not is_attached or has_terminal(stdin=stdin))
     name, *rest = words
-    # A terminal has no stdinOnce, since it may attach again.
+    # With a terminal, stdinOnce is not set, since a terminal may attach again.
     streams = {"stdin": stdin, "tty": tty, "stdinOnce": stdin and is_attached and not tty}
     container = {
         "command" if command else "args": rest,

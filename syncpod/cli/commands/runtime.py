@@ -27,7 +27,7 @@ def runtime(
     """Run the embedded runtime until Ctrl-C.
 
     It speaks CRI v1, as containerd does. Its containers are plain processes of this machine, without isolation. They
-    keep running when it ends, and it finds them again.
+    keep running when the runtime ends, and it finds them again at its next start.
     """
     from syncpod.cli.machine import runtime_process
     from syncpod.cli.machine.settings import settings

@@ -221,7 +221,7 @@ def up(
     address, the form of its log and its journal's limits. Name and runtime cannot change while it has pods.
 
     It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
-    had: it ends with exit code 1 and the reason, and the node goes on trying.
+    pulled: it ends with exit code 1 and the reason, and the node goes on trying.
     """
     with _nothing_started():
         here = _settings(

@@ -12,7 +12,7 @@ def version() -> None:
 
 
 def _installed(part: str) -> str:
-    """Return the version of a package, which a source checkout that is not installed lacks."""
+    """Return the version of a package; a source checkout that is not installed has none."""
     from importlib import metadata
 
     try:

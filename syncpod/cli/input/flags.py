@@ -20,7 +20,10 @@ Parameters of a typer without this attribute are left unchanged."""
 
 
 def option_of(command: Any, word: str) -> Any:
-    """Return the option of this name, None if there is none; for letters after one dash, ``-it``, the last one's."""
+    """Return the option of this name, None if there is none.
+
+    For letters after one dash (``-it``), the last one counts.
+    """
     names = {word} if word.startswith("--") else {word, f"-{word[-1:]}"}
     for one in command.params:
         if isinstance(one, TyperOption) and names & {*one.opts, *one.secondary_opts}:

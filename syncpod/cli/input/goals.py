@@ -31,7 +31,7 @@ class Created:
 
 @dataclass(frozen=True)
 class HasCondition:
-    """The pod's condition of this type has this value; case does not matter in either."""
+    """The pod's condition of this type has this value; the case of letters does not matter."""
 
     type: str
     value: str
