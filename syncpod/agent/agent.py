@@ -121,11 +121,12 @@ class Agent:
         self._boot = Boot(reader, self.readiness, takeover, self.pleg, self.prober)
         self.published_pods = PublishedPods(context)
         self.journal = Journal(context, journal, ask_server=partial(sent_to, client))
-        guard.watch(self.journal.server_looked)
+        guard.watch_outages(self.journal.outage)
         self.own_server, self.pod_orders = OwnServer(guard.require), self._pod_orders(context, cri)
         self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self._ended_runs = EndedRuns(client)
         self.cluster, self.pressure = JoinedCluster(), NodePressure()
+        guard.watch_outages(lambda _, ended: self.cluster.server(ended is not None))
         self._shutdown = self._node_shutdown(context, shutdown_periods) if shutdown_periods else None
         self.task_watch = TaskWatch(self.published_pods, self.journal, self.stuck_workflows, self._ended_runs)
         self.step_port = self._step_port()

@@ -21,6 +21,8 @@ class ClusterLink:
     """Sends an event about a pod."""
     shutdown: Callable[[bool], None]
     """Reports that a shutdown of the machine begins (True), or is called off (False)."""
+    server: Callable[[bool], None]
+    """Reports that the Temporal server does not answer (False), or answers again (True)."""
 
 
 class JoinedCluster:
@@ -49,3 +51,8 @@ class JoinedCluster:
         """Report that a shutdown of the machine begins, or is called off."""
         if self._link is not None:
             self._link.shutdown(begins)
+
+    def server(self, answers: bool) -> None:
+        """Report that the Temporal server does not answer, or answers again."""
+        if self._link is not None:
+            self._link.server(answers)

@@ -92,7 +92,6 @@ class Journal:
         """Instances that are about to be removed with their logs."""
         self._news = asyncio.Event()
         self._writing = asyncio.Lock()
-        self._silent_since: datetime | None = None
         self._outages: dict[datetime, datetime | None] = {}
         """Beginnings and ends of outages of the server that are not in the file yet."""
 
@@ -101,14 +100,9 @@ class Journal:
         self._pending[workflow_id, run_id] = published
         self._news.set()
 
-    def server_looked(self, silent_since: datetime | None) -> None:
-        """Take the result of a check of the server: None = it answers, else the time of its last answer."""
-        if self._silent_since is None and silent_since is not None:
-            self._silent_since = silent_since
-            self._outages[silent_since] = None
-        elif self._silent_since is not None and silent_since is None:
-            self._outages[self._silent_since] = datetime.now(UTC)
-            self._silent_since = None
+    def outage(self, begun: datetime, ended: datetime | None) -> None:
+        """Take an outage of the server, when it begins (`ended` None) and when it ends."""
+        self._outages[begun] = ended
 
     async def keep(self, ref: PodRef, instances: Sequence[Instance]) -> None:
         """Return once the ends of these instances are in the file, since their logs are about to be removed.

@@ -210,6 +210,17 @@ class Service(NamedTuple):
 
 SERVER_AWAY: Final = "server"
 """In `Absence.how`: a worker ran, and the Temporal server did not answer it."""
+SERVER_UNREACHABLE: Final[tuple[EventType, str, str]] = (
+    "Warning",
+    "ServerUnreachable",
+    "The Temporal server does not answer: containers run on, and nothing is started or changed until it does",
+)
+SERVER_REACHABLE: Final[tuple[EventType, str, str]] = (
+    "Normal",
+    "ServerReachable",
+    "The Temporal server answers again",
+)
+"""Type, reason and message of a node's events that its Temporal server went away, and that it is back."""
 
 
 class Absence(NamedTuple):

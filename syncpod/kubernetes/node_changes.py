@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from syncpod.journal.records import SERVER_REACHABLE, SERVER_UNREACHABLE
 from syncpod.kubernetes.json_documents import mapping, mappings
 
 _REASONS: Final = {
@@ -61,6 +62,11 @@ def shutdown(*, begins: bool) -> list[NodeChange]:
     """Return the event of a machine that shuts down, or no longer does (nodeshutdown_manager_linux.go, v1.36)."""
     what = "event" if begins else "cancellation"
     return [NodeChange("Normal", "NodeShutdown", f"Shutdown manager detected shutdown {what}")]
+
+
+def server(*, answers: bool) -> list[NodeChange]:
+    """Return the event that the node's Temporal server does not answer, or that it answers again."""
+    return [NodeChange(*(SERVER_REACHABLE if answers else SERVER_UNREACHABLE))]
 
 
 def written(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[NodeChange]:

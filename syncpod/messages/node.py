@@ -17,7 +17,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from syncpod.messages.identity import Message, node_task_queue
 from syncpod.messages.queries import WireEvent
@@ -52,6 +52,10 @@ LISTED_LIMIT: Final = 4000
 compute for more than two seconds."""
 MADE_LIMIT: Final = 4000
 """How many pods one ``recall_pods`` may name."""
+
+
+OUTAGES_TOLD: Final = 5
+"""How many outages a status names. It is sent as soon as the server answers, so hardly ever is more than one new."""
 
 
 def document_size(document: Any) -> int:
@@ -168,6 +172,14 @@ class NodeInfo(Message):
     architecture: str = ""
 
 
+class Outage(Message):
+    """A time in which the Temporal server did not answer the node's agent."""
+
+    begun: AwareDatetime | None = None
+    """The time of the last answer before it."""
+    ended: AwareDatetime | None = None
+
+
 class NodeStatus(Message):
     """Signal ``node_status``: the node's agent reports its node; sent only when something has changed."""
 
@@ -189,6 +201,8 @@ class NodeStatus(Message):
     """Whether pods with dnsPolicy ClusterFirst use a cluster's DNS."""
     sources_ready: bool = False
     """Whether every one of `sources` has been read and reported since the agent's last start."""
+    outages: tuple[Outage, ...] = ()
+    """The last outages of the server that this agent has seen end, oldest first; :data:`OUTAGES_TOLD` at most."""
 
 
 # --- memo and query ---------------------------------------------------------------------------------------------------

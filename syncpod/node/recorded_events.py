@@ -7,8 +7,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from syncpod.journal.records import SERVER_REACHABLE, SERVER_UNREACHABLE
+
 NODE_SNAPSHOT_NAME: Final = "node-workflow.json"
 """The file name of the snapshot of the node's own workflow, in the state directory."""
+_OUTAGE: Final = (SERVER_UNREACHABLE[1], SERVER_REACHABLE[1])
 START_FIELDS: Final = ("unschedulable", "cordoned_by", "events", "status")
 """The fields of the node's state that a new workflow takes over if the old one was ended."""
 
@@ -25,11 +28,12 @@ class NodeEvent(NamedTuple):
 def recorded_node_events(state_dir: Path) -> list[NodeEvent]:
     """Return the node's events, in the order of their last times; [] without a readable record. Blocks.
 
+    Outages of the server are not among them: the journal has those itself, with the ones that still last.
     The worker writes the record whenever the node's workflow has changed.
     """
     try:
-        events = [_event(each) for each in _snapshot(state_dir).get("events", ())]
-    except (ValueError, KeyError, TypeError):
+        events = [_event(each) for each in _snapshot(state_dir).get("events", ()) if each.get("reason") not in _OUTAGE]
+    except (ValueError, KeyError, TypeError, AttributeError):
         return []  # another version wrote it, in another format
     return sorted(events, key=lambda each: each.last)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import pytest_asyncio
@@ -177,7 +178,7 @@ async def test_steps_learn_of_the_nodes_pressure_and_their_events_reach_its_clus
     port.event_happens(ref, event)
     assert port.admission_refusal(pod) == ""
     scene.agent.pressure.measured(("MemoryPressure",))
-    scene.agent.cluster.join(ClusterLink(lambda meta: None, lambda *what: sent.append(what), lambda begins: None))
+    scene.agent.cluster.join(ClusterLink(lambda meta: None, lambda *what: sent.append(what), Mock(), Mock()))
     port.event_happens(ref, event)
     assert (port.admission_refusal(pod), sent) == ("The node had condition: [MemoryPressure]. ", [(ref, event)])
 

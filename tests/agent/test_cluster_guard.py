@@ -28,11 +28,15 @@ async def noticed(monkeypatch: pytest.MonkeyPatch, answers: list[str]) -> list[b
     monkeypatch.setattr(cluster, "cluster_identity", identity)
     guard, silent = ClusterGuard(cast(Client, None), "own", node="n1", address="a"), list[datetime | None]()
     guard.watch(silent.append)
+    outages = list[tuple[datetime, datetime | None]]()
+    guard.watch_outages(lambda *outage: outages.append(outage))
     begun = datetime.now(UTC)
     with pytest.raises(NotThisNode):
         await guard.run()
     assert all(begun <= each <= datetime.now(UTC) for each in silent if each is not None)
     assert len({each for each in silent if each is not None}) <= 1, "it is the time of the last answer"
+    assert [at for at, ended in outages if ended is None] == sorted({each for each in silent if each is not None})
+    assert [at for at, ended in outages if ended is not None and ended > at] == [at for at, _ in outages[::2]]
     return [each is not None for each in silent]
 
 

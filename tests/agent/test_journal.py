@@ -305,11 +305,9 @@ async def test_an_outage_of_the_server_is_in_the_journal_while_it_lasts_and_afte
     journal, since = Journal(context), datetime.now(UTC) - timedelta(seconds=30)
     running = asyncio.create_task(journal.run())
     await until(lambda: last_sign_of(context.state_dir, context.memory_dir) is not None)
-    journal.server_looked(None)
-    journal.server_looked(since)
-    journal.server_looked(since)
+    journal.outage(since, None)
     await until(lambda: gaps_of(context.state_dir).silent_since == since)
-    journal.server_looked(None)
+    journal.outage(since, datetime.now(UTC))
     await until(lambda: gaps_of(context.state_dir).silent_since is None)
     (outage,) = gaps_of(context.state_dir).absences
     assert (outage.begun, outage.how) == (since, SERVER_AWAY)

@@ -91,7 +91,7 @@ async def served(
 ) -> AsyncIterator[Reader]:
     published, runtime = PublishedPods(node_of(directory)), Measuring()
     cluster = JoinedCluster()
-    cluster.join(ClusterLink(lambda meta: in_cluster, Mock(), Mock()))
+    cluster.join(ClusterLink(lambda meta: in_cluster, Mock(), Mock(), Mock()))
     published.take("pod/default/web", "run", Shown(CRASHES))
     runtime.stats = (WEB,)
     endpoint = node_endpoint(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -120,6 +120,22 @@ async def test_a_node_status_that_changed_only_in_messages_is_sent_rarely(tmp_pa
     assert heard.statuses[-1].conditions[-1].message == "the runtime has not answered for 299 s"
     obstacles[0] = ""
     assert await teller.round(), "that it is well again is told at once"
+
+
+async def test_an_outage_of_the_server_is_told_once_it_is_over(tmp_path: Path) -> None:
+    heard = Heard()
+    context = NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c")
+    life = NodeLife("n1", "machine", 4)
+    teller = NodeStatusReporter(context, life, NodeInfo, heard.tell, obstacles=tuple, sources={})
+    assert await teller.round()
+    teller.outage(NOW, None)
+    assert not await teller.round()
+    for minutes in range(1, 9):
+        teller.outage(NOW, NOW + timedelta(minutes=minutes))
+    assert await teller.round()
+    assert not await teller.round()
+    ends = [each.ended for each in heard.statuses[-1].outages]
+    assert ends == [NOW + timedelta(minutes=minutes) for minutes in range(4, 9)], "the last five"
 
 
 def _shown(state: NodeState) -> NodeView:

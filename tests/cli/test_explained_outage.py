@@ -51,9 +51,14 @@ def test_a_server_that_hangs_is_told_while_it_does_and_afterwards(
             said = explained(environ, "loop", "the Temporal server has not answered since")
             assert "a had been running for" in said and "later events are not known" in said
             assert "the Temporal server has not answered since" in explained(environ, "node")
+            assert "the Temporal server has not answered since" in program("node", environ=environ).out
         finally:
             os.kill(server, signal.SIGCONT)
         assert "no Temporal server for" in explained(environ, "loop", "a has been running for")
-        assert "no Temporal server for" in explained(environ, "node")
+        of_node = explained(environ, "node")
+        assert "no Temporal server for" in of_node and "does not answer" not in of_node, "it is told once"
+        assert "has not answered" not in program("node", environ=environ).out
+        events = program("describe", "node", environ=environ).out.partition("Events:")[2]
+        assert "ServerUnreachable" in events and "ServerReachable" in events
         logs = "".join(each.read_text() for each in (state_of(environ) / "log").glob("worker*"))
         assert "the Temporal server does not answer" in logs and "the Temporal server answers again" in logs

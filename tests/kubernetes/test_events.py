@@ -15,6 +15,7 @@ from syncpod.agent.kubernetes import event_writer
 from syncpod.agent.kubernetes.event_writer import EventWriter
 from syncpod.agent.kubernetes.node_events import NodeEvents
 from syncpod.agent.kubernetes.pod_events import PodEvents
+from syncpod.journal.records import SERVER_REACHABLE, SERVER_UNREACHABLE
 from syncpod.kubernetes import node_changes
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.event_correlation import BURST, KEPT, REFILL_SECONDS, SIMILAR_SECONDS, EventCorrelator, Recent
@@ -381,7 +382,9 @@ async def test_a_node_tells_that_it_starts_and_what_changes(api: ApiServer, clie
         node.written(unknown, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
         node.shutdown(True)
         node.shutdown(False)
-        await until(lambda: len(written(api)) == 8)
+        node.server(False)
+        node.server(True)
+        await until(lambda: len(written(api)) == 10)
     assert [(each["reason"], each["message"]) for each in written(api)] == [
         ("Starting", "Starting kubelet."),
         ("NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"),
@@ -391,4 +394,6 @@ async def test_a_node_tells_that_it_starts_and_what_changes(api: ApiServer, clie
         ("NodeReady", "Node n1 status is now: NodeReady"),
         ("NodeShutdown", "Shutdown manager detected shutdown event"),
         ("NodeShutdown", "Shutdown manager detected shutdown cancellation"),
+        SERVER_UNREACHABLE[1:],
+        SERVER_REACHABLE[1:],
     ]

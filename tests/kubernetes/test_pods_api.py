@@ -246,7 +246,7 @@ class FakeAgent:
     def __init__(self) -> None:
         self.published_pods = self.task_watch = self
         self.cluster = JoinedCluster()
-        self.cluster.join(ClusterLink(lambda meta: self.objects.get(meta.uid), Mock(), Mock()))
+        self.cluster.join(ClusterLink(lambda meta: self.objects.get(meta.uid), Mock(), Mock(), Mock()))
         self.states: list[Any] = []
         self.objects: dict[str, dict[str, Any]] = {}
         self.watchers: list[Any] = []

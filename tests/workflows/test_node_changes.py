@@ -92,6 +92,22 @@ def test_a_node_says_once_for_each_start_of_its_worker_that_there_is_no_cluster_
     assert [each.count for each in state.events if each.reason == "MissingClusterDNS"] == [2]
 
 
+def test_each_outage_of_the_server_is_an_event_once_at_its_own_times() -> None:
+    """A status names earlier outages too, and is sent again after each start of the workflow."""
+    state = NodeState(name="n1", since=START)
+    minutes = [START + timedelta(minutes=number) for number in range(5)]
+    first, second = ({"begun": minutes[at].isoformat(), "ended": minutes[at + 1].isoformat()} for at in (0, 2))
+    for outages in ([first], [first], [first, second], [first, second], []):
+        absorb.absorb(state, "node_status", ({"outages": outages},), minutes[4])
+    said = [(each.type, each.reason, each.count, each.first, each.last) for each in report.view(state, START).events]
+    assert said == [
+        ("Warning", "ServerUnreachable", 2, minutes[0], minutes[2]),
+        ("Normal", "ServerReachable", 2, minutes[1], minutes[3]),
+    ]
+    absorb.absorb(state, "node_status", ({"outages": [{"begun": "2026-11-01T00:00:00"}]},), START)
+    assert [each.reason for each in state.events if each.count == 1] == ["Rejected"], "a time has a zone"
+
+
 def test_an_unchanged_pod_is_not_evaluated() -> None:
     state = NodeState(name="n1", since=START)
     pods = [document(f"p{number}", "one") for number in range(20)]

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from syncpod.journal.records import SERVER_REACHABLE, SERVER_UNREACHABLE
 from syncpod.lifecycle import backoff
 from syncpod.messages.node import (
     API_SOURCE,
@@ -23,6 +24,7 @@ from syncpod.messages.node import (
     LIST_LIMIT,
     LISTED_LIMIT,
     MADE_LIMIT,
+    OUTAGES_TOLD,
     ApplyToNode,
     Cordon,
     DeleteFromNode,
@@ -384,7 +386,16 @@ def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
         state.event(now, "Normal", "Starting", f"the worker of node {state.name} has started")
         if not signal.has_cluster_dns:
             state.event(now, "Warning", "MissingClusterDNS", NO_CLUSTER_DNS)
+    _say_outages(state, signal)
     state.status = signal
+
+
+def _say_outages(state: NodeState, signal: NodeStatus) -> None:
+    """Record an event for the beginning and the end of each outage of the server that the last status did not name."""
+    for outage in signal.outages[-OUTAGES_TOLD:]:
+        if outage.begun is not None and outage.ended is not None and outage not in state.status.outages:
+            state.event(outage.begun, *SERVER_UNREACHABLE)
+            state.event(outage.ended, *SERVER_REACHABLE)
 
 
 EFFECTS: Final[Mapping[str, Effect[NodeState, Any, None]]] = effects(

@@ -36,6 +36,10 @@ class NodeEvents:
         """Report that the machine shuts down, or that the shutdown was called off."""
         self._tell(node_changes.shutdown(begins=begins))
 
+    def server(self, answers: bool) -> None:
+        """Report that the node's Temporal server does not answer, or answers again."""
+        self._tell(node_changes.server(answers=answers))
+
     async def status(self) -> NodeStatus:
         """Return the node's own status, and report changes of its pressure conditions since the last call."""
         status = await self._status()

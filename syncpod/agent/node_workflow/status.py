@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
@@ -23,7 +24,15 @@ from temporalio.service import RPCError
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
 from syncpod.kernel.machine import architecture
-from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, NodeStatus, NodeView
+from syncpod.messages.node import (
+    OUTAGES_TOLD,
+    NodeAddress,
+    NodeCondition,
+    NodeInfo,
+    NodeStatus,
+    NodeView,
+    Outage,
+)
 from syncpod.node.report import NodeReport, read_node_report
 from syncpod.pod import parse_quantity, quantity_text
 from syncpod.translation.context import NodeContext
@@ -66,9 +75,15 @@ class NodeStatusReporter:
         self._obstacles = obstacles
         self._sources = sources
         self._clock = clock
+        self._outages: deque[Outage] = deque(maxlen=OUTAGES_TOLD)
         self._reported: NodeStatus | None = None
         self._reported_at = 0.0
         self._ready = _READY.model_copy(update={"last_transition_time": datetime.now(UTC)})
+
+    def outage(self, begun: datetime, ended: datetime | None) -> None:
+        """Take an outage of the server when it begins, and when it ends: then the node's workflow is told of it."""
+        if ended is not None:
+            self._outages.append(Outage(begun=begun, ended=ended))
 
     async def run(self) -> None:
         """Send the status when it has changed, until cancelled."""
@@ -124,6 +139,7 @@ class NodeStatusReporter:
             sources=tuple(self._sources),
             has_cluster_dns=bool(self._context.cluster_dns.servers),
             sources_ready=all(has_reported() for has_reported in self._sources.values()),
+            outages=tuple(self._outages),
         )
 
     def _update_ready(self) -> None:

@@ -76,6 +76,7 @@ def add_node_workflow_tasks(
         obstacles=agent.obstacles,
         sources=sources,
     )
+    agent.guard.watch_outages(status.outage)
     reporters.append(status)
     takeover = Takeover(client, task_queue, life.identity)
 

@@ -35,10 +35,19 @@ class ClusterGuard:
         self._node = node
         self._address = address
         self._watchers: list[Callable[[datetime | None], None]] = []
+        self._of_outages: list[Callable[[datetime, datetime | None], None]] = []
+        self._silent_since: datetime | None = None
 
     def watch(self, watcher: Callable[[datetime | None], None]) -> None:
         """Call `watcher` at each check: with None if the server answers, else with the time of its last answer."""
         self._watchers.append(watcher)
+
+    def watch_outages(self, watcher: Callable[[datetime, datetime | None], None]) -> None:
+        """Call `watcher` when an outage begins and when it ends, with its beginning, and its end or None.
+
+        An outage begins with the last answer before it.
+        """
+        self._of_outages.append(watcher)
 
     async def require(self) -> None:
         """Raise RPCError if another cluster answers, or none: then nothing may be sent."""
@@ -55,8 +64,17 @@ class ClusterGuard:
                 answered = datetime.now(UTC)
             for watcher in self._watchers:
                 watcher(None if found else answered)
+            self._note_outage(answered, is_silent=not found)
             if found not in ("", self._identity):
                 raise another_cluster(self._node, self._address)
+
+    def _note_outage(self, answered: datetime, *, is_silent: bool) -> None:
+        if is_silent == (self._silent_since is not None):
+            return
+        begun, ended = (answered, None) if self._silent_since is None else (self._silent_since, answered)
+        self._silent_since = answered if is_silent else None
+        for watcher in self._of_outages:
+            watcher(begun, ended)
 
     async def _answer(self) -> str:
         """Return the identity of the cluster that answers; "" if none does."""

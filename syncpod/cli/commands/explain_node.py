@@ -29,6 +29,7 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
     """
     from syncpod.api.client import settle_journal
     from syncpod.cli.machine.settings import settings
+    from syncpod.cli.view.node_description import silence_of_server
     from syncpod.cli.view.node_explanation import document, lines
     from syncpod.journal.reading import NoJournal, gaps_of, node_summary
 
@@ -45,8 +46,8 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
     absences = [each for each in gaps.absences if each.ended >= begin]
     served, unserved = [_served(here)], "`syncpod up`" if serving(here.state_dir) is None else ""
     if not unserved and gaps.silent_since is not None:
-        silent, unserved = f"{gaps.silent_since.astimezone():%Y-%m-%d %H:%M:%S}", "the Temporal server answers"
-        served.append(f"the Temporal server has not answered since {silent}: nothing happens to its pods until it does")
+        unserved = "the Temporal server answers"
+        served.append(silence_of_server(gaps.silent_since))
     if (by := recorded_cordon(here.state_dir)) is not None:
         served.append(f"it is cordoned{by and f' by {by}'}: it takes no new pods (`syncpod uncordon` ends that)")
     events = [each for each in recorded_node_events(here.state_dir) if each.last >= begin]

@@ -44,7 +44,9 @@ def node() -> None:
         raise Failure(f"no node has its state in {state_dir}; start one with `syncpod up`")
     serves = serving(state_dir) is not None
     if worker is not None:
-        say("\n".join(_worker(worker, serves=serves, unspared=_unspared(state_dir, worker.pid if serves else None))))
+        unspared = _unspared(state_dir, worker.pid if serves else None)
+        silence = _silence(state_dir) if serves else ""
+        say("\n".join(_worker(worker, serves=serves, unspared=unspared, silence=silence)))
     if not serves:
         remark("the worker is not running: what follows is its last report, apart from the orphans, as they are now")
     if (stall := read_loop_stall(state_dir)) is not None:
@@ -62,6 +64,18 @@ def _unknown() -> NodeCondition:
     return NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown", message=why)
 
 
+def _silence(state_dir: Path) -> str:
+    """Return the sentence that the Temporal server does not answer the worker; "" if it does, or is not known."""
+    from syncpod.cli.view.node_description import silence_of_server
+    from syncpod.journal.reading import NoJournal, gaps_of
+
+    try:
+        since = gaps_of(state_dir).silent_since
+    except NoJournal:
+        return ""
+    return "" if since is None else silence_of_server(since)
+
+
 def _unspared(state_dir: Path, worker: int | None) -> list[str]:
     """Return our processes that the kernel would kill before Guaranteed pods, each with its oom_score_adj."""
     from syncpod.cli.machine.state_directory import running_server
@@ -77,7 +91,7 @@ def _unspared(state_dir: Path, worker: int | None) -> list[str]:
     )
 
 
-def _worker(worker: WorkerRecord, *, serves: bool, unspared: Sequence[str]) -> list[str]:
+def _worker(worker: WorkerRecord, *, serves: bool, unspared: Sequence[str], silence: str) -> list[str]:
     told = f"{', '.join(unspared)}, since {NODE} may not be set here: Guaranteed pods are killed later than these"
     return columns(
         [
@@ -85,6 +99,7 @@ def _worker(worker: WorkerRecord, *, serves: bool, unspared: Sequence[str]) -> l
             ("Labels:", ",".join(mapping(worker.labels))),
             ("Runtime:", f"{worker.runtime} at {worker.endpoint}"),
             ("Temporal:", f"{worker.address}, namespace {worker.namespace}, task queue {worker.task_queue}"),
+            *([("", silence)] if silence else ()),
             ("Worker:", f"pid {worker.pid}" if serves else "not running"),
             *([("oom_score_adj:", told)] if unspared else ()),
         ]
