@@ -134,11 +134,11 @@ class Entity:
     # --- what comes in ------------------------------------------------------------------------------------------------
 
     def put(self, name: str, args: Sequence[Any]) -> None:
-        """Collect one signal that the workflow gives itself; it neither awaits nor raises."""
+        """Collect one signal that the workflow gives itself; never awaits or raises."""
         self.inbox.put(name, tuple(args))
 
     def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
-        """Collect one signal, unless it is refused; it neither awaits nor raises. `renew` takes effect at once."""
+        """Collect one signal, unless it is refused; never awaits or raises. `renew` takes effect at once."""
         if signal.copies is Copies.REFUSED:
             if not self.is_accepted(signal, args):
                 return
@@ -307,7 +307,7 @@ def decisions_taken() -> int:
 
 
 def next_input(state: Snapshot) -> dict[str, Any]:
-    """Return the input of the run that follows one with this state."""
+    """Return the input of the run that follows a run with this state."""
     snapshot = state.model_dump(mode="json", exclude_defaults=True)
     return {"snapshot": snapshot, "decisions": state.decision_version}
 

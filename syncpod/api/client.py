@@ -26,8 +26,9 @@ BODY_LIMIT: Final = 8 * 1024 * 1024
 PATIENCE_SECONDS: Final = 2.0
 """The timeout of the worker for reading a request, and of a client for reading a part of the answer."""
 ANSWER_SECONDS: Final = 10.0
-"""The timeout for each part of the answer, once the worker has read the request. A client that gives up queries each
-pod's workflow instead, and so the same worker: with a thousand pods on a busy node, that takes ten times as long."""
+"""The timeout for each part of the answer, once the worker has read the request. After this timeout a client queries
+each pod's workflow instead, which the same worker answers: with a thousand pods on a busy node, that takes ten times as
+long."""
 NOT_FOUND: Final = 404
 OURS: Final = "/apis/syncpod.dev/v1"
 _NAMED: Final = 50
@@ -116,7 +117,7 @@ def listed(
     group: str = "/api/v1",
     accept: str = JSON,
 ) -> dict[str, Any] | None:
-    """Return the list of a resource in a namespace, None = in all; None if no worker answers with code 200.
+    """Return the list of a resource in a namespace (None = all); None unless a worker answers with code 200.
 
     With at most `_NAMED` `names`, the list has only the objects of these pods.
     """

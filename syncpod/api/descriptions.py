@@ -1,6 +1,6 @@
 """Makes descriptions of pods, as ``kubectl describe`` prints them.
 
-They are rendered in the worker, which has loaded the models, so that the command need not load them.
+The worker renders them, since it has loaded the models: the command need not load them.
 """
 
 from __future__ import annotations

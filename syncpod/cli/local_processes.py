@@ -271,7 +271,7 @@ def _start_runtime(here: NodeSettings, choice: Choice) -> tuple[RuntimeRecord | 
 def as_before(here: NodeSettings, before: StartedWorker) -> NodeSettings:
     """Return the settings with which `up` last started the worker, without its manifest directory and cluster.
 
-    They are for a worker that only deletes pods, so it must take no pods from these sources.
+    The settings are for a worker that only deletes pods, and so must take no pods from these sources.
     """
     return replace(
         here,

@@ -119,7 +119,10 @@ async def _drain(nodes: Nodes[_Own], name: str, how: Draining) -> None:
 
 
 def _refuse(name: str, pods: Sequence[PodToDrain[_Own]], others: Sequence[str], how: Draining) -> None:
-    """Raise Failure if a pod must not be ended, before any pod is. `others` are the further reasons of `Nodes.pods`."""
+    """Raise Failure if a pod must not be ended, before any pod is ended.
+
+    `others` are the further reasons of `Nodes.pods`.
+    """
     daemons = [each for each in pods if each.stays == "daemon" and not how.ignore_daemon_sets]
     unmanaged = [each for each in pods if each.is_unmanaged and not each.stays and not how.force]
     with_data = [each for each in pods if each.has_data and not each.stays and not how.delete_data]

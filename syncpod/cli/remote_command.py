@@ -1,7 +1,8 @@
 """``python -m syncpod.cli.remote_command``: a command that a node runs for its fleet.
 
-It does the same as ``syncpod``, with two differences. It ends when the process that started it ends, since nobody would
-read its output. It runs at ordinary priority: the worker's own priority is higher, and is for the node's work.
+It does the same as ``syncpod``, with two differences. The command ends when the process that started it ends, since
+nobody would read its output. It runs at ordinary priority: the worker's own priority is higher, and is for the node's
+work.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def together(failures: Sequence[Failure], *, done: bool) -> Failure:
 async def do_all(deeds: Sequence[Coroutine[Any, Any, None]], *, at_once: int) -> None:
     """Await all coroutines, at most `at_once` at a time; a failure of one does not stop the others.
 
-    When all have ended, raises one Failure for all Failures of theirs. Any other exception is raised unchanged.
+    When all have ended, raises one Failure for all of their Failures. Any other exception is raised unchanged.
     """
     slots = asyncio.Semaphore(at_once)
 

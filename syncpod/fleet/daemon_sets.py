@@ -1,4 +1,4 @@
-"""DaemonSets (apps/v1): their documents, and what each asks for.
+"""DaemonSets (apps/v1): their documents, and what each requests.
 
 Mirrors pkg/apis/apps/v1/defaults.go and pkg/apis/apps/validation/validation.go, v1.36. `syncpod.fleet.daemons` decides.
 """

@@ -5,7 +5,7 @@ Mirrors pkg/controller/daemon, v1.36 (daemon_controller.go, update.go). Differen
 - A new template's first failing pod ends its rollout, and the last good template is rolled out again.
 - Nodes that cannot be reached count neither for the rollout's bounds nor for its end. The rollout goes on without them,
   and reaches them when they are back.
-- A cordoned node gets no new pod. The pod that it has stays, with the template that it has.
+- A cordoned node gets no new pod. Its present pod stays, with that pod's template.
 - A pod that has ended is replaced with a back-off: 10 s, doubling to 300 s, for the whole DaemonSet.
 """
 

@@ -5,7 +5,7 @@ are worded as by the plugins, and the summary as in a FailedScheduling event (fr
 Differences:
 
 - There is no preemption, and no random choice. If nodes have equal scores, the one with the fewest pods is chosen. A
-  hash of the pod and the node decides between those that are still equal, so that ties spread.
+  hash of the pod and the node decides between nodes that are still equal, so that ties spread.
 - A pod with ``spec.nodeName`` passes the filters too. In a cluster the scheduler never sees it.
 - No toleration places a pod on a node that cannot be reached: the node could not receive the pod.
 - No toleration places a pod on a node for which two machines answer: both would run it.

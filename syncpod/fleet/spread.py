@@ -1,10 +1,10 @@
 """The spread of pods over zones, machines or any other label of nodes.
 
 Mirrors pkg/scheduler/framework/plugins/podtopologyspread, v1.36, with its default constraints: pods of a workload
-without constraints of its own are spread over machines and zones as well as possible. Difference: for these defaults
-the fleet's record of a workload's pods decides which pods count, not Services and their selectors. As in a cluster,
-pods of an earlier template do not count: they end in the rollout, and the spread of the new pods must not depend on
-them.
+without constraints of its own are spread over machines and zones as well as possible. Difference: for these defaults,
+the pods that count are those of the workload by the fleet's record, not by Services and their selectors. As in a
+cluster, pods of an earlier template do not count: they end in the rollout, and the spread of the new pods must not
+depend on them.
 """
 
 from __future__ import annotations

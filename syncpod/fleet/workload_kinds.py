@@ -109,7 +109,7 @@ class TemplatedKind(WorkloadKind[Templated]):
 
     Mirrors pkg/apis/apps/validation/validation.go, v1.36, and pkg/controller/controller_utils.go, GetPodFromTemplate.
     An unsupported field is refused by its path. `revisionHistoryLimit` is the number of earlier templates that are
-    kept. Difference: pods are numbered, as in ``web-7``, so that their names show which was made later.
+    kept. Difference: pods are numbered, as in ``web-7``, so that their names show which pod was made later.
     """
 
     model: ClassVar[Any]

@@ -1,4 +1,4 @@
-"""The pods of a workload: to which one they belong, their names, revision and grace."""
+"""The pods of a workload: their owner, names, revision and grace."""
 
 from __future__ import annotations
 

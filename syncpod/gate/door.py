@@ -75,7 +75,7 @@ class Door:
         self._fleet, self._names, self._bounds, self._refusals = fleet, names, bounds, refusals
         self._directory, self._behind = directory, behind
         self._connections: dict[str, tuple[NodeConnection, Callable[[], None]]] = {}
-        """Connections, with the functions that end them, by the name of their socket behind the door."""
+        """Each connection, and the function that ends it, by the name of its socket behind the door."""
         self._handshakes = Handshakes(ROOM.within_descriptors(), self._refused, lambda name: self._hellos.get(name, ""))
         self._name, self._numbers = f"syncpod-gate-{secrets.token_hex(8)}", itertools.count(1)
         self._seen, self._issued = fleet.changed(), fleet.issued_changed()

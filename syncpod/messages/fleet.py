@@ -185,8 +185,8 @@ class FleetNodeReport(Message):
     """The resources whose limits its runtime cannot enforce, as ``memory``; ``hugepages`` stands for all sizes. A pod
     with such a limit never runs there."""
     images: tuple[str, ...] | None = None
-    """On an embedded runtime: the full names of the images that have files of their own, since it pulls no others. None
-    = the node has another runtime, or does not report them."""
+    """On an embedded runtime, which pulls no images: the full names of the images that have files of their own. None =
+    the node has another runtime, or does not report them."""
 
 
 class PodReport(Message):

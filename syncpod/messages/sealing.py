@@ -10,8 +10,8 @@ own. The wrapping key is derived (HKDF-SHA256) from two key agreements (ECDH) wi
 is made for this payload, and one by the sender's key. So only the receiver can open the payload, and one of the senders
 that the receiver trusts has sealed it.
 
-A sealed payload is bound to its workflow, to the type of its activity and to one direction. It may still be a copy of
-an earlier one of the same kind. The receiver has to notice that: an intent has a generation.
+A sealed payload is bound to its workflow, to the type of its activity and to one direction. The payload may still be a
+copy of an earlier one of the same kind. The receiver has to notice that: an intent has a generation.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MOST_KEYS: Final = 255
 
 FOR_ANOTHER_KEY: Final = "it was sealed for another key"
 SEALED_BY_ANOTHER: Final = "it was sealed by somebody else"
-"""Why a payload cannot be opened if its receiver, or its sender, is not among the given ones."""
+"""Why a payload cannot be opened if its receiver or its sender is not among the given keys."""
 
 
 class Unsealable(ValueError):

@@ -113,7 +113,7 @@ def first_and_more(inputs: Sequence[Any]) -> tuple[Any, int]:
     """Return the first payload of a start, None if it has none, and how many others came with it.
 
     Anybody can start a workflow with any number of payloads. A workflow with a fixed number of parameters would fail
-    its first task for ever if it got another number, and its id would be taken.
+    its first task for ever if it got another number, and the workflow's id would stay taken.
     """
     return (inputs[0] if inputs else None), max(0, len(inputs) - 1)
 

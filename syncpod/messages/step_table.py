@@ -88,11 +88,12 @@ class Place(Enum):
     """Where a step is decided, and what its hold delays."""
 
     PLANNED = "in the plan"
-    """The plan has it. If it is held, so are the steps after it, as the kubelet's SyncPod ends with its failure."""
+    """The plan has the step. If it is held, so are the steps after it: the kubelet's SyncPod ends with the step's
+    failure."""
     PLANNED_ALONE = "in the plan, for itself"
-    """The plan has it. If it is held, the steps after it are still tried."""
+    """The plan has the step. If it is held, the steps after it are still tried."""
     BESIDE_THE_PLAN = "beside the plan"
-    """The workflow decides it apart from the plan."""
+    """The workflow decides the step apart from the plan."""
 
 
 class Failure(NamedTuple):

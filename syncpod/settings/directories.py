@@ -23,7 +23,7 @@ NODE_FILE: Final = "node.json"
 PLACE_FILE: Final = "place.json"
 """The file in a state directory with a random id of its own, and its path."""
 FLEET: Final = "fleet"
-"""The directory in a state directory of a fleet that is commanded from there: its authority, and its keys."""
+"""The subdirectory of a fleet that is commanded from a state directory: the fleet's authority and keys."""
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 

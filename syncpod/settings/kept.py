@@ -1,4 +1,4 @@
-"""The kept settings of a node: how it was started, its runtime and its Temporal cluster, in its state directory.
+"""The settings that a node keeps in its state directory: how it was started, its runtime and its Temporal cluster.
 
 They apply to the next worker and the next `up`, where no flag or variable overrides them. `down` removes the file when
 it has ended the node's pods: then the node may get another name, runtime or cluster.

@@ -185,7 +185,7 @@ class NodeSettings:
     runtime_endpoint: str | None
     """The CRI socket, ``unix:///path``; None = try the well-known ones."""
     allow_foreign_kubelet: bool
-    """Serve even if a kubelet uses the same runtime, although it kills pods that it does not know."""
+    """Serve even if a kubelet uses the same runtime, although a kubelet kills pods that it does not know."""
     signed: bool = False
     """Accept only commands that are signed with a key of the state directory."""
     metrics_address: str = ""

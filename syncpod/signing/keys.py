@@ -74,7 +74,7 @@ class SigningKeys:
         """Return the key of this id, None if there is none. A new file is found at once."""
         self._look()
         if named not in self._keys and _ID.fullmatch(named):
-            with contextlib.suppress(OSError):  # senders choose the id, so an unknown one costs only this one call
+            with contextlib.suppress(OSError):  # senders choose the id, so an unknown id costs only this one call
                 (self.directory / f"{named}{_SUFFIX}").lstat()
                 self._read_again()
         return self._keys.get(named)

@@ -106,9 +106,9 @@ class FleetNodeWorkflow:
         """Cancel the requests to the node, and continue as new. The next run sends them again."""
         for name in (RECALL_INTENT, TAKE_INTENT, ATTEND, ANNOUNCE_ROOM):
             self.busy.cancel(name)
-        # Signals to owners are finished first: the next run does not know which ones this run had begun to send.
-        # Replay: a cancelled step is over only when the server has recorded it. A run that ended earlier would lose
-        # the cancellation.
+        # Signals to owners are finished first: the next run does not know which signals this run had begun to send.
+        # Replay: a cancelled step is over only when the server has recorded it. A run that ended earlier would lose the
+        # cancellation.
         await self.entity.until(lambda: not self.busy)
         if await self.entity.is_still_quiet_in_the_next_task():
             # Replay: nothing is awaited between that check and this, or an update could be lost.

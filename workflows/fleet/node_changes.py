@@ -391,7 +391,7 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
 
 
 def _seal_anew(state: FleetNodeState, key: str, now: datetime) -> None:
-    """Send the node its list again if it has another key: the objects in the list were sealed for the earlier one."""
+    """Send the node its list again if the node has another key: the list's objects were sealed for the earlier key."""
     before = state.report.key
     if before and key and before != key and state.referred:
         state.generation += 1

@@ -92,7 +92,7 @@ class FleetNodeState(EventLog, BaseModel):
     fleet_key: str = ""
     """The id of the key that the fleet uses; "" = it is not known here."""
     fleet_key_since: datetime | None = None
-    """When the node last replaced the key that it trusts by another one; None = never."""
+    """When the node last began to trust another key; None = never."""
     taken: int = 0
     """The newest generation that the node has accepted."""
     stamp: int = 0
@@ -111,7 +111,7 @@ class FleetNodeState(EventLog, BaseModel):
     refused: dict[str, str] = {}
     """By ``namespace/name``: why the node refuses a placed pod."""
     referred: tuple[str, ...] = ()
-    """Keys of the fleet's objects that its pods referred to when it was last sent its list."""
+    """Keys of the fleet's objects that the node's pods referred to when the node was last sent its list."""
     objects_refused: dict[str, str] = {}
     """By object key: why the node cannot keep the object."""
     presence: Presence = "Joining"

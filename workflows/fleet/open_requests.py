@@ -48,7 +48,7 @@ class OpenRequests:
         """Cancel a request. It stays in progress until its step has been cancelled."""
         if name in self._tasks:
             self._tasks[name].cancel()
-        # A task that is cancelled before its first turn never has one, and so would not free the name.
+        # A task that is cancelled before its first turn never runs, and so would not free the name.
         if name in self._unbegun:
             self._unbegun.pop(name).close()
             del self._tasks[name]

@@ -1,7 +1,7 @@
 """RemoteCommandWorkflow: carries one piece of a remote command to a node's queue, and its answer back.
 
-It is short: a command that runs for long takes many pieces, each with a workflow of its own, so no history grows. The
-input is encrypted like everything that the fleet keeps, and sealed for the node on its way there.
+The workflow is short: a command that runs for long takes many pieces, each with a workflow of its own, so no history
+grows. The input is encrypted like everything that the fleet keeps, and sealed for the node on its way there.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def _part_namesakes(state: WorkloadState, now: datetime) -> None:
 
     In such a case, a new pod got the name of a pod that the workload had no record of. That pod's node was away when
     the workload was applied to a fleet that had lost its database. Or that node was removed from the fleet and is back.
-    The copies of a single Pod always have one name, and its own decisions choose between them. A pod whose node is away
-    is not judged until the node is back.
+    The copies of a single Pod always have one name; the Pod's own decisions choose between its copies. A pod whose node
+    is away is not judged until the node is back.
     """
     if state.names.is_shared or not any(name != state.pod_name(name) for name in state.pods):
         return
@@ -94,7 +94,7 @@ def surveyed(state: WorkloadState, found: Surveyed, now: datetime, heard: Iterab
     """Adopt the pods of this workload that nodes already have. There are some if the fleet's database was lost.
 
     A node that does not answer delays no other, and is surveyed again. If its list could be read, the pods in it are
-    Unknown until then, so that no others are made in their place.
+    Unknown until then, so that no other pods are made in their place.
 
     `heard` has the reports of nodes since the survey began, oldest first. A report may be newer than its node's answer
     to the survey, for instance that a pod is gone; so the report is folded in again after the survey. If a report is

@@ -95,7 +95,7 @@ class WorkloadRequests:
         self.tried_at: datetime | None = None
         self.retry_pause = _PLACED_AGAIN
         self.tried: set[str] = set()
-        """Pods that were tried lately, and are on no node: others do not wait for them."""
+        """Pods that were tried lately, and are on no node: other pods do not wait for these."""
         self.surveyed_at: datetime | None = None
         self.room_at: datetime | None = None
         """When the nodes are surveyed for a DaemonSet because a node takes pods again; None = no node does."""

@@ -69,7 +69,7 @@ def drop_unplaced(state: WorkloadState) -> None:
 def is_over(state: WorkloadState) -> bool:
     """Say whether the workload is deleted, and its last pod is gone.
 
-    A node that has not answered the survey yet may have pods of it, which would run on without their workload.
+    A node that has not answered the survey yet may have pods of the workload, which would run on without it.
     """
     is_asked = (state.is_known and not state.missed) or state.document is None
     return state.deleting and is_asked and not state.pods

@@ -56,7 +56,8 @@ SOURCES_LIMIT: Final = 16
 NO_CLUSTER_DNS: Final = (
     "There is no cluster DNS here: pods with dnsPolicy ClusterFirst, which is the default, use the host's resolver."
 )
-"""The message of the event MissingClusterDNS. A kubelet records it for each such sandbox, a node here once a start."""
+"""The message of the event MissingClusterDNS. A kubelet records it for each such sandbox; a node here records it once
+after each start."""
 _SENDER_LENGTH = 100
 """How many characters of a sender's name are kept."""
 

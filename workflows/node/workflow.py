@@ -248,8 +248,8 @@ def initial_state(start: Any, workflow_id: str, now: datetime, *, decisions: int
     """Return the state a run begins with, and "" or the sentence that says why it cannot begin.
 
     `start` is ``{"node": <name>}``, or what :func:`next_input` has returned. `decisions` is the version of the run's
-    decisions. ``"restarted"`` beside either says that the run replaces one that could not go on. Raises CannotBeginAnew
-    if such a run cannot begin.
+    decisions. ``"restarted"`` beside either means that the run replaces a run that could not go on. Raises
+    CannotBeginAnew if such a run cannot begin.
     """
     replaced = restarted(start)
     state, refusal = _begun(start, workflow_id, now, decisions)

@@ -39,7 +39,7 @@ class Step:
     known: Seq = field(default_factory=Seq)
     """The number of the newest listing known when the step began. Every listing of the step itself is newer."""
     cause: KillCause | None = None
-    """Who or what decided the kills that are part of it; None if it kills nothing."""
+    """Who or what decided the kills in this step; None if it kills nothing."""
     outdated: bool = False
     """It requested resources from the node that are no longer desired."""
     replaces: str = ""

@@ -58,8 +58,8 @@ _ONLY_ITS_SOURCE: Final = {
 def apply(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
     """Take a Pod document as the desired pod; return an AppliedPod. A repeat changes nothing. Raises PodInvalid.
 
-    During a deletion it becomes the successor, which starts when this pod has ended. Only those fields may change that
-    the API server allows to change (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
+    During a deletion, the document becomes the successor, which starts when this pod has ended. Only those fields may
+    change that the API server allows to change (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
     """
     new = admitted(document).pod
     for_another = new.metadata.name, new.metadata.namespace

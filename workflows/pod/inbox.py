@@ -1,7 +1,7 @@
 """Signals to a pod that wait to be absorbed: in the order in which they came, without repeats.
 
-A flood of signals is in the history and cannot be undone here, but absorbing it can be made cheap. Of consecutive
-signals with the same content, only the last is kept. The rest is absorbed in parts
+A flood of signals is in the history and cannot be undone here, but absorbing it can be made cheap. If consecutive
+signals have the same content, only the last is kept. The rest is absorbed in parts
 (:meth:`workflows.entity.Entity.take_in`): while no worker runs, up to 10,000 signals may arrive, the server's limit for
 one run.
 """
@@ -26,7 +26,7 @@ class PodInbox:
         return len(self._pending)
 
     def put(self, name: str, args: tuple[Any, ...]) -> None:
-        """Add a signal, unless it repeats the last one. Of two equal listings, the newer one is kept."""
+        """Add a signal, unless it repeats the last one. If two listings are equal, the newer one is kept."""
         signal = Signal(name, args)
         last = self._pending[-1] if self._pending else None
         if last is None or _says(last) != _says(signal):

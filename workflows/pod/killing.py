@@ -37,7 +37,7 @@ def is_unfinished(state: PodState) -> bool:
 
     Such a pod failed before it had a sandbox (evicted, past its deadline), or all its containers were stopped before
     the pod counted as over. The kubelet runs SyncTerminatingPod once for every pod (pod_workers.go, v1.36). A pod that
-    was never admitted does not need it here, since it holds no resources of its node.
+    was never admitted does not need this kill here, since the pod holds no resources of its node.
     """
     if not state.ending or state.finished:
         return False

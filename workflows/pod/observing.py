@@ -227,5 +227,5 @@ def take_probe_result(state: PodState, change: ProbeChanged, now: datetime) -> b
 
 
 def _newest(results: dict[str, str]) -> tuple[str, ...]:
-    """Return the instances with the latest results. They include those of a listing that is still on its way."""
+    """Return the instances with the latest results. The listing of such an instance may still be on its way."""
     return tuple(results)[-_INSTANCES_KEPT:]

@@ -71,11 +71,12 @@ def initial_state(
     :func:`next_input` has returned. A pod without a UID gets one from `uuid4`, and so does its incarnation.
     `decisions` is the version of the run's decisions.
 
-    ``"adopt": {"incarnation": "…"}`` beside the pod says that it runs already: it keeps its UID and its incarnation.
-    The run's `memo` may say how the pod's previous workflow has ended.
+    ``"adopt": {"incarnation": "…"}`` beside the pod means that the pod runs already: it keeps its UID and its
+    incarnation. The run's `memo` may say how the pod's previous workflow has ended.
 
-    ``"restarted"`` beside either says that the run replaces one that could not go on. Raises CannotBeginAnew if such a
-    run cannot begin: its task fails, and the agent tries another start. If the run ended, the node would kill the pod.
+    ``"restarted"`` beside either means that the run replaces a run that could not go on. Raises CannotBeginAnew if such
+    a run cannot begin: its task fails, and the agent tries another start. If the run ended, the node would kill the
+    pod.
     """
     if refusal := too_old(decisions):
         return PodState(), refusal

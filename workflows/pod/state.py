@@ -87,7 +87,7 @@ class RestartOfAll(BaseModel):
 
     @property
     def exit(self) -> Exit:
-        """The exit that caused it, under an id of its own, for the back-off of the whole pod."""
+        """The exit that caused the restart of all, under an id of its own, for the back-off of the whole pod."""
         return Exit(id=f"restart of all {self.number}", exit_code=self.exit_code, at=self.at)
 
 
@@ -265,7 +265,10 @@ class PodState(BaseModel):
 
     @property
     def allocated_pod(self) -> Pod:
-        """The pod with its allocated resources. All steps get it, except the one that requests other resources."""
+        """The pod with its allocated resources.
+
+        All steps get this pod, except the step that requests other resources.
+        """
         return self.pod if self.allocated is None else with_resources(self.pod, self.allocated)
 
     @property

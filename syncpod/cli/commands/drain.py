@@ -29,7 +29,7 @@ PodSelector = Annotated[
 def cordon(nodes: NodeNames) -> None:
     """Mark a node as unschedulable: it takes no new pods.
 
-    Its pods keep running, also across restarts of the node, and so do those of its manifest directory.
+    Its pods, and those of its manifest directory, keep running, also across restarts of the node.
     """
     _change(nodes, "cordon")
 

@@ -58,7 +58,7 @@ def env(
         bearer = f"Bearer {codec.token}"
         endpoint = f"{codec.endpoint}/{quote(workflow, safe='')}" if workflow else codec.endpoint
         lines |= {"TEMPORAL_CODEC_ENDPOINT": endpoint, "TEMPORAL_CODEC_AUTH": bearer}
-        # tctl does not use the codec server for what it sends: it gets the address of a proxy that signs.
+        # tctl sends its own payloads past the codec server, so tctl gets the address of a proxy that signs.
         lines |= {"TEMPORAL_CLI_ADDRESS": codec.proxy, "TEMPORAL_CLI_NAMESPACE": worker.namespace}
         lines["TEMPORAL_CLI_AUTH"] = bearer
         lines |= {"TEMPORAL_CLI_CODEC_ENDPOINT": codec.endpoint, "TEMPORAL_CLI_CODEC_AUTH": bearer}  # to show payloads

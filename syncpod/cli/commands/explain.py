@@ -99,8 +99,8 @@ def explain(
     chooses an earlier life of the name. On a narrow terminal, long texts in tables are cut, and other long texts are
     wrapped; a pipe gets all texts whole. With --start this shows each part of a container's newest start, with its
     duration. With --trace it also shows each call to the runtime, if the worker was started with
-    OTEL_TRACES_EXPORTER=console. With --placement it shows whether the pod may be on each node of the fleet that this
-    machine commands, as `fleet explain --placement` does.
+    OTEL_TRACES_EXPORTER=console. With --placement it shows for each node of the fleet that this machine commands
+    whether the pod may be there, as `fleet explain --placement` does.
     """
     of_start = {"--restart": restart is not None, "--container": bool(container), "--trace": trace}
     if placement:
@@ -368,10 +368,10 @@ def _unserved(here: NodeSettings, records: PodRunRecords, silent_since: datetime
 
 
 def _without_workflow(state_dir: Path, records: PodRunRecords, unserved: str) -> str:
-    """Return a sentence if the pod runs without a workflow; "" if it has one, is gone, or this is not known.
+    """Return the sentence that the pod runs without a workflow; "" if it does not, or if that is not known.
 
-    `unserved` is the sentence of `_unserved`. If it is not "", no worker serves the node: then a sentence is
-    returned only if the Temporal server has no open workflow for the pod.
+    `unserved` is the sentence of `_unserved`. While no worker serves the node, the sentence is returned only if the
+    Temporal server has no open workflow for the pod.
     """
     life = records.life
     if unserved and _is_noted_as_over(state_dir, life) and _has_none(life):

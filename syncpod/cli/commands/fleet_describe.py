@@ -27,9 +27,9 @@ def describe(
     """Show a workload, node, pod or object of the fleet: `deployment web`, `daemonset logs`, `node n1`, `secret keys`.
 
     For a workload this shows the state of its rollout and its pods, why a pod is being removed, and why a pod fits no
-    node. For a pod it shows what `syncpod describe pod` shows on its node, or why no node has it yet. While its node is
-    Unknown, it shows the node's last report, and whether another pod replaces it, and when. For a ConfigMap or Secret
-    it shows everything but its content, which is sealed. Name several kinds as `deployment/web pod/web-1`.
+    node. For a pod it shows what `syncpod describe pod` shows on its node, or why no node has it yet. While the pod's
+    node is Unknown, it shows the node's last report, and whether and when another pod replaces the pod. For a ConfigMap
+    or Secret it shows everything but its content, which is sealed. Name several kinds as `deployment/web pod/web-1`.
     """
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_workloads import WORKLOADS

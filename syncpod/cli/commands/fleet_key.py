@@ -170,8 +170,8 @@ def remove(
     key. The server keeps closed runs for its retention time. A backup of the fleet's database from the time of the key
     needs it too: keep a copy of the key as long as the backup.
 
-    A sealing key is also needed by ConfigMaps and Secrets that are sealed for it, and by nodes that do not know
-    another one, because they have been away.
+    A sealing key is also needed by ConfigMaps and Secrets that are sealed for it, and by nodes that have been away, and
+    know no other key.
     """
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.key_uses import ended_before, workflows_with_key
@@ -212,7 +212,7 @@ def _by_age(keys: SigningKeys) -> list[str]:
 
 
 def _superseded(keys: SigningKeys, named: str) -> datetime:
-    """Return the time by which a newer key had replaced this one: nothing was encrypted with it later."""
+    """Return the time by which a newer key had replaced this key: nothing was encrypted with this key later."""
     from syncpod.signing.keys import LOOK_SECONDS
 
     later = [each for each in map(keys.made_at, keys.by_id) if each > keys.made_at(named)]

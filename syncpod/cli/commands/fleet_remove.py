@@ -44,8 +44,8 @@ def remove(nodes: NodeNames, force: Force = False, timeout: Timeout = "0", state
     on it. Pods of DaemonSets do not count, since they run nowhere else. With `--force`, the pods of Deployments and
     single Pods are replaced on other nodes, and pods with a `spec.nodeName` are lost. A node that can be reached ends
     its pods first, as a kubelet does after `kubectl delete node`. A node that cannot be reached ends its pods when it
-    is back, if its certificate is still valid then: until then they run beside their replacements, if the node is
-    running. After `syncpod fleet revoke`, the node cannot connect, and so never ends them.
+    is back, if its certificate is still valid then. Until then its pods may run beside their replacements. After
+    `syncpod fleet revoke`, the node cannot connect, and so never ends them.
     """
     from syncpod.cli.machine.fleet_home import open_here
     from syncpod.cli.temporal import fleet
@@ -123,7 +123,7 @@ def _refuse(node: FleetNodeView) -> None:
 
 
 async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> FleetNodeView:
-    """Order the node to end its pods, and wait until it has, or is out of reach; return its state after that.
+    """Order the node to end its pods, and wait until they have ended or it is out of reach; return its state then.
 
     Raises Failure on a timeout.
     """

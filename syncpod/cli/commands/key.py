@@ -78,7 +78,7 @@ def remove(
 ) -> None:
     """Remove a key, named by its id, that no open workflow of the node needs.
 
-    Commands that it has signed are refused from then on, so a copy of it is useless.
+    Commands that it has signed are refused from then on, so a stolen copy of the key is useless.
     """
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.key_uses import workflows_with_key

@@ -65,7 +65,7 @@ def describe_nodes(names: Sequence[str]) -> None:
 
 
 def _stall_of(node: str) -> LoopStall | None:
-    """Return the newest stall of a worker's event loop; None without one, or if the node is not this machine's."""
+    """Return the newest stall of a worker's event loop; None if there is none, or the node is not this machine's."""
     from syncpod.cli.machine.settings import settings
     from syncpod.node.loop_stalls import read_loop_stall
 

@@ -167,9 +167,9 @@ class Table:
     headers: bool = True
 
     def lines(self, found: Sequence[TopContainer], room: int | None = None) -> list[str]:
-        """Return the table's lines. Of more rows than `room`, only the busiest, and the number of the others.
+        """Return the table's lines.
 
-        `room` None = all rows.
+        If there are more rows than `room`, it has the busiest, and the number of the others. `room` None = all rows.
         """
         from syncpod.cli.machine.usage import total
 
@@ -214,7 +214,7 @@ _ORDERS: Final[dict[str, Callable[[TopUsage], int]]] = {
 def _drawing() -> Iterator[tuple[Callable[[list[str]], None], Callable[[], int | None]]]:
     """Yield a function that draws a table, and one that returns how many rows fit (None = any number).
 
-    On a terminal, each table replaces the one before; elsewhere it is printed below.
+    On a terminal, each table replaces the previous one; elsewhere each is printed below it.
     """
     from syncpod.cli.view.live_table import LiveLines, can_redraw
 

@@ -143,7 +143,7 @@ def _take(found: FleetManifests, seen: set[tuple[str, str, str]], document: Any,
     except PodInvalid as error:
         return lines(error.problems)
     if (key := (kind, meta.namespace, meta.name)) in seen:
-        # Of two Pods of one name, one with a nodeName would go to that node, and the other would be placed too.
+        # If two Pods have one name, one with a nodeName would go to that node, and the other would be placed too.
         return [f"given twice in namespace {meta.namespace}"]
     seen.add(key)
     found.warnings.extend(f"{kind.lower()} {meta.name}: {warning}" for warning in warnings)

@@ -251,7 +251,7 @@ def without_flag(word: str, command: str = "") -> str:
 
 
 def no_such_pod(name: str, namespace: str) -> str:
-    """Return the sentence that there is no pod of this name; if it looks like a manifest, also how to name one."""
+    """Return the sentence that there is no pod of this name; if that looks like a manifest, also how to name one."""
     way = without_flag(name)
     return f'pods "{name}" not found in namespace {namespace}{f": {way}" if way else ""}'
 

@@ -73,7 +73,7 @@ def subjects(asked: PodResize) -> str:
 
 
 def is_done(pod: Pod) -> bool:
-    """Return whether the pod and its containers have the resources that the spec asks for."""
+    """Return whether the pod and its containers have the resources that the spec requests."""
     status = pod.status
     given = {each.name: each.resources for each in (*status.init_container_statuses, *status.container_statuses)}
     for container in (*pod.spec.init_containers, *pod.spec.containers):

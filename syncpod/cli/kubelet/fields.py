@@ -360,7 +360,7 @@ BY_FLAG: Final[Mapping[str, Field]] = {each.flag: each for each in FIELDS if eac
 
 
 def is_unset(field: Field, value: Any) -> bool:
-    """Return whether a kubelet treats a value as not given and uses its default, such as a duration or port of zero."""
+    """Return whether a kubelet uses the default in place of a value, such as a duration or a port of zero."""
     if field.path and field.form == "duration":
         return parse_go_duration(value) == 0
     return value in ("", [], {}) or (field.path == "port" and value == 0)

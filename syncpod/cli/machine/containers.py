@@ -66,7 +66,7 @@ class ContainerInstance:
     id: str
     restart: int
     why_no_log: str = ""
-    """A sentence that it could not be started, which may leave an empty log; "" if it was started."""
+    """The sentence that the instance could not be started, which may leave an empty log; "" if it was started."""
 
 
 def current_instance(pod: Pod, container: str) -> ContainerInstance:
@@ -123,7 +123,7 @@ def previous_instance(pod: Pod, container: str) -> ContainerInstance:
 
 
 def _restart_of(status: ContainerStatus, container_id: str) -> int:
-    """Return an instance's restart number: the status's if it is the current one, else one less."""
+    """Return an instance's restart number: the status has the current instance's; the previous one's is one less."""
     return status.restart_count if container_id == status.container_id else max(0, status.restart_count - 1)
 
 

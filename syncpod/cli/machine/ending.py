@@ -23,7 +23,7 @@ from syncpod.cli.machine.worker_process import worker_program
 from syncpod.settings.process_records import running_runtime
 
 _WORKER_SECONDS: Final = 25.0
-"""How long a worker may take to end: more than it waits for a runtime that does not answer."""
+"""How long a worker may take to end. A worker waits less for a runtime that does not answer."""
 _SERVER_SECONDS: Final = 15.0
 
 

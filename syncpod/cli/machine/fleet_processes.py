@@ -128,7 +128,7 @@ def _start(
 
 
 def _await_ready(part: FleetPart, child: subprocess.Popen[bytes], log: Path, begin: int) -> None:
-    """Return once a process reports that it serves. Raises Failure with its own sentence if it ends before."""
+    """Return once a process reports that it serves. Raises Failure with the process's own sentence if it ends first."""
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline:
         code = child.poll()

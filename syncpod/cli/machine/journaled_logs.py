@@ -49,11 +49,11 @@ def journaled_log(
     uid: str,
     pod_of: Callable[[PodLife], Pod | None],
 ) -> JournaledLog:
-    """Return the log of the instance with this number, of the newest life of the pod that had one. Blocks.
+    """Return the log of the instance with this number, in the pod's newest life with such an instance.
 
-    `container` "" = the only container in the journal's records, or of several the default one, which is noted. `uid`
-    selects the life; "" = any. `pod_of` returns the pod of a life; None if this machine no longer has it. Raises
-    Failure.
+    Blocks. `container` "" = the only container in the journal's records; if there are several, the default one, with a
+    note. `uid` selects the life; "" = any. `pod_of` returns the pod of a life; None if this machine no longer has it.
+    Raises Failure.
     """
     from syncpod.api.client import settle_journal
     from syncpod.journal.reading import NoJournal, lives_of

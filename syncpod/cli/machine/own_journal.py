@@ -33,7 +33,7 @@ def last_life(server: tuple[str, str], namespace: str, name: str) -> PodRunRecor
 
 
 def missing(server: tuple[str, str], namespace: str, name: str) -> str:
-    """Return the sentence that there is no pod of this name, and how to read about one that is gone. Blocks."""
+    """Return the sentence that there is no pod of this name, and how to read about a pod that is gone. Blocks."""
     said = no_such_pod(name, namespace)
     if last_life(server, namespace, name) is None:
         return said

@@ -124,7 +124,7 @@ def start_recorded(
     """Start a process as `start_detached` does, and call `record` with its identity before anything else happens.
 
     No command would find a process without a record: if `record` raises, as on a full disk, the process is ended first.
-    The identity is None, and nothing recorded, if the process has ended already. If this command is killed between
+    If the process has ended already, the identity is None, and nothing is recorded. If this command is killed between
     start and record, the next command ends the process (`end_unrecorded`).
     """
     with signals_held_back():

@@ -172,7 +172,7 @@ def _gets_ready(record: RuntimeRecord) -> bool:
 
 
 def _put_back(state_dir: Path, before: RuntimeRecord | None, kept: KeptSettings) -> None:
-    """Restore the record of the runtime before one that did not serve, and the node's kept settings."""
+    """After a runtime that did not serve, restore the record of the one before, and the node's kept settings."""
     if before is None:
         forget_runtime(state_dir)
         return

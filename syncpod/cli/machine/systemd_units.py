@@ -61,9 +61,10 @@ class Temporal:
 
 
 def node_units(settings: UnitSettings, temporal: Temporal, *, embedded: bool, simulated: bool) -> dict[str, str]:
-    """Return the units of a node, by name: its worker, and if they are its own, its runtime and its server.
+    """Return the units of a node, by name: its worker, and its own runtime and server if it has them.
 
-    Each is restarted by itself. No unit is stopped because another is, so that pods and workflows outlive each.
+    Each is restarted by itself. The stop of one unit stops no other, so that pods and workflows survive the stop of any
+    unit.
     """
     units = {}
     if temporal.own is not None:
@@ -174,7 +175,7 @@ def _unit(
 ) -> str:
     """Return a unit that systemd starts at boot.
 
-    systemd starts the units `after` with it and before it. It waits for the units `before`, but does not start them.
+    Before this unit, systemd starts the units `after`. It also waits for the units `before`, but does not start those.
 
     systemd restarts the unit after any end, without limit. The program logs why it cannot serve; the cause may pass.
     """

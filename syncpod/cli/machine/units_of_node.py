@@ -30,7 +30,7 @@ ENVIRONMENT_FILE: Final = "units.env"
 """The file in the state directory with the variables that units get from the environment of their installation."""
 _OURS: Final = ("TEMPORAL_", "OTEL_", "SYNCPOD_")
 _OF_UNITS: Final = (*BY_VARIABLE, STATE_DIR, "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
-"""Variables that are not in that file: the units set them, or the node has kept their values."""
+"""Variables that :data:`ENVIRONMENT_FILE` lacks: the units set them, or the node has kept their values."""
 _OF_THE_USER: Final = (
     *("PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"),
     *(name for each in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (each, each.upper())),

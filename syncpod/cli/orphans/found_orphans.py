@@ -126,9 +126,9 @@ async def chosen(
 
     `keys` names further pods, by namespace and name.
 
-    The runtime may have several pods of one name. At most one of them has a workflow, and the name means the others.
-    Without names, `namespace` selects the pods; "" = all, and only then the objects. Raises Failure for named pods that
-    are not in the runtime, and if the server is not the node's.
+    The runtime may have several pods of one name. At most one of them has a workflow, and the name means the other
+    pods. Without names, `namespace` selects the pods; "" = all, and only then the objects. Raises Failure for named
+    pods that are not in the runtime, and if the server is not the node's.
     """
     _require_own_server(place)
     inventory, records = await take_stock(place)

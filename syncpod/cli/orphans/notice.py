@@ -64,8 +64,8 @@ def sentence(found: Sequence[str]) -> str:
 async def _find(client: Client, runtime: CriRuntime, worker: WorkerRecord) -> list[str]:
     """Return the names of the pods without a workflow, and of objects of no pod. Raises CriError, Failure, RPCError.
 
-    Pods that have ended are left out, since their node removes them. A pod that was being removed while its workflow
-    was asked for is in the first list, and has ended in the second.
+    Pods that have ended are left out, since their node removes them. The runtime is listed before and after the queries
+    to the workflows: a pod that was being removed meanwhile has ended in the second list.
     """
     from syncpod.node.inventory import take_inventory
 

@@ -36,7 +36,7 @@ async def without_known(client: Client, admissions: Sequence[Admission]) -> list
 async def _refusal(client: Client, pod: Pod) -> str:
     """Return why a pod's ephemeral containers are refused; "" = the running pod has them.
 
-    A pod that replaces one that is being deleted is new, and has none.
+    A pod that replaces a pod that is being deleted is new, and has no ephemeral containers.
     """
     running = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
     if running is None or require_answer(running).pod.metadata.deletion_timestamp is not None:

@@ -76,7 +76,7 @@ async def delete(client: Client, namespace: str, name: str, *, node: str = "", f
 
 
 async def unknown(client: Client, namespace: str, names: Sequence[str]) -> list[str]:
-    """Return the names for which the fleet has no pod, neither on a node nor one that is yet to be placed."""
+    """Return the names for which the fleet has no pod, either on a node or yet to be placed."""
     if not names:
         return []
     views = await fleet.views(client)

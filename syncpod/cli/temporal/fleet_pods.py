@@ -52,9 +52,9 @@ async def find_pod(
 ) -> FoundPod:
     """Return the named pod, ``web`` or ``pod web``, or one pod of a workload, ``deployment/web``.
 
-    Of a workload's pods, the best one to query is returned; with `unwell`, one that is not well, if there is one. A pod
-    that is named with its `node` may also be a pod that is not the fleet's: its existence is not checked. Raises
-    NotInFleet if there is no such pod, and OnNoNode if no node has it yet.
+    For a workload, the best pod to query is returned; with `unwell`, a pod that is not well, if there is one. With
+    `node`, the pod need not be the fleet's: its existence is not checked. Raises NotInFleet if there is no such pod,
+    and OnNoNode if no node has it yet.
     """
     kind, name = kind_and_name(words)
     is_pod = kind not in TEMPLATED

@@ -38,7 +38,8 @@ class OwnPods:
     ) -> None:
         """Delete with `grace` seconds; None = each pod's own grace period.
 
-        `leave_order` writes the tombstone of a pod that ended without its node; returns whether it could. It blocks.
+        `leave_order` writes the tombstone of a pod that ended without its node, and returns whether it was written; it
+        blocks.
         """
         self._client, self._how, self._grace, self._leave_order = client, how, grace, leave_order
         self._ending: dict[Thing, FetchedPod] = {}

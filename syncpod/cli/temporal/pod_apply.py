@@ -59,7 +59,7 @@ class Applied:
     node_is_away: bool = False
     """Whether its node does not answer: the workflow starts the pod when the node's worker is back."""
     follows: str = ""
-    """UID of the pod of the same name that is being deleted and that this one replaces; "" = none."""
+    """UID of the pod of the same name that is being deleted, and that this pod replaces; "" = none."""
 
 
 class Cordoned(Failure):
@@ -67,7 +67,7 @@ class Cordoned(Failure):
 
 
 async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> Mapping[str, NodeSummary]:
-    """Raise Cordoned if a pod is new and its node is cordoned; its node is `node` unless it names one.
+    """Raise Cordoned if a pod is new and its node is cordoned. A pod's node is `node` unless the pod names one.
 
     Returns the summaries, by name, of the nodes that have a workflow, which a worker must have served.
     """

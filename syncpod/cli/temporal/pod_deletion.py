@@ -41,7 +41,7 @@ _LOOK_SECONDS: Final = 0.25
 _ROUNDS: Final = 3
 """How often the node's pods are listed and deleted, since pods may be applied meanwhile."""
 _AT_ONCE: Final = 50
-"""How many pods are signalled or queried at the same time: a node that ends its pods slowly is busy."""
+"""How many pods are signalled or queried at the same time; more would burden a node that is busy ending its pods."""
 
 
 async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> FetchedPod | None:

@@ -197,7 +197,7 @@ class TemporalPods:
         for key, one in zip(ids, found, strict=True):
             if wanted and (why_orphaned(one.wire) or not one.current):
                 kept = await asyncio.to_thread(_journaled, self.state_dir, one)
-                # Temporal has a newer history of a pod with a workflow, as `_by_events` reads it below.
+                # If the pod has a workflow, Temporal's events have a newer history, which `_by_events` reads below.
                 known[key] |= {part: kept[part] for part in kept if part == "events" or one.current}
         if "history" in wanted:
             for key in (key for key in ids if "history" not in known[key]):

@@ -200,7 +200,7 @@ async def until_seen(
 
 
 def state_of(fetched: FetchedPod | None) -> str:
-    """Return the state of a pod after a wait that timed out, and why it is so, if that is known."""
+    """Return the state of a pod after a wait that timed out, and the cause of that state, if known."""
     if fetched is None:
         return "it does not exist"
     if not fetched.current:
@@ -211,7 +211,7 @@ def state_of(fetched: FetchedPod | None) -> str:
 async def until_gone(client: Client, namespace: str, name: str, uid: str) -> None:
     """Wait until the pod with this UID ("" = any) has ended; a later pod of the same name is another one.
 
-    A run may end while its pod lives on: it continues as new, or the node replaces it because it was stuck.
+    A run may end while its pod lives on: the run continues as new, or was stuck, and the node replaces it.
     """
     while True:
         handle = handle_of(client, namespace, name)

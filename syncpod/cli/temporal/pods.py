@@ -192,9 +192,7 @@ async def list_pods(
 async def orphan_pods(client: Client, namespace: str | None, names: Sequence[str] = ()) -> list[FetchedPod]:
     """Return the pods that run on this machine's node without a workflow, marked; with `names`, only these."""
     found = await asyncio.to_thread(orphans_here, namespace, names)
-    if (
-        found and serving(settings().state_dir) is None
-    ):  # these pods run; which of them have a workflow is not known yet
+    if found and serving(settings().state_dir) is None:  # these pods run; some of them may have a workflow
         some = asyncio.Semaphore(_AT_ONCE_AGAIN)
         attended = await asyncio.gather(*(_has_workflow(client, wire["metadata"], some) for wire in found))
         found = [wire for wire, has_one in zip(found, attended, strict=True) if not has_one]
@@ -235,7 +233,7 @@ async def list_recorded(client: Client, namespace: str | None) -> list[Pod]:
 async def read_ended(client: Client, namespace: str, name: str) -> FetchedPod | None:
     """Return the last run of a pod that has ended, as far as the server keeps it; None if there is none.
 
-    Its closed workflow is queried, for which a worker replays its history.
+    The closed workflow is queried, for which a worker replays the workflow's history.
     """
     handle = handle_of(client, namespace, name)
     execution = await _execution(handle, None)

@@ -21,7 +21,7 @@ _COLUMNS_FILE: Final = "custom-columns-file"
 
 
 def is_of_documents(output: str) -> bool:
-    """Return whether ``-o`` asks for whole objects, which are printed as one list."""
+    """Return whether ``-o`` requests whole objects, which are printed as one list."""
     return output in ("json", "yaml") or output.partition("=")[0] in (_JSONPATH, _COLUMNS, _COLUMNS_FILE)
 
 

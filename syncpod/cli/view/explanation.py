@@ -192,7 +192,7 @@ def _tells(container: Explained, end: End, one: Explanation) -> bool:
 
 
 def _initializing(one: Explanation, awaited: Explained, clock: Clock) -> str:
-    """Return which init container the others wait for, and its state."""
+    """Return which init container the other containers wait for, and its state."""
     others = [each.name for each in one.containers if each.waits_for_init and each.name != awaited.name]
     begun = awaited.newest.started_at if awaited.newest is not None else None
     how = f"has been running since {clock(begun)}" if awaited.runs else "has not finished"

@@ -72,7 +72,7 @@ def from_events(events: Iterable[HistoryEvent]) -> list[HistoryEntry]:
     """Return what the events of one run show: steps with their attempts, signals, updates, holds.
 
     The workflow itself keeps more: exits, decisions and earlier runs are not in these events. If a step waited for
-    another, and the results of both came together, they are in the order in which they were scheduled.
+    another, and the results of both came together, the two steps are in the order in which they were scheduled.
     """
     scheduled: dict[int, HistoryEvent] = {}
     tries: dict[int, int] = {}

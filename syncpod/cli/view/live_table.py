@@ -44,7 +44,7 @@ class LiveLines:
 
     @property
     def room(self) -> int:
-        """How many lines the terminal has without the table's header, and the line for the cursor below the table."""
+        """How many lines the terminal has for rows: all but the table's header, and the cursor's line below it."""
         return self._console.size.height - 2
 
     def draw(self, lines: Sequence[str]) -> None:

@@ -126,7 +126,7 @@ def _pods(view: NodeView, pods: Sequence[FetchedPod], now: datetime) -> list[str
     rows = [("Namespace", "Name", "Phase", "Source", "Age")]
     for each in pods:
         meta, phase = each.pod.metadata, str(each.pod.status.phase or "Pending")
-        # The source's list may name another pod, which waits for this one's name; a silent pod's marks are not known.
+        # The source's list may name another pod, which waits for this pod's name; a silent pod's marks are not known.
         listed = sources.get((meta.namespace, meta.name), API_SOURCE)
         source = (list_of(meta) or API_SOURCE) if each.current else listed
         lived = age(meta.creation_timestamp, now)

@@ -40,7 +40,7 @@ def lines(
     """Return one screen about a node's pods since a moment. `served` has sentences about the node itself.
 
     Lines have at most `wide` characters, so that long texts are cut; None = no limit. `orphans` are the UIDs of pods
-    that run without a workflow, for which nothing is due. `unserved`: the node cannot act before this; "" = it can.
+    that run without a workflow, for which nothing is due. `unserved`: what must come before the node can act.
     """
     shown = [
         *pairs(

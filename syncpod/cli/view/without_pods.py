@@ -53,7 +53,7 @@ def without_pods(view: WorkloadView) -> WithoutPods:
 
 
 def lines(view: WorkloadView) -> list[str]:
-    """Return the explanation in the form in which `explain` prints that of a pod."""
+    """Return the explanation in the form that `explain` has for a pod."""
     found = without_pods(view)
     first, *more = found.why
     head = [f"{view.kind}:".ljust(13) + f"{view.namespace}/{view.name}", "Now:".ljust(13) + "no node has a pod of it"]
