@@ -136,7 +136,7 @@ async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.T
 
 
 async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
-    """Make the pod's own directory and write its record there, over the record of an earlier life. Raises PodFault.
+    """Make the pod's own directory, and write its record there in place of an earlier life's. Raises PodFault.
 
     If this life of the pod was deleted on this node, its workflow comes from a restored database. Then nothing is
     written, the pod fails with reason PodDeleted, and the agent ends its workflow.
@@ -235,7 +235,8 @@ async def _make(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
         raise _failed(attempt, str(error)) from error
     except MountFailure as error:
         raise _mount_failed(error) from error
-    # Concurrently, although the kubelet makes the cgroup first; heartbeats then show the volumes as the present action.
+    # The cgroup and the volumes are made concurrently; the kubelet makes the cgroup first. Heartbeats show the volumes
+    # as the present action.
     cgroup, volumes = await asyncio.gather(
         prepare_cgroup(attempt, pod), _prepare(attempt, plan), return_exceptions=True
     )

@@ -56,7 +56,7 @@ def fleet_answers(member: FleetMember) -> list[Callable[..., Any]]:
         return await member.take(intent)
 
     async def attend(asked: Attend) -> Attended:
-        # If it is cancelled, the next `attend` starts afresh, so that is no error.
+        # If an `attend` is cancelled, the next one starts afresh, so the cancellation is no error.
         return await _beating(member.attend(asked), _pause(), member.farewell)
 
     named = ((RECALL_INTENT, recall_intent), (TAKE_INTENT, take_intent), (ATTEND, attend))

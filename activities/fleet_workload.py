@@ -174,7 +174,7 @@ async def _look_at(client: Client, run: WorkflowExecution, wanted: Sequence[Pod]
     except (ValueError, KeyError, RuntimeError):
         # The workflow has just begun and has no memo yet, or is forged.
         return _Found(unseen=run.id.removeprefix(FLEET_NODE_PREFIX))
-    handle = client.get_workflow_handle(run.id)  # perhaps a later run than the listed one, or none any more
+    handle = client.get_workflow_handle(run.id)  # it may be a later run than the listed one, or none
     try:
         said = await handle.query("intent", reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_QUERY)
         offer = offer_of(node, Intent.model_validate(said).pods, wanted, owner)
@@ -214,7 +214,7 @@ async def _own(client: Client, offer: NodeOffer, owner: str) -> HostedPods:
 
 
 def _unheard(offer: NodeOffer, owner: str) -> HostedPods:
-    """Return a workload's pods in a node's list, as of a node without contact: their states are not known."""
+    """Return a workload's pods in a node's list with unknown states, as for a node without contact."""
     own = [there for there in offer.pods if there.owner == owner]
     pods = tuple(PlacedPod(namespace=there.namespace, name=there.name, owner=owner) for there in own)
     return HostedPods(

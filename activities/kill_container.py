@@ -28,8 +28,8 @@ async def _kill(attempt: StepAttempt, request: KillContainer) -> StepResult:
 
     view = await end_containers(attempt, alive)
     hooks = tell_hooks(attempt, (target,))
-    # Only in the first try is an end before `begun` certainly not this step's: an earlier try may have stopped the
-    # container.
+    # In the first try, an end before `begun` is certainly not this step's work. In a later try, an earlier one may have
+    # stopped the container.
     ended_before = attempt.number == 1 and any(
         each.id == target.id and each.finished_at is not None and each.finished_at < begun for each in view.containers
     )

@@ -54,8 +54,9 @@ async def start_container(attempt: StepAttempt, request: StartContainer) -> Step
       start cannot start such an instance. The kubelet counts a restart here; syncpod counts none, as nothing ran.) If
       the runtime died within the start, the instance may have run (`may_have_begun` in `containers/noted_starts.py`):
       it is removed, and its mark stays.
-    - Only a later instance is listed: the workflow has no record of it, since it was reset or its database restored.
-      The later instance is treated as above, because an earlier number started now might run beside it.
+    - Only a later instance is listed: the workflow has no record of that instance, since the workflow was reset or its
+      database restored. The later instance is treated as above. An instance with the earlier number might run beside
+      it.
     - None is listed, but there is a start mark of this restart or a later one: the instance ran and was removed since.
       It is adopted as ended, and never created again (difference: the kubelet would create it again).
     - None is listed, but the name is reserved: another call is still creating the instance. The step waits until the
@@ -294,8 +295,8 @@ class _Start:
     async def _check_stop_signal(self, container_id: str) -> None:
         """Remove the container again if the runtime has silently dropped its stop signal. Raises PodFault.
 
-        A runtime that supports stop signals reports a container's stop signal (CRI-O only in a verbose status). It does
-        not announce the support earlier.
+        A runtime that supports stop signals reports a container's stop signal (CRI-O only in a verbose status). Before
+        that, the runtime does not announce whether it supports them.
         """
         lifecycle = self.container.lifecycle
         if lifecycle is None or lifecycle.stop_signal is None:
@@ -313,7 +314,7 @@ class _Start:
     async def _configuration(self, images: FoundImages, view: ObservedPod, prepared: Configured | None) -> Configured:
         """Return the request to CRI: the prepared one if the pod's addresses are the same, else a new one.
 
-        A new one makes the container's files first. Raises PodFault.
+        For a new request, the container's files are made first. Raises PodFault.
         """
         pod_ips = self._pod_ips(view)
         if prepared is not None and prepared.pod_ips == pod_ips:

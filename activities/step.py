@@ -54,7 +54,8 @@ heartbeats would be of no use."""
 WAITING_BEAT_SECONDS = 10.0
 """Seconds between two heartbeats of a step that only waits, after a heartbeat has reported the reason. The heartbeat
 timeout is 30 s. Each heartbeat is a write on the server. If many pods start or end at once, nearly all of their steps
-wait, and the more pods, the longer: with frequent heartbeats, each pod would cost more in a larger crowd."""
+wait, and they wait longer if there are more pods: with frequent heartbeats, each pod would cost more in a larger
+crowd."""
 
 
 async def run_step(
@@ -93,7 +94,8 @@ async def run_step(
         first=begun_first(node, request) if isinstance(request, CreateSandbox | StartContainer) else None,
     )
     task = _begun(attempt, request, _try(attempt, body, request, interruption, stage))
-    # If a start waits for the step that it follows, that step already shows why: its heartbeats may begin late.
+    # If a start waits for the step that it follows, that step already shows why, so the start's heartbeats may begin
+    # late.
     pause, has_said, may_put_off = FIRST_BEAT_SECONDS if attempt.acts.is_set() else WAITING_BEAT_SECONDS, False, True
     while not task.done():
         waited = not attempt.acts.is_set()
@@ -121,7 +123,7 @@ def _begun(
 ) -> asyncio.Task[StepResult]:
     """Begin an attempt, and report it to the agent.
 
-    The task is one of its own, so that a cancellation never cuts off a call to the runtime.
+    The attempt has a task of its own, so that a cancellation never cuts off a call to the runtime.
     """
     if isinstance(request, CreateSandbox | StartContainer):
         trying = in_company(attempt, request, trying)
@@ -138,7 +140,7 @@ def _has_ended(attempt: StepAttempt, task: asyncio.Task[StepResult]) -> None:
 
 
 async def _pause(attempt: StepAttempt, task: asyncio.Task[StepResult], seconds: float) -> None:
-    """Wait for `seconds`, or until the step has ended. A step that waits for others also ends the pause by acting."""
+    """Wait for `seconds`, or until the step has ended. If the step waits for others, the pause ends when it acts."""
     if attempt.acts.is_set():
         await asyncio.wait({task}, timeout=seconds)
         return

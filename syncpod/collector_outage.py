@@ -32,8 +32,8 @@ _REASONS: Final = (
 )
 """The exporters' log messages that contain the reason why a batch was not accepted."""
 _TIMED_OUT: Final = "due to timeout, max retries or shutdown"
-"""Part of the exporters' last message about a batch, whatever the reason. It is their only message if the first try
-took the whole time limit."""
+"""Part of the exporters' last message about a batch, whatever the reason. If the first try took the whole time limit,
+there is no other message."""
 _QUEUE_FULL: Final = "Queue full, dropping "
 
 _Result = TypeVar("_Result", bound=Enum)

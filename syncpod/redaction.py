@@ -79,7 +79,7 @@ class _Index:
         return [(at, end) for at in begins if (end := self._end(text, at)) > at]
 
     def _end(self, text: str, at: int) -> int:
-        """Return where the longest word ends that begins at a position; that position if none does."""
+        """Return where the longest word that begins at a position ends; the position itself if no word begins there."""
         end = at
         for length in self.short_lengths:
             if text[at : at + length] in self.short and (length >= SHORT or _is_word(text, at, at + length)):
@@ -132,8 +132,8 @@ class Redactor:
         """Return the characters from `start` to `stop` of a text, with each known value replaced by ``***``.
 
         A value that `start` or `stop` divides is hidden too, if the text goes on for OVERLAP characters beyond that
-        cut, or ends there itself. Characters farther away are not read. With a `start`, the text may be the end of a
-        longer one, and begin within a value.
+        cut, or the whole text ends before. Characters farther away are not read. With a `start`, the text may be the
+        end of a longer one, and begin within a value.
         """
         stop = len(text) if stop is None else min(stop, len(text))
         text = text[: stop + OVERLAP]

@@ -1,7 +1,7 @@
 """Garbage collection between a pod's steps: dead containers and sandboxes, and the remains of a pod that is gone.
 
 The agent decides which objects may be removed (`syncpod.lifecycle.container_gc`). This module removes them, by the same
-functions as in a step. It races with no step:
+functions as in a step. No removal races with a step:
 
 - The collector holds the pod's turn, which it takes only if no step has it or waits for it. A step that arrives
   meanwhile waits for the call under way. Steps look before they act, and need not remove an object that is gone.
@@ -85,11 +85,11 @@ class Collector:
         A tombstone shows that the life is over. Without one, the remains are removed only if nothing of the pod is
         alive, and `is_gone` returns that no workflow is open for it. `is_gone` is called last; its second argument is
         whether the runtime still lists dead objects of the pod. Nothing is left to do if the node's record is of
-        another life of the pod. Without a tombstone, the same holds if there is no record, or the record names another
-        Temporal cluster.
+        another life of the pod. Without a tombstone, nothing is left to do either if there is no record, or if the
+        record names another Temporal cluster.
 
-        The removal waits in the node's queue, behind pods that are to be stopped. It returns False, to be tried again,
-        if a step of the pod arrives. Raises the errors of `remove_remains` and `is_gone`.
+        The removal waits in the node's queue, behind pods that are to be stopped. If a step of the pod arrives, this
+        returns False, and the caller tries again. Raises the errors of `remove_remains` and `is_gone`.
         """
         attempt = self._attempt(life.ref)
         self._node.agent.pleg.step_began(life.ref.uid)  # so that no signal reports what is removed

@@ -28,7 +28,7 @@ async def end_containers(
     another read. The caller must read the pod before it reports the ends.
 
     `select` picks containers that have not exited. Created ones are removed: StopContainer does nothing to them, and a
-    start already under way would then run. A container that is alive after its StopContainer (it was just being
+    start that is under way would still run them. A container that is alive after its StopContainer (it was just being
     started, or has only now appeared) is stopped again. Raises Interrupted, while the StopContainer calls go on;
     CriError when the runtime refuses, after all other containers have been handled.
     """
@@ -51,7 +51,9 @@ async def end_containers(
 
 
 async def _end_in_order(attempt: StepAttempt, view: ObservedPod, chosen: Selection) -> None:
-    """End the containers concurrently, but each only after those it has to follow, or when its grace is used up.
+    """End the containers concurrently.
+
+    Each is ended after the containers that it has to follow, or when its grace is used up.
 
     Each end begins with the preStop hook. If no grace is left for the hook, a warning event is emitted. The grace is
     counted from the step's scheduling, over all its tries. Each container has at least the kubelet's 2 s

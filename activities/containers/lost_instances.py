@@ -1,10 +1,11 @@
 """Ending processes in a container or sandbox that the runtime lists as ended.
 
-containerd makes a task, creates the task's process, and starts it. StartContainer or RunPodSandbox may be cut off
-between the first two, because its caller was killed or its deadline passed, or the cleanup after it may fail. The task
-then stays, but CRI does not show it: the container is EXITED with a StartError, the sandbox NOTREADY. StopContainer and
+containerd makes a task, creates the task's process, and starts it. The task stays if StartContainer or RunPodSandbox is
+cut off between the first two (its caller was killed, or its deadline passed), or if the cleanup after a failure fails.
+CRI does not show such a task: the container is EXITED with a StartError, the sandbox NOTREADY. StopContainer and
 StopPodSandbox then do nothing, RemoveContainer is refused while the task exists, and a kill of its process leaves the
-task. Only containerd's own API or its restart removes the task; the kubelet would request the removal for ever.
+task. Only containerd's own API, or a restart of containerd, removes the task; the kubelet would request the removal for
+ever.
 
 If the call is cut off earlier, containerd 2 has no record of the process that its shim is still creating. That process
 then waits to be started, and only the pod's cgroup shows it.
@@ -35,7 +36,7 @@ async def end_what_was_lost(attempt: StepAttempt, ids: Collection[str]) -> None:
 async def discard(attempt: StepAttempt, container_id: str) -> bool:
     """Kill and delete the task of a container or sandbox of ours that the runtime lists as ended.
 
-    Returns whether there was one: False if it has gone meanwhile or the runtime is not containerd. Raises CriError.
+    Returns whether there was a task: False if it has gone meanwhile or the runtime is not containerd. Raises CriError.
     """
     attempt.doing = f"kills a task of {container_id} that the runtime lists as ended"
     try:

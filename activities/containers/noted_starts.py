@@ -75,7 +75,7 @@ def which_counts(mark: StartMark | None, request: StartContainer) -> StartMark |
 
 
 async def with_noted_starts(attempt: StepAttempt, pod: Pod | None, view: ObservedPod) -> ObservedPod:
-    """Return the listing with instances added, as ended, that were started and are no longer listed.
+    """Return the listing, and add as ended the instances that were started and are no longer listed.
 
     If the runtime loses an instance whose step was cancelled, only its start mark shows that it ran. Without the mark
     the container would count one restart too few, and an init container would run again with the same number. An end

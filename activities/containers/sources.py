@@ -162,6 +162,6 @@ def _prepare_one(node: NodeContext, plan: SubPath) -> Path:
 
 
 def _is_shared(node: NodeContext, place: Path) -> bool:
-    """Return whether worker and runtime have the same files at a volume's path, as in the node's own directories."""
+    """Return whether worker and runtime have the same files at a volume's path, as they have in the node's own."""
     own = (node.state_dir, node.memory_dir)
     return any(place.is_relative_to(directory) for directory in own) or is_the_machines(place)

@@ -24,8 +24,8 @@ from syncpod.node.cgroups import first_process
 from syncpod.node.seen_exits import SeenExits
 
 _LOOK_SECONDS = 0.01
-"""Seconds between two looks for the process. Two calls of the OCI runtime lie between its creation and its release, and
-they take longer."""
+"""Seconds between two looks for the process. Between the creation and the release of the process are two calls of the
+OCI runtime, which take longer."""
 _KILLED = 128 + signal.SIGKILL
 """The exit code of a process that was killed."""
 

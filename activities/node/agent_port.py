@@ -20,7 +20,7 @@ class PlegPort(Protocol):
         """Delay signals about this pod: a step, or a removal of remains, has begun, and will return its listing."""
 
     def step_acts(self, uid: str) -> None:
-        """Delay them from now on: the step acts after a wait."""
+        """Delay signals about this pod again, from now on: the step acts after a wait."""
 
     def returned(self, listing: ObservedPod) -> None:
         """Take the status that a step's result or fault carries to the workflow, so that no signal repeats it."""

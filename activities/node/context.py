@@ -37,7 +37,7 @@ def pods_at_once() -> int:
 
 
 def _queues() -> Mapping[Stage, PodQueue]:
-    """Return a queue for each stage. Pods that end and pods that are removed share theirs."""
+    """Return a queue for each stage. Pods that end and pods that are removed share one queue."""
     ending = PodQueue(pods_at_once())
     return {Stage.BEGINNING: PodQueue(pods_at_once()), Stage.ENDING: ending, Stage.CLEARING: ending}
 

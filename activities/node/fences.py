@@ -83,7 +83,7 @@ class Fences:
         self._newest: OrderedDict[tuple[str, str], dict[str, FenceClaim]] = OrderedDict()
         """The newest claim of each lane, by the pod's UID and incarnation."""
         self._over: OrderedDict[tuple[str, str], float] = OrderedDict()
-        """The monotonic time at which each life ended whose fences are still kept, oldest first."""
+        """By life whose fences are still kept: the monotonic time at which the life ended, oldest first."""
         self._turns: dict[tuple[str, str], _Turn] = {}
 
     @asynccontextmanager
@@ -209,5 +209,8 @@ class _Turn:
         self.wanted = 0
 
     def in_the_way(self, claim: FenceClaim, holder: Holder) -> list[Holder]:
-        """Return the guests that have to let go before `holder` acts: all but itself and those that follow its step."""
+        """Return the guests that have to let go before `holder` acts.
+
+        These are all but itself and the guests that follow its step.
+        """
         return [guest for guest, its in self.guests.items() if guest is not holder and not claim.precedes(its)]

@@ -47,8 +47,8 @@ class WaitsForRoom(NamedTuple):
 class Ledger:
     """Counts the resources of admitted pods, from admission to end. It keeps sums, so that reading is cheap.
 
-    The pods' records survive the process. A pod's admission is recorded before anything is made for it, and so is its
-    end.
+    The pods' records survive the process. A pod's admission is recorded before anything is made for the pod. Its end is
+    recorded too.
     """
 
     def __init__(self, context: NodeContext) -> None:

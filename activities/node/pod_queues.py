@@ -83,8 +83,8 @@ class PodQueue:
 class QueuePlace:
     """One step's place in a queue.
 
-    It has no reference to the step, which refers to it. Such a cycle would stay in memory until the next garbage
-    collection, minutes later, with everything that the step has read and raised.
+    It has no reference to the step, since the step refers to it. Such a cycle would stay in memory until the next
+    garbage collection, minutes later, with everything that the step has read and raised.
     """
 
     def __init__(self, queue: PodQueue, uid: str, *, can_wait: bool = False) -> None:

@@ -63,7 +63,7 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
     while True:
         view = await end_containers(attempt, alive, suffices=partial(_shows_what_to_stop, request))
         attempt.checkpoint()
-        # Concurrently: a container that the runtime has lost has no grace for which its sandbox would have to wait.
+        # Concurrently: a container that the runtime has lost has no grace, so its sandbox need not wait for it.
         ending_lost = end_what_was_lost(attempt, [each.id for each in view.containers])
         for failure in await asyncio.gather(
             ending_lost, stop_sandboxes(attempt, view, stopped=request.stopped), return_exceptions=True
@@ -81,7 +81,7 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
 
 
 async def _listed_as_stopped(attempt: StepAttempt) -> ObservedPod:
-    """Return a listing that shows the stopped sandboxes as not ready; after a second return the newest listing.
+    """Return a listing that shows the stopped sandboxes as not ready; after about a second, the newest listing.
 
     containerd 2 may list a sandbox as ready for a moment after it has stopped it, and the next decision would use it.
     """

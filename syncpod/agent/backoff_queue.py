@@ -52,7 +52,7 @@ class BackoffQueue:
         self._alarms: dict[tuple[str, str], _Alarm] = {}
 
     def arm(self, workflow_id: str, subject: str, restart: int, delay_seconds: float) -> None:
-        """Signal this restart of the subject in `delay_seconds`; it replaces the subject's earlier alarm.
+        """Signal this restart of the subject in `delay_seconds`. This replaces the subject's earlier alarm.
 
         Arming the same restart again sets the new time. Arming an older restart than the one that is set does nothing:
         a replayed decision can arrive late.

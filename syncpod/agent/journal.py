@@ -51,7 +51,7 @@ PATIENCE_SECONDS: Final = 2.0
 """Seconds that a removal of logs, or the worker's end, waits for the journal."""
 LOG_END_BYTES: Final = 1024
 _LOG_SEARCHED: Final = 40 * 1024
-"""How many bytes from a log's end are searched for its last KiB: each line has a prefix, and at most 16 KiB."""
+"""How many bytes from a log's end are searched for the last KiB of text: each line has a prefix, and at most 16 KiB."""
 SIGN_SECONDS: Final = 1.0
 """The time between two signs of life."""
 _SIGN_ON_DISK_SECONDS: Final = 60.0

@@ -51,7 +51,7 @@ def held_up_seconds(silent: float, queued: float, late: float) -> float:
 
 
 def doing(held_up: float, ran: float) -> Literal["computes", "waits"]:
-    """Say whether a stalled loop's thread computes or waits: it has used `ran` seconds of CPU meanwhile. Pure."""
+    """Say whether a stalled loop's thread computes or waits; `ran` is how many seconds of CPU it has used. Pure."""
     return "computes" if ran > held_up / 2 else "waits"
 
 

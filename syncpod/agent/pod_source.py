@@ -52,9 +52,10 @@ class NodePods:
     ) -> None:
         """Answer from the `published` states. Without `open_pods`, reads that need to know which pods are open fail.
 
-        `orphaned` finds pods that run without a workflow; they are listed beside the open ones, marked. `untold` takes
-        a pod's UID, and returns failures of its probes that were not sent to its workflow yet. `running` has the steps
-        that are under way. `settle_journal` brings the journal up to date, and `refresh_report` the node's report.
+        `orphaned` finds pods that run without a workflow; they are listed beside the open ones, with a mark. `untold`
+        takes a pod's UID, and returns failures of its probes that were not sent to its workflow yet. `running` has the
+        steps that are under way. `settle_journal` brings the journal up to date, and `refresh_report` the node's
+        report.
         """
         self._node = node
         self._published = published

@@ -23,7 +23,7 @@ from syncpod.translation.paths import UnsafeName
 log = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 1.0
-"""Seconds before a state is written: of a pod's states within this time, only the last is written."""
+"""Seconds before a state is written: only the last of a pod's states within this time is written."""
 _AT_ONCE: Final = 8
 """How many states one call in a thread writes: the call itself costs as much CPU as writing a state."""
 

@@ -25,7 +25,7 @@ from syncpod.temporal.senders import Sent
 log = logging.getLogger(__name__)
 
 _WAITING: Final = 1000
-"""The most commands that wait while the server does not answer; the oldest are dropped, and have no sender."""
+"""The most commands that wait while the server does not answer; the oldest are dropped, and stay without a sender."""
 _TOGETHER: Final = 50
 """The most senders that are written together."""
 _RETRY_SECONDS: Final = 10.0

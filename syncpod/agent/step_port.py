@@ -115,7 +115,7 @@ class StepPort:
         await _signalled(ref, "it was deleted", self._signals.delete(ref))
 
     async def close(self) -> None:
-        """Cancel signals in flight; the workflows' own timers and the next worker make up for them."""
+        """Cancel signals in flight; the workflows' own timers, and the next worker, take their place."""
         await self._tasks.close()
 
 

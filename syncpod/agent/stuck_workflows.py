@@ -366,7 +366,7 @@ def _command_in(event: HistoryEvent) -> tuple[str, Payloads]:
 
 
 def _failed_update(event: HistoryEvent) -> int:
-    """Return the number of the event that accepted an update, if its sender got an error in this one; else 0."""
+    """Return the number of the event that accepted the update that fails in `event`; 0 if no update fails in it."""
     completed = event.workflow_execution_update_completed_event_attributes
     return completed.accepted_event_id if completed.outcome.HasField("failure") else 0
 

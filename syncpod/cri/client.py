@@ -57,8 +57,8 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", 16 * 1024 * 1024),
     # The default would be the socket's path, which Go's HTTP/2 servers reject as malformed.
     ("grpc.default_authority", "localhost"),
-    # A restarting runtime is back within a second, where gRPC's default back-off grows to minutes. The kubelet's
-    # values.
+    # A restarting runtime is back within a second, where gRPC's default back-off grows to minutes. These are the
+    # kubelet's values.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 3000),
     # Despite its name, this is the timeout of one attempt to connect.
@@ -91,8 +91,8 @@ class CriClient(CriRuntime):
 
     `endpoint` is `unix:///path` or a path. It connects with the first call, and later calls restore a lost connection.
     Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36): `timeout_seconds` for most calls, and
-    twice as long for RunPodSandbox. StopContainer gets the grace in addition, and ExecSync the command's own timeout;
-    without one it has no timeout at all. PullImage has none. No timeout is longer than 68 years.
+    twice as long for RunPodSandbox. The grace is added for StopContainer, and the command's own timeout for ExecSync.
+    PullImage, and ExecSync of a command without a timeout, have none. No timeout is longer than 68 years.
     """
 
     def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:

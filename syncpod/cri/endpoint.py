@@ -58,7 +58,7 @@ def candidates(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the paths of the sockets to try, in order.
 
     If the variable names a socket, that is the only one: a user who names a runtime does not want pods on another.
-    Otherwise they are the well-known ones. Raises ValueError for an endpoint that is not a unix socket.
+    Otherwise the well-known sockets are tried. Raises ValueError for an endpoint that is not a unix socket.
     """
     named = environ.get(VARIABLE, "")
     return (socket_path(named),) if named else WELL_KNOWN

@@ -67,7 +67,7 @@ class DeadlineExceeded(TransportFault):
 class Unreadable(TransportFault):
     """The runtime's answer is not a CRI message, has an invalid id, or is about another object than the request.
 
-    The kubelet's gRPC reports an invalid message as `Internal`; the kubelet accepts the other two.
+    The kubelet's gRPC reports an invalid message as `Internal`; the kubelet accepts the other two kinds of answers.
     """
 
 
@@ -131,13 +131,13 @@ class TaskLeft(RuntimeFailure):
     """RemoveContainer, RemovePodSandbox: containerd has a task of an object that its CRI lists as ended or unstarted.
 
     containerd loses track of a task if a start is cancelled between making the task and recording its process (the
-    caller died, or the deadline passed), or if its cleanup fails. The process then waits to be started, runs, or has
-    ended unnoticed. No CRI call reaches it, and none removes the container while it exists.
+    caller died, or the deadline passed), or if the cleanup of a task fails. The process then waits to be started, runs,
+    or has ended unnoticed. No CRI call reaches the task, and none removes the container while the task exists.
     """
 
 
 class StillStarting(RuntimeFailure):
-    """RemoveContainer: the container is being started, and cannot be removed before that has ended."""
+    """RemoveContainer: the container is being started, and cannot be removed before the start has ended."""
 
 
 class InvalidImageName(RuntimeFailure):

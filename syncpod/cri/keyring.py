@@ -84,7 +84,7 @@ class Keyring:
     def lookup(self, repository: str) -> tuple[Credential, ...]:
         """Return the credentials to try for a repository (`docker.io/library/nginx`), in order; there may be none.
 
-        Those of docker's default registry count if no other entry matches.
+        The credentials of docker's default registry count if no other entry matches.
         """
         fitting = [
             each for key, credentials in self._credentials.items() if _matches(key, repository) for each in credentials

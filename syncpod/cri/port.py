@@ -350,7 +350,7 @@ class CriRuntime(Protocol):
         ...
 
     async def stop_container(self, container_id: str, *, timeout_seconds: int) -> None:
-        """Send the stop signal, and SIGKILL after `timeout_seconds`; return when it has ended. Safe to repeat.
+        """Send the stop signal, and SIGKILL after `timeout_seconds`; return when the container has ended.
 
         Does nothing to a container that does not run yet and may run afterwards. Some runtimes raise NotFound.
         """
@@ -412,7 +412,7 @@ class CriRuntime(Protocol):
     async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
         """Measure the running containers of one sandbox; containerd also returns those that do not run.
 
-        Has a timeout of its own, in seconds, because the call hangs as long as one of their shims does. Measure each
+        Has a timeout of its own, in seconds, because the call hangs as long as a shim of one of them does. Measure each
         sandbox by a call of its own: otherwise one pod blocks all others.
         """
         ...

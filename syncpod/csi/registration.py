@@ -23,7 +23,7 @@ class Plugin:
     """`CSIPlugin`, or a kind that this node does not support."""
     name: str
     socket: Path
-    """The socket at which it serves its own API."""
+    """The socket at which the plugin serves its own API."""
     versions: tuple[str, ...]
 
 

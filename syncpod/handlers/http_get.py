@@ -43,7 +43,8 @@ Headers = tuple[tuple[str, str], ...]
 async def http_get(action: HTTPGetAction, target: Target, timeout_seconds: float | None) -> ProbeAnswer:
     """GET once: a status of 200 to 299 is success; 300 to 399 without a redirect on the same host is a warning.
 
-    A redirect on the same host is followed. Certificates are not checked. Without a timeout it may take for ever.
+    A redirect on the same host is followed. Certificates are not checked. Without a timeout the request may take for
+    ever.
 
     Raises :class:`NoAnswer` if the request cannot be made at all, or if the body of the response is cut off or hangs
     (pkg/probe/http/http.go, v1.36, DoHTTPProbe): then the container has neither passed nor failed.

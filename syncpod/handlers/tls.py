@@ -26,7 +26,7 @@ _RECEIVED_LIMIT: Final = 2 * 1024 * 1024
 """Maximum bytes that a connection may receive, in any form; the largest head of a response has half as many. Records
 without content, tickets and new keys are not counted anywhere else."""
 _FIRST_LIMIT: Final = 64 * 1024
-"""Maximum bytes up to the end of the server's first message; OpenSSL accepts 20,000 of the message itself."""
+"""Maximum bytes up to the end of the server's first message; OpenSSL accepts 20,000 bytes of the message itself."""
 
 _CIPHERS: Final = ":".join(
     f"ECDHE-{key}-{cipher}"
@@ -110,7 +110,7 @@ class TlsConnection:
             while len(read) < _BLOCK and (content := self._object.read(_BLOCK - len(read))):
                 read += content
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            pass  # if there was something before, the next call comes here again
+            pass  # if data came before the end, the next call comes here again
         except ssl.SSLWantReadError:
             if not read:
                 raise

@@ -332,7 +332,7 @@ def _rank(line: HistoryEntry) -> int:
 def changes_of(lines: Iterable[HistoryEntry]) -> list[OutsideChange]:
     """Return commands and changes from outside, with their senders, and failures.
 
-    Repetitions of the same one are one entry, in the place of the last.
+    Repetitions of the same change are one entry, in the place of the last repetition.
     """
     found: dict[str, OutsideChange] = {}
     lines = sorted(lines, key=lambda line: (line.at, _rank(line)))

@@ -142,7 +142,7 @@ class JournalFile:
         return written
 
     def used_bytes(self) -> int:
-        """Return how many bytes of the file are in use. The size limit applies to these."""
+        """Return how many bytes of the file are in use. The size limit applies to this number."""
         return _used_bytes(self._opened())
 
     def lives_not_gone(self) -> list[PodLife]:
@@ -191,7 +191,7 @@ class JournalFile:
         _give_back(self._opened())
 
     def begin_service(self, now: datetime, machine_boot: str, last_sign: datetime | None) -> None:
-        """Record that a worker serves the node from now on, and how the previous one ended if it did not record it.
+        """Record that a worker serves the node from now on; record the previous worker's end too, if it has not.
 
         `last_sign` is the previous worker's last sign of life; None = not known.
         """

@@ -142,7 +142,7 @@ def _last_lines(ends: Sequence[End]) -> str:
 
 
 def _clipped(line: str) -> str:
-    """Return a line for display. If one is too long, only its end is kept, which is the most useful part."""
+    """Return a line for display. If the line is too long, only its end is kept, which is the most useful part."""
     return line if len(line) <= _CLIP else f"…{line[1 - _CLIP :]}"
 
 

@@ -122,7 +122,7 @@ class NodeGaps(NamedTuple):
 
 
 def gaps_of(state_dir: Path) -> NodeGaps:
-    """Return when a node had no worker, or one that got no answer from its server. Blocks. Raises NoJournal."""
+    """Return when a node had no worker, or no worker that got an answer from its server. Blocks. Raises NoJournal."""
     services = services_of(state_dir)
     with _opened(state_dir / FILE_NAME) as connection:
         has_table = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'outage'").fetchone()

@@ -31,7 +31,8 @@ class Phase:
     """Zero for things without a length: a signal, a decision, an end."""
     kind: Literal["step", "back-off", "no worker", "no server", "between", "probes", "moment"]
     """`between` is time before the container's start that has no record: init containers that run, and the workflow's
-    own tasks. `probes` is the time from its start, or from the probe before, until a probe has succeeded."""
+    own tasks. `probes` is the time until a probe has succeeded, from the container's start or from the previous probe's
+    success."""
     what: str
 
 
@@ -68,8 +69,8 @@ def start_of(
 
     `absences` are the times in which the pod's node had no worker or server, oldest first.
 
-    Start number 0 begins with the pod's apply, so sandbox, pulls and init containers are part of it. Any other begins
-    with the end of the previous instance, or with the decision of the node to end it.
+    Start number 0 begins with the pod's apply, so sandbox, pulls and init containers are part of it. Any other start
+    begins with the end of the previous instance, or with the node's decision to end that instance.
     """
     wanted = [
         (each.started_at, each.restart, each)
@@ -99,7 +100,7 @@ def start_of(
 
 
 def _one_after_the_other(lines: Sequence[HistoryEntry]) -> list[HistoryEntry]:
-    """Return the lines, with each step that a start waited for moved to end where that start begins.
+    """Return the lines; each step that a start waited for is moved, to end where the start begins.
 
     The results of step and start may reach the workflow in one task, so that their lines have the same time. The length
     of a step does not include its waiting. A moved step is shortened if it would begin before the decision to take it.
@@ -206,7 +207,7 @@ def _with_gaps(
 
 
 def _held(lines: Sequence[HistoryEntry], until: datetime) -> HistoryEntry | None:
-    """Return the last wait before a moment, unless a step that it held began between the two; None if there is none.
+    """Return the last wait before a moment; None if there is none, or if a step that it held has begun since.
 
     Other records in between do not end the wait.
     """
@@ -257,7 +258,7 @@ def _named(phase: Phase, others: Sequence[Instance]) -> Phase:
 def _with_probes(
     phases: Sequence[Phase], results: Sequence[HistoryEntry], instance: Instance, events: Sequence[EventRecord]
 ) -> Iterator[Phase]:
-    """Yield the phases, with one for the time before each probe's first success, which quotes the last failure."""
+    """Yield the phases, and one more for the time before each probe's first success, with the last failure."""
     successes = {line.at: str(line.fact).partition(" ")[0] for line in results}
     covered: datetime | None = None
     for phase in phases:

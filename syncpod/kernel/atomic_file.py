@@ -12,9 +12,9 @@ def replace_file(path: Path, content: str | bytes, *, durable: bool, draft: Path
 
     A reader sees either the old content or the new, also after a crash. With `durable` the new content is on disk when
     this returns and survives a power cut; without it, a power cut may lose the change. The new file has mode 0600,
-    whatever the old one had. It is written under a hidden name beside `path`, or as `draft`, which must be on the same
-    file system; a draft left by a crash is overwritten. The caller must keep out other writers. Blocks. Raises OSError,
-    and then leaves no draft behind.
+    whatever mode the old file had. It is written under a hidden name beside `path`, or as `draft`, which must be on the
+    same file system; a draft left by a crash is overwritten. The caller must keep out other writers. Blocks. Raises
+    OSError, and then leaves no draft behind.
     """
     draft = draft or path.with_name(f".{path.name}.new")
     data = memoryview(content.encode() if isinstance(content, str) else content)
@@ -32,7 +32,7 @@ def replace_file(path: Path, content: str | bytes, *, durable: bool, draft: Path
         with contextlib.suppress(OSError):
             draft.unlink()
         if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # the system names no file that is written to, as on a full disk
+            error.filename = str(path)  # an error of a write, such as on a full disk, names no file
         raise
     if durable:
         sync_directory(path.parent)

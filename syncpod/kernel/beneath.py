@@ -14,7 +14,7 @@ from syncpod.kernel import libc
 
 _O_PATH = os.O_PATH | os.O_CLOEXEC
 _RESOLVE_BENEATH = 0x08 | 0x02
-"""RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS: neither `..`, an absolute symlink nor one of /proc's leads out."""
+"""RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS: `..`, absolute symlinks and /proc's own links cannot lead out."""
 _RACES = 128
 """Maximum number of tries when the kernel reports a concurrent rename (EAGAIN)."""
 _LINKS = 40
@@ -68,10 +68,10 @@ def open_without_links(root: int, relative: str, flags: int, mode: int = 0) -> i
 
 
 def make_beneath(root: int, relative: str, mode: int) -> int:
-    """Make a directory beneath `root`, and those on the way that are missing, each with `mode`; return it open.
+    """Make a directory beneath `root`, and its missing parents, each with `mode`; return the directory open.
 
-    `relative` must not contain `..`. Each directory is made inside an open one, so no symlink is followed from there
-    on, and the target of a dangling symlink is never made (subpath_linux.go, v1.36, SafeMakeDir; difference: two
+    `relative` must not contain `..`. Each directory is made inside an open one, so no symlink is followed among the new
+    ones, and the target of a dangling symlink is never made (subpath_linux.go, v1.36, SafeMakeDir; difference: two
     callers that make the same directory at the same time both succeed). Raises as :func:`open_beneath`, and
     FileExistsError if something other than a directory is in the way.
     """

@@ -1,6 +1,6 @@
 """Mounts on the node: a tmpfs, huge pages, or a bind mount; and unmounts.
 
-Such a mount is visible to a runtime in the same mount namespace, or in one that shares the mount that holds it.
+Such a mount is visible to a runtime in the same mount namespace, or in one to which the surrounding mount propagates.
 Everything blocks, is safe to repeat, and raises OSError with the place and the attempted call.
 """
 
@@ -83,7 +83,7 @@ def share(directory: Path) -> None:
 def is_bound_to_itself(directory: Path) -> bool:
     """Return whether a directory has exactly one mount, which shows that directory itself, as `share` makes it.
 
-    It must be absolute and without symlinks. Raises OSError.
+    The directory must be absolute and without symlinks. Raises OSError.
     """
     found = mounts_at(directory)
     if len(found) != 1:

@@ -13,9 +13,9 @@ _OUR_NUMBER_AND_ITS_OWN = 2
 
 
 def shares_pids(other: int) -> bool:
-    """Return whether the process with this pid is in the same pid namespace as this one: both number processes alike.
+    """Return whether the process with this pid is in this process's own pid namespace, where both use the same pids.
 
-    False if that is not known, because it is in another namespace or belongs to another user. Raises nothing.
+    False if that is not known, as for a process of another user. Raises nothing.
     """
     try:
         return os.path.samestat(Path("/proc/self/ns/pid").stat(), Path(f"/proc/{other}/ns/pid").stat())

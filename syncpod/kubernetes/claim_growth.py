@@ -104,7 +104,7 @@ def finished(claim: Mapping[str, Any], size: str) -> dict[str, Any]:
 
 
 def failed(claim: Mapping[str, Any], why: str, at: datetime, *, is_infeasible: bool) -> dict[str, Any]:
-    """Return the patch that records why a node could not grow a claim; `is_infeasible` = the node has given it up.
+    """Return the patch that records why a node could not grow a claim; `is_infeasible` = the node does not try again.
 
     Mirrors MarkNodeExpansionInfeasible and MarkNodeExpansionFailedCondition.
     """

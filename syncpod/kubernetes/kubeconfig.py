@@ -177,7 +177,7 @@ class _Reading:
         return self._named(names, name, self._text(content, at, name))
 
     def _named(self, names: str, name: str, wanted: str) -> tuple[str, Mapping[str, Any]]:
-        """Return the path and content of the entry of a list that has this name."""
+        """Return the path and content of a list's entry with this name."""
         entries = self._document.get(names)
         entries = entries if isinstance(entries, Sequence) and not isinstance(entries, str) else ()
         for at, entry in enumerate(entries):
@@ -214,7 +214,7 @@ class _Reading:
         return KubeconfigPart(path=self._path.parent / file) if file else KubeconfigPart()
 
     def _token(self, at: str, content: Mapping[str, Any]) -> KubeconfigPart:
-        """Return the token; as in client-go, a file of it has precedence."""
+        """Return the token; as in client-go, a file with a token has precedence."""
         if file := self._text(content, at, "tokenFile", required=False):
             return KubeconfigPart(path=self._path.parent / file)
         return KubeconfigPart(self._text(content, at, "token", required=False))

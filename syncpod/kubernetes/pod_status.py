@@ -118,7 +118,7 @@ def _conditions(before: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str,
 
 
 def _condition(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one of ours; its transition time changes only with its status."""
+    """Return one of our conditions; its transition time changes only with its status."""
     condition = {"lastProbeTime": None, **now}
     if before is not None and before.get("status") == now.get("status") and before.get("lastTransitionTime"):
         condition["lastTransitionTime"] = before["lastTransitionTime"]

@@ -1,4 +1,4 @@
-"""The conditions that a pod's readiness gates name, which others set at the API server. Values in, values out.
+"""The conditions that a pod's readiness gates name, which other clients set at the API server. Values in, values out.
 
 Mirrors pkg/kubelet/status/generate.go, v1.36, GeneratePodReadyCondition, which reads them from the API server's status.
 """

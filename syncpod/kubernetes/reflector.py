@@ -6,7 +6,8 @@ Mirrors client-go's reflector (tools/cache/reflector.go, v0.36). Differences:
   be ended on the node.
 - After each watch there is a new list, whether the server ended the watch after five to ten minutes or it was cut off.
   So lost events are made up for. If the cluster's database was restored from a backup meanwhile, its versions are
-  lower: a watch that continued from its own version would yield no events until they have grown past it.
+  lower: a watch that continued from its own version would yield no events until the database's versions have grown past
+  that one.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ class Reflector:
     ) -> None:
         """Follow the objects at a path, such as ``/api/v1/pods``, of a kind, such as ``Pod``.
 
-        `level` is the log level of successes. Failures are logged as warnings; with a `level` below `INFO`, at that
-        level too. `clock` is steady, in seconds; `chance` returns a random number from 0 to 1.
+        `level` is the log level of successes. Failures are logged as warnings, or with a `level` below `INFO` also at
+        that level. `clock` is steady, in seconds; `chance` returns a random number from 0 to 1.
         """
         self._client, self._path, self._kind, self._level = client, path, kind, level
         self._params, self._clock, self._chance = dict(params or {}), clock, chance

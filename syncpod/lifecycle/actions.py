@@ -75,7 +75,7 @@ class PodActions:
     sandbox_id: str = ""
     """Id of the newest sandbox; "" when there is none, or when its network namespace is the wrong one."""
     attempt: int = 0
-    """Number of the newest sandbox if it is usable; otherwise the number for its replacement, even if none is made."""
+    """Number of the newest sandbox if it is usable; otherwise the number for a replacement, even if none is made."""
     init_containers_to_start: tuple[int, ...] = ()
     """Indices in `spec.initContainers`, in the order to start them."""
     containers_to_start: tuple[int, ...] = ()

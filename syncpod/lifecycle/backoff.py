@@ -4,13 +4,13 @@ A `BackoffStore` has an entry for each key: the delay (or for a crash loop, how 
 at which it was last set. The store is frozen and part of the workflow's snapshot, as JSON. A function that changes
 something returns a new store. Nothing here reads a clock or adds jitter.
 
-Three kinds of failure share one mechanism and one set of numbers (10 s, doubling, 300 s at most, forgotten after
-600 s). A pod may set other numbers for its crash loops only:
+Three kinds of failure share one mechanism and one set of numbers (10 s, doubling, 300 s at most, forgotten after 600
+s). A pod may set other numbers for its crash loops only:
 
 * **crash loop** (`start_decision`): measured from the moment the last instance *finished*; the delay grows with each
   start that is allowed, whether or not that start succeeds.
 * **image pull** (`record_failure`, `held_until`): measured from the last *failure*; expires by itself. A successful
-  pull forgets it (`forget`), so the next failure waits 10 s again. In the kubelet it stays until it expires
+  pull forgets it (`forget`), so the next failure waits 10 s again. The kubelet keeps the failure until it expires
   (image_manager.go, v1.36, pullImage).
 * **failed step**, such as CreateContainerError (`record_failure`, `held_until`): as for images.
 
@@ -132,8 +132,8 @@ def restart_all_decision(
 ) -> tuple[StartDecision, BackoffStore]:
     """Decide whether a restart of all containers may begin now, and record it in the returned store if it may.
 
-    `finished_at` is when the container that triggered it ended, and `cause` is how, in words. The kubelet has no such
-    back-off: it computes back-offs from the containers that exist, and these have been removed.
+    `finished_at` is when the container that triggered it ended, and `cause` is how it ended, in words. The kubelet has
+    no such back-off: it computes back-offs from existing containers, and a restart of all removes them.
     """
     what = f"restarting all containers of pod={pod.name}_{pod.namespace}({pod.uid}): {cause}"
     return _decide(store, step_key(RESTART_ALL), what, settings, finished_at=finished_at, now=now)
@@ -176,7 +176,7 @@ def restarts_before(
 def with_restarts(store: BackoffStore, key: str, restarts: int, ended: str) -> BackoffStore:
     """Return a store in which the crash loop under `key` has had `restarts` restarts, the last after the exit `ended`.
 
-    `ended` is an id. Raises KeyError if the store has no such crash loop.
+    `ended` is the exit's id. Raises KeyError if the store has no such crash loop.
     """
     return store.with_entry(key, store.entries[key].model_copy(update={"restarts": restarts, "counted": ended}))
 

@@ -8,7 +8,8 @@ Mirrors kuberuntime/kuberuntime_gc.go and pod_container_deletor.go, v1.36. Diffe
 - The newest instance of a name is never removed from a pod that goes on, not even for the limit of the whole node: the
   pod's next decision depends on it.
 - An instance that was created and never started does not count as the newest dead one: it has no log, and would
-  displace one that has. It is removed once the caller lists it as `never_started`: no step is about to start it.
+  displace an instance with a log. It is removed once the caller lists it as `never_started`, that is, once no step is
+  about to start it.
 - An instance whose state the runtime has lost may be running. The pod's own steps stop it and then remove it.
 """
 

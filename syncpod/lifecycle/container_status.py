@@ -8,13 +8,13 @@ Differences, where we have a record and the kubelet has to guess:
 
 - A container that is gone from the runtime shows its recorded exit. `ContainerStatusUnknown` is only for one that was
   last seen running and whose end nobody saw. It is then the *last state*, even when an older exit is known; the kubelet
-  goes on showing the older one.
+  goes on showing the older exit.
 - A container that vanished while its pod was being evicted, or after its deadline, counts no restart: none follows.
 - A container whose state the runtime has lost (`unknown`) stays terminated once it was shown so; the kubelet falls back
   to waiting.
 - Ephemeral containers take no part in a restart of all containers, and never wait to be restarted.
-- A listed instance never raises the restart count above its own number, which the workflow chose. An instance in
-  state `unknown` does not raise it either, since its end may still forbid a restart; the kubelet counts a restart.
+- A listed instance never raises the restart count above its own number, which the workflow chose. An instance in state
+  `unknown` does not raise it either, since its end may still forbid a restart; the kubelet counts a restart.
 - An instance that was created and never started is left out: its start may be given up, and its number is still free.
   The kubelet shows it as waiting, and counts it.
 - An init container that the runtime no longer has must have completed if main containers exist. The run that was last

@@ -172,7 +172,7 @@ def thresholds_met(
 
 
 def admission_refusal(pod: Pod, conditions: tuple[NodeCondition, ...]) -> str:
-    """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it (Admit).
+    """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits the pod (Admit).
 
     A node whose only condition is memory pressure rejects only best-effort pods that do not tolerate its taint.
     """
@@ -185,9 +185,9 @@ def admission_refusal(pod: Pod, conditions: tuple[NodeCondition, ...]) -> str:
 
 
 def grace_seconds(pod: Pod, threshold: Threshold, policy: EvictionPolicy) -> int:
-    """Return the grace of a pod that is evicted: 1 s for a hard threshold, else its own, up to the configured maximum.
+    """Return the grace of a pod that is evicted, at least 1 s (pod_workers.go, calculateEffectiveGracePeriod).
 
-    At least 1 s (pod_workers.go, calculateEffectiveGracePeriod).
+    It is 1 s for a hard threshold, else the pod's own grace, up to the configured maximum.
     """
     if threshold.hard:
         return 1

@@ -81,7 +81,8 @@ def ranked(signal: Signal, candidates: Iterable[Candidate], *, dedicated_images:
     """Return the pods that may be evicted for `signal`, in the order of their eviction. Critical pods are left out.
 
     `dedicated_images`: images and writable layers are on a disk of their own. Then only logs and volumes count when the
-    node's disk is short, and only writable layers when the images' disk is; otherwise everything counts for both.
+    node's disk is short, and only writable layers when the images' disk is short. Otherwise everything counts for
+    either disk.
     """
     may_go = [candidate for candidate in candidates if not is_critical(candidate.pod)]
 
@@ -175,7 +176,7 @@ def _used(signal: Signal, usage: PodUsage, dedicated_images: bool) -> int:
 def _requested(pod: Pod, resource: Resource) -> int:
     """Return a pod's request of a resource (pkg/api/v1/resource/helpers.go, v1.36, GetResourceRequestQuantity).
 
-    If any pod-level resource is set, its containers' requests do not count, not even for resources that cannot be set
+    If any pod-level resource is set, the containers' requests do not count, not even for resources that cannot be set
     on pod level. An overhead does not count for a pod that requests nothing.
     """
     whole = pod.spec.resources

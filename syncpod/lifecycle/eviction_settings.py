@@ -2,7 +2,7 @@
 
 Mirrors eviction/helpers.go, v1.36, ParseThresholdConfig, with lists of ``signal<value`` and ``signal=duration``.
 Difference: a hard threshold replaces only the default of its own signal (the kubelet does so only with
-mergeDefaultEvictionSettings); ``0%`` removes one, and ``none`` removes all. ``pid.available`` has a default.
+mergeDefaultEvictionSettings); ``0%`` removes a default, and ``none`` removes all. ``pid.available`` has a default.
 """
 
 from __future__ import annotations

@@ -104,12 +104,12 @@ def _decide_from_last_to_first(
     startup: Mapping[str, str],
     actuated: PodResources,
 ) -> list[tuple[int, _InitDecision]]:
-    """Decide the init containers that matter; return each decision with its index in the spec, the last one first.
+    """Decide the last init container that has begun, and the sidecars before it.
 
-    These are the last init container that has begun, and the sidecars before it. The plain init containers before it
-    have completed. The sidecars before it have started once, so a missing one starts again. `statuses` are the
-    instances to judge. The `newest` instances may be of an earlier sandbox; as in the kubelet, they decide whether a
-    failed init container restarts.
+    Each decision is returned with the container's index in the spec, the last container first. The plain init
+    containers before have completed. The sidecars before have started once, so a missing one starts again. `statuses`
+    are the instances to judge. The `newest` instances may be of an earlier sandbox; as in the kubelet, they decide
+    whether a failed init container restarts.
     """
     found: list[tuple[int, _InitDecision]] = []
     for index, container in reversed(list(enumerate(pod.spec.init_containers))):
@@ -197,7 +197,7 @@ def _decide_running_sidecar(
                 kill = container_to_kill(status, f"{name} failed liveness probe", KillCause.LIVENESS)
                 return _InitDecision(start=True, passed=True, kill=kill)
             case None:
-                return _InitDecision(passed=True)  # before the first result, it is not even resized
+                return _InitDecision(passed=True)  # before the first result, the sidecar is not even resized
     return _resized(container, spec, status, actuated, passed=True)
 
 

@@ -231,7 +231,8 @@ def order_restarts(containers: Iterable[ObservedContainer]) -> tuple[ObservedCon
 
     The workflow numbers the instances, but the node's clock dates them, and that clock may have been set back since the
     previous instance. Difference: the kubelet orders by date (kuberuntime/helpers.go, v1.36, containerStatusByCreated).
-    After such a change it takes an older instance for the newest, and starts another one while the newest runs.
+    After the clock was set back, the kubelet takes an older instance for the newest, and starts another one while the
+    newest runs.
     """
     listed = tuple(containers)
     by_name: dict[str, list[ObservedContainer]] = {}
@@ -278,7 +279,7 @@ def _merge_sandbox(newer: ObservedSandbox, older: ObservedSandbox | None) -> Obs
 
 
 def _merge_container(newer: ObservedContainer, older: ObservedContainer | None) -> ObservedContainer:
-    """Return the record of the newer listing, or the older listing's if its call saw a later state of the container."""
+    """Return the newer listing's record, or the older listing's if that listing has a later state of the container."""
     if older is None or _progress(older) <= _progress(newer):
         return newer
     if newer.state == "unknown" and older.state != "exited":

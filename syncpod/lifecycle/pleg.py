@@ -56,7 +56,7 @@ def pod_lifecycle_events(old: ObservedPod | None, new: ObservedPod | None) -> tu
 _ARRIVAL: dict[ContainerRuntimeState, PodLifecycleEventType] = {
     "running": "ContainerStarted",
     "exited": "ContainerDied",
-    # The kubelet takes a created container for unknown too: it creates and starts one in a single step.
+    # To the kubelet a created container is unknown too, since it creates and starts a container in one step.
     "created": "ContainerChanged",
     "unknown": "ContainerChanged",
 }

@@ -56,14 +56,14 @@ def with_resources(pod: Pod, resources: PodResources) -> Pod:
 
 
 def same_resources(one: PodResources, other: PodResources) -> bool:
-    """Say whether both have the same CPU and memory, of the pod and of each container, however they are written."""
+    """Say whether both have the same CPU and memory, of the pod and of each container, in whatever notation."""
     if one.containers.keys() != other.containers.keys() or not same_amounts(one.pod, other.pod):
         return False
     return all(same_amounts(resources, other.containers[name]) for name, resources in one.containers.items())
 
 
 def same_amounts(one: ResourceRequirements | None, other: ResourceRequirements | None) -> bool:
-    """Say whether two requirements have the same CPU and memory, however they are written; None counts as no amount.
+    """Say whether two requirements have the same CPU and memory, however written; None counts as no amount.
 
     Other resources do not count, because a resize can neither change nor apply them.
     """

@@ -51,7 +51,7 @@ def containers_for_new_sandbox(
 
     A pod is done when its policy is `Never` and it has run before, or when every main container has succeeded for good.
     `statuses` is the newest instance by name, of any sandbox. `followed` are ids of instances that were ended only to
-    be replaced: if the sandbox is lost before that, the replacement starts in the next sandbox.
+    be replaced: if the sandbox is lost before the replacement starts, the replacement starts in the next sandbox.
     Mirrors the first half of kuberuntime_manager.go, v1.36, computePodActions. The kubelet needs no `followed`, because
     it kills a container and starts the next one in the same sync.
     """

@@ -28,7 +28,7 @@ FailedStart = Literal["refused", "cut off", "unknown"]
 begun."""
 
 _BEGINNING: Final = ("failed to start containerd task", "failed to update container")
-"""The beginnings of containerd's error if it had already called its shim to start the process."""
+"""The beginnings of containerd's error if containerd had already called its shim to start the process."""
 
 _REFUSED_BY_THE_OCI_RUNTIME: Final = "OCI runtime start failed"
 """The shim's error if the OCI runtime itself has refused: the process is then never released to run."""

@@ -68,7 +68,7 @@ class BegunRuns:
             self._rewrite()
 
     def refusal(self, workflow_id: str, run_id: str, number: int) -> str:
-        """Return why a run must not begin with a start of this number. If it may, record it and return "".
+        """Return why a run must not begin with a start of this number. If it may, record the start and return "".
 
         A later call for the same run returns the same, as long as the run can be replayed. Raises OSError.
         """

@@ -22,8 +22,7 @@ PIDS: Final = "pid"
 _SETTABLE: Final = ("cpu", "memory", "ephemeral-storage", PODS)
 _RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", PIDS)
 _KEPT_FREE: Final = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
-"""By eviction signal: the resource of which the signal's hard threshold is kept free, and cannot be requested by
-pods."""
+"""By eviction signal: the resource whose share below the signal's hard threshold pods cannot request."""
 
 
 class CapacityInvalid(ValueError):

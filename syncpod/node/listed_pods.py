@@ -171,7 +171,7 @@ def whose(thing: Entry) -> tuple[str | int, ...]:
 
 
 def still_there(entry: Entry) -> Unreadable:
-    """Return the error for an entry that the runtime no longer lists, although it still returns its status."""
+    """Return the error for an entry that the runtime no longer lists, although the entry still has a status."""
     operation = "list_podsandbox" if isinstance(entry, SandboxSummary) else "list_containers"
     text = f"the runtime does not list {_kind(entry)} {entry.id}, {_described(entry)}, although it answers about it"
     return Unreadable(operation, "INTERNAL", text)

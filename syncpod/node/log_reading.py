@@ -231,7 +231,7 @@ def _first_now(path: Path, tail: int | None, rotated: bool) -> _LogFile | None:
     older = rotated_files(path)
     if rotated:
         return _last_lines(path, [path, *reversed(older)], tail)
-    # If it is not at its path, it is being rotated: the container still writes to the newest rotated file.
+    # If the log is not at its path, it is being rotated: the container still writes to the newest rotated file.
     return _last_lines(path, [path], tail) or _last_lines(path, older[-1:], tail)
 
 

@@ -220,9 +220,9 @@ def remove_left_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> None
     """Remove the tiers that are empty, and the cgroup above all pods, from every hierarchy: the node is purged.
 
     Unlike `remove_empty_tiers`, this also removes cgroups without our mark, which the runtime has made in hierarchies
-    that we set no limits in. The cgroup above all pods stays if it is in use, or was there before the node. That is so
-    if `remove_empty_tiers` has left it in a hierarchy with the CPU controller: there the node made it with its mark, if
-    it made it at all. Blocks. Raises OSError.
+    that we set no limits in. The cgroup above all pods stays if it is in use, or existed before the node. It existed
+    before if `remove_empty_tiers` has left it in a hierarchy with the CPU controller: the node's own cgroup has a mark
+    there. Blocks. Raises OSError.
     """
     remove_empty_tiers(node, mountinfo=mountinfo)
     top = tier_cgroup(node, "").relative_to("/")

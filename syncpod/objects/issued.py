@@ -62,13 +62,13 @@ class CertificateNeed:
 
 
 def bundle_ref(pod: Pod, wanted: ClusterTrustBundleProjection) -> ObjectRef:
-    """Return the reference to trust anchors of a pod. Equal sources share one."""
+    """Return the reference to trust anchors of a pod. Equal sources share one reference."""
     name = _name(pod, {**to_wire(wanted), "path": ""})
     return ObjectRef("ConfigMap", pod.metadata.namespace or "default", name, "bundle")
 
 
 def certificate_ref(pod: Pod, volume: str, index: int) -> ObjectRef:
-    """Return the reference to a certificate of a pod. Each source has its own, as in the kubelet."""
+    """Return the reference to a certificate of a pod. Each source has its own certificate, as in the kubelet."""
     name = _name(pod, {"volume": volume, "index": index})
     return ObjectRef("Secret", pod.metadata.namespace or "default", name, "certificate")
 

@@ -58,11 +58,10 @@ class ObjectUnreadable(ValueError):
 
 
 class ObjectUnknown(ObjectUnreadable):
-    """The node has no answer yet whether its cluster has an object, or no token or place yet.
+    """The node does not know yet whether its cluster has an object, or has no token or place yet.
 
-    The text is in the kubelet's words.
-    Mirrors util/manager/watch_based_manager.go, v1.36, Get, after it has waited in vain, token/token_manager.go, and
-    volumemanager/populator/desired_state_of_world_populator.go.
+    The text is in the kubelet's words. Mirrors util/manager/watch_based_manager.go, v1.36, Get, after it has waited in
+    vain, token/token_manager.go, and volumemanager/populator/desired_state_of_world_populator.go.
     """
 
     def __init__(self, ref: ObjectRef, why: str) -> None:
@@ -225,7 +224,8 @@ class ObjectStore:
     def former(self) -> tuple[tuple[FormerSecret, Secret], ...]:
         """Return former versions of Secrets, from before changes or deletions, that containers may have received.
 
-        Read the current Secrets first, and these after them: so a value that changes in between is not missed.
+        Read the current Secrets first, and the former ones after them: so a value that changes in between is not
+        missed.
         """
         return tuple(former_secrets(self._roots["Secret"]))
 

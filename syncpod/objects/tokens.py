@@ -42,7 +42,7 @@ class TokenNeed:
 
 
 def token_ref(pod: Pod, wanted: ServiceAccountTokenProjection) -> ObjectRef:
-    """Return the reference to a token of a pod. Equal sources share one."""
+    """Return the reference to a token of a pod. Equal sources share one reference."""
     said = f"{wanted.audience}\0{_seconds(wanted)}\0{pod.spec.service_account_name or _DEFAULT_ACCOUNT}"
     digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return ObjectRef("Secret", pod.metadata.namespace or "default", f"{pod.metadata.uid}-{digest}", "token")

@@ -68,7 +68,7 @@ def admit(document: Any) -> Admission:
 
 
 def problems_beside(document: Any, unread: Sequence[Problem]) -> list[Problem]:
-    """Return the problems of a Pod's document beside `unread`, the problems of fields that cannot be read.
+    """Return the problems of a Pod's document other than `unread`, the problems of fields that cannot be read.
 
     The unreadable fields are removed first, so no problem that depends on one of them is reported. Returns [] if the
     rest cannot be read either.

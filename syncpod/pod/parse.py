@@ -219,7 +219,7 @@ def _holders(model: type[Model], location: tuple[int | str, ...]) -> list[type[M
 
 
 def _misplaced(holders: list[type[Model]], location: tuple[int | str, ...]) -> str:
-    """Return a hint if an unknown field belongs further out, or one level further in; "" if no such model has it."""
+    """Return a hint if an unknown field belongs further out, or one level further in; "" if no model there has it."""
     name = str(location[-1])
     for depth in reversed(range(len(holders) - 1)):
         if name in _fields(holders[depth]) and holders[depth] is not holders[-1]:

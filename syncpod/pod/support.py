@@ -85,7 +85,8 @@ _NO_LASTING_VOLUME = "has no effect here: it is for volumes that outlive their p
 _SECCOMP_ANNOTATIONS = ("seccomp.security.alpha.kubernetes.io/", "container.seccomp.security.alpha.kubernetes.io/")
 
 _WITHOUT_CLUSTER = (_NO_SCHEDULER, _NO_CLASSES, _NO_API_SERVER, _NO_LASTING_VOLUME)
-"""The sentences that do not apply to a Kubernetes cluster's pods: it has a scheduler, classes, tokens and claims."""
+"""The sentences that do not apply to the pods of a Kubernetes cluster, which has a scheduler, classes, tokens and
+claims."""
 
 WITHOUT_EFFECT = (
     Rule("affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", _NO_SCHEDULER),

@@ -53,7 +53,7 @@ class PodNews:
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[Callable[[], Document] | None, bytes]] = {}
         """By UID: a function that makes the newest document (None = no change), and the pod of the last event if the
-        pod is gone (b"" = it is not)."""
+        pod is gone (b"" = it exists)."""
         self._came = asyncio.Event()
         self._watchers: set[_Watcher] = set()
 

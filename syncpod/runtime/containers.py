@@ -278,7 +278,7 @@ class Containers:
         self._begin_closing(container)
 
     async def _write_end_later(self, container: Container, exited: Exited) -> None:
-        """Record an end, retrying until that works; if this server is killed first, the next one looks for it again."""
+        """Record an end, retrying until that works. If this server is killed first, the next one looks for the end."""
         pause = 1.0
         while True:
             await asyncio.sleep(pause)
@@ -356,7 +356,7 @@ class Containers:
                 return
             container.removing = True
             await self.stop(container, 0)
-            # A busy cgroup is tried again now, because without the record it would not be found again.
+            # A busy cgroup is tried again now, because without the record the cgroup would not be found again.
             if container.closing is not None and not await container.closing:
                 await self._close_cgroup(container)
             directory = self._runtime.container_directory(container.id)

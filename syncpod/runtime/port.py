@@ -17,7 +17,7 @@ PAUSE: Final = ("/pause",)
 
 @dataclass(frozen=True)
 class User:
-    """The user of a process. Only root can run one as another user."""
+    """The user of a process. Only root can run a process as another user."""
 
     uid: int
     gid: int

@@ -31,8 +31,8 @@ from syncpod.runtime.state import Caller, Runtime, Sandbox, exhausted, in_thread
 from syncpod.runtime.statuses import event, sandbox_record
 
 _BOOT_SECONDS: Final = 3.0
-"""Seconds for which a new server looks for the processes of an earlier server before it serves; it finds the others
-later."""
+"""Seconds for which a new server looks for the processes of an earlier server before it serves; late ones are found
+afterwards."""
 _FIRST_ADDRESS: Final = int(IPv4Address("127.1.0.0"))
 """127.0.0.0/16 is not used: the machine's resolvers and host names are there (127.0.0.53, 127.0.1.1)."""
 _ADDRESSES: Final = 254 * 256 * 256

@@ -83,7 +83,7 @@ class Statistics:
     def _writable_layer(self, container: Container) -> api_pb2.FilesystemUsage | None:
         """Return the size of a container's writable layer, at most ten seconds old.
 
-        None if it has none, or too many files to count. It is on the file system of ImageFsInfo.
+        None if it has none, or too many files to count. The layer is on the file system of ImageFsInfo.
         """
         now = time.time_ns()
         timestamp, used = self._layers.get(container.id, (0, None))

@@ -27,7 +27,7 @@ def sandbox_status(runtime: Runtime, sandbox: Sandbox) -> api_pb2.PodSandboxStat
         metadata=listed.metadata,
         state=listed.state,
         created_at=listed.created_at,
-        # A stopped sandbox shows no address, although it keeps it until it is removed.
+        # A stopped sandbox shows no address, although its address is kept until the sandbox is removed.
         network=api_pb2.PodSandboxNetworkStatus(ip=sandbox.address if sandbox.ready else ""),
         linux=api_pb2.LinuxPodSandboxStatus(
             namespaces=api_pb2.Namespace(options=config.linux.security_context.namespace_options)

@@ -3,8 +3,8 @@
 It runs the same commands as the node's polls of the fleet's server do, but streams their input and output.
 
 The node listens only if its settings name an address. Mutual TLS 1.3: the node presents its invitation's certificate,
-and accepts only clients with a commander's certificate of the fleet's authority, which is valid for minutes. Each
-connection carries one command, or one connection to a port of a pod, and ends with it.
+and accepts only clients with a commander's certificate. The fleet's authority issues that certificate for some minutes.
+Each connection carries one command, or one connection to a port of a pod, and ends with it.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class FleetMembership:
             # A higher number, since a list that the fleet sent before the removal may still arrive.
             empty = Intent(fleet=self._fleet, node=self._node, generation=kept.generation + 1)
             await self._tell_list(empty)
-            # The workflow first, unlike with a list: if this is interrupted, it is repeated.
+            # The workflow first, unlike with a list: an interrupted dismissal is repeated.
             await asyncio.to_thread(keep_intent, self._state_dir, empty)
             self._intent = empty
             await self._keep_objects(empty)

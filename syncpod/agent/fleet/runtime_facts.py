@@ -1,4 +1,4 @@
-"""Facts about a node's embedded runtime for its fleet: the images with own files, and the limits it cannot enforce.
+"""Facts about a node's embedded runtime for its fleet: its images that have files, and the limits it cannot enforce.
 
 The embedded runtime has no registry: an image without own files is only a name for the machine's programs. With these
 facts the fleet can warn of a template whose image the node lacks. Without access to cgroups the runtime enforces no

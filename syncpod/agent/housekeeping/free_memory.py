@@ -35,7 +35,7 @@ GROWTH_PARTS: Final = 8
 than an eighth of that minimum. The eighth is for large nodes: the more memory there is, the longer a full collection
 stops the process."""
 REST_PARTS: Final = 4
-"""At rest, memory is trimmed after a quarter of that growth, counted from the last rest."""
+"""At rest, memory is trimmed after a quarter of the growth in `GROWTH_PARTS`, counted from the last rest."""
 REST_SECONDS: Final = 60.0
 """Seconds without a change in any pod after which the node counts as at rest."""
 PAUSE_SECONDS: Final = 600.0

@@ -48,7 +48,7 @@ _AT_ONCE: Final = 16
 
 
 ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
-"""A client without a valid certificate that sends no token."""
+"""A client that has no valid certificate, and sends no token."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """A server that unknown clients can reach: it bounds their connections, and the time that each may take.
 
 Connections are accepted one by one, so that the bound holds before a client has sent anything. Until a request of a
-connection is authorized, its client is a stranger. For strangers there is a lower bound, and another one per address.
+connection is authorized, its client is a stranger. There is a lower bound for all strangers, and another bound for the
+strangers at one address.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ CONNECTIONS: Final = 512
 STRANGERS: Final = 256
 """The most concurrent connections of strangers."""
 OF_ONE_ADDRESS: Final = 128
-"""The most concurrent connections of strangers from one address. All connections of the API server may share one."""
+"""The most concurrent connections of strangers from one address. All connections of the API server may come from one
+address."""
 HANDSHAKE_SECONDS: Final = 10.0
 SILENCE_SECONDS: Final = 30.0
 """Seconds for which a connection may be without a request."""

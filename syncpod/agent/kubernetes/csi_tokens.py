@@ -42,7 +42,7 @@ class DriverTokens:
         self._held: dict[ObjectRef, dict[WantedToken, _Held]] = {}
 
     async def attributes(self, need: ClaimNeed, wanted: Sequence[WantedToken]) -> Mapping[str, str]:
-        """Return the volume attributes with a pod's tokens for a driver; empty if `wanted` is.
+        """Return the volume attributes with a pod's tokens for a driver; empty if `wanted` is empty.
 
         Raises NotUsable, ClusterError, Unreachable.
         """

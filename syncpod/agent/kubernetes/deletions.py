@@ -72,10 +72,10 @@ class Deletions:
         self._statuses = statuses
         self._deletions: dict[str, _Deletion] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
-        """Limits concurrent orders: of a thousand at once, all would time out and be repeated."""
+        """Limits concurrent orders: a thousand orders at once would all time out, and be repeated."""
 
     def take(self, deleted: Sequence[BoundPod]) -> None:
-        """Take the pods that the cluster deletes now; begin to end new ones."""
+        """Take the pods that the cluster deletes now; begin to end those that are new."""
         uids = {pod.uid for pod in deleted}
         for uid, deletion in list(self._deletions.items()):
             if uid not in uids:

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS: Final = 2.0
 """Seconds between two polls of a claim that is not bound yet; the kubelet polls more often, in its populator's loop."""
 UPKEEP_SECONDS: Final = 60.0
-"""Seconds between two polls of a driver's volume, plus a random half at most: as often as the kubelet syncs a pod."""
+"""Seconds between two polls of a driver's volume; up to half as many are added at random, as between a kubelet's syncs
+of a pod."""
 _CHANCE: Final = SystemRandom().random
 
 

@@ -24,7 +24,7 @@ Send = Callable[[PodRef, ProbeChanged], Awaitable[bool]]
 
 _Key = tuple[str, str, str]
 """Container id, probe, and kind of change: "result", "cannot be run" or "fails". The last two change no result, so they
-are sent in addition to it."""
+are sent in addition to the result."""
 
 
 def _key(change: ProbeChanged) -> _Key:

@@ -26,7 +26,10 @@ class Schedule:
         self._timer: asyncio.TimerHandle | None = None
 
     def at(self, due: float, call: Callable[[], None]) -> None:
-        """Call `call` at `due`, or at once if that is past. It cannot be cancelled: `call` checks if it is wanted."""
+        """Call `call` at `due`, or at once if `due` is past.
+
+        The call cannot be cancelled: `call` itself checks whether it is still wanted.
+        """
         heapq.heappush(self._heap, (due, next(self._numbers), call))
         self._arm()
 

@@ -46,7 +46,7 @@ _LONGEST_PROBLEM: Final = 1024
 _IF_MEANT: Final = f"if this one is meant, make an empty file {MEANT} in it"
 _SETTLED_SECONDS: Final = 2.0
 """A file with unchanged times and size is not read again if it was written at least this many seconds before the last
-read. A later version might have the same times."""
+read. A file that was written later than that may have changed again with the same times."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ class ManifestFiles:
     _place: DirectoryPlace | None = None
     """Where the directory was at the last look; None = that is not noted on disk."""
     _went: set[Path] = field(default_factory=set)
-    """Manifests that were removed, whose pods may not have been ended: they may have come back before the next look."""
+    """Manifests that were removed, whose pods may not have been ended: a manifest may have come back before the next
+    look."""
 
     def look(self, gone: Iterable[str] = ()) -> Listing:
         """Read the changed files, and return the pods of all files. If the directory cannot be read, all pods stay.

@@ -57,7 +57,7 @@ _AGAIN_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 2.0
 """Seconds to wait, after an error or at the worker's end, for the runtime's answer to a call to reopen a log."""
 _COMPRESS_SECONDS: Final = 120.0
-"""Seconds that compressing one log may delay the others: its disk may hang."""
+"""Seconds that the compression of one log may delay that of the others: its disk may hang."""
 _PATH_LIMIT: Final = 4096
 """PATH_MAX: longer text from a runtime is not a path."""
 _STAMP: Final = "%Y%m%d-%H%M%S"
@@ -225,7 +225,7 @@ def compress_rotated(path: Path) -> None:
     """Compress a log's rotated files except the newest, which others may still be reading. Blocks. Raises OSError.
 
     Safe to repeat, by one caller at a time: a file that was being compressed when its worker died is compressed again.
-    Only regular files are touched: others were not put there by this node.
+    Only regular files are touched: this node puts no others there.
     """
     with log_directory(path) as directory:
         for name in directory.names(path.name):
@@ -250,7 +250,7 @@ def _compress(directory: LogDirectory, name: str) -> None:
                 shutil.copyfileobj(whole, compressed, 1024 * 1024)
             os.fchmod(file.fileno(), os.fstat(opened).st_mode & 0o777)
     if not directory.is_there(name):
-        directory.remove(draft)  # the original was removed during the compression, for the same reason
+        directory.remove(draft)  # the original was removed during the compression, as one of too many files
         return
     directory.rename(draft, f"{name}{COMPRESSED}")
     directory.remove(name)

@@ -243,7 +243,7 @@ def _use(record: PodRecord) -> _Use | None:
         return None
     found = references(record.pod)
     needed = {(each.ref, _subject(record.pod, each)) for each in found if not each.optional}
-    # A pull does not wait for a Secret that is not received yet: it goes on without.
+    # A pull does not wait for a Secret that is not received yet: it goes on without the Secret.
     to_know = {(each.ref, _subject(record.pod, each)) for each in found if each.ref.is_clusters and each.use != "pull"}
     shown = frozenset(each.ref for each in found if each.use == "volume")
     return _Use(record.pod, shown, tuple(sorted(needed)), tuple(sorted(to_know))) if found else None

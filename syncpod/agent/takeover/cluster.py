@@ -59,7 +59,7 @@ class ClusterGuard:
         answered = datetime.now(UTC)
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            found = await self._answer() or await self._answer()  # the first fails if this process was paused in it
+            found = await self._answer() or await self._answer()  # the first fails if this process was paused
             if found:
                 answered = datetime.now(UTC)
             for watcher in self._watchers:

@@ -1,9 +1,9 @@
 """Ensures one worker per node: the lock on the node's state directory, the machine it belongs to, the boot counter.
 
-The lock is the kernel's, so it ends with its holder, however that ends. But a worker that is killed while it waits for
-a hanging disk ends only once that disk answers. The next worker does not wait for that: it puts a new lock file in
-place of the held one. In the same directory, ``node.json`` has the node's name, its machine, the directory's id, and
-the boot counter, which makes every listing of this worker newer than all earlier ones
+The lock is the kernel's, so it ends with its holder, however the holder ends. But a worker that is killed while it
+waits for a hanging disk ends only once that disk answers. The next worker does not wait for that: it puts a new lock
+file in place of the held one. In the same directory, ``node.json`` has the node's name, its machine, the directory's
+id, and the boot counter, which makes every listing of this worker newer than all earlier ones
 (:class:`syncpod.lifecycle.observed.Seq`).
 """
 
@@ -151,7 +151,7 @@ class NodeLock:
         return lock
 
     def _begin(self, node: str, machine: str | None, *, may_rename: bool) -> NodeLife:
-        """Give this life its number, and write it to disk before it is used. Raises NotThisNode, OSError."""
+        """Give this life its number, and write the number to disk before it is used. Raises NotThisNode, OSError."""
         path = self.state_dir / NODE_FILE
         said = _read(path)
         if said and said["node"] != node and not may_rename:

@@ -118,11 +118,11 @@ class Takeover:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def ask_which(self, workflow_id: str) -> PodRef | None:
-        """Query a workflow for its pod. It answers once this worker polls. None = the workflow is gone.
+        """Query a workflow for its pod. The workflow answers once this worker polls. None = it is gone.
 
-        A failed query is retried until it succeeds, and logged once. It fails if the workflow's tasks fail, the server
-        is busy, or the workflow is paused, a status that the SDK does not support (ValueError). An answer may lack a
-        pod: a run whose start was refused has none, and ends; or another client's worker has answered.
+        A failed query is retried until it succeeds, and logged once. A query fails if the workflow's tasks fail, the
+        server is busy, or the workflow is paused, a status that the SDK does not support (ValueError). An answer may
+        lack a pod: a run whose start was refused has none, and ends; or another client's worker has answered.
         """
         silent = False
         while True:

@@ -76,7 +76,7 @@ async def awaited_socket(settings: NodeSettings, kept: KeptSettings, awaited: Aw
 async def find_runtime(settings: NodeSettings, kept: KeptSettings, environ: Mapping[str, str]) -> str:
     """Return the socket of the runtime: the named one, the running embedded one of the state directory, or a usual one.
 
-    Raises RuntimeAway if a runtime is or was there but does not answer, otherwise CannotServe.
+    Raises RuntimeAway if a runtime that exists, or existed, does not answer, otherwise CannotServe.
     """
     named = {VARIABLE: settings.runtime_endpoint} if settings.runtime_endpoint else {}
     own = None if named or environ.get(VARIABLE) else running_runtime(settings.state_dir)

@@ -106,8 +106,8 @@ class StickyQueues:
     async def _polled(self, name: str) -> bytes:
         """Return the token of a task in the queue; b"" if the queue is empty. Raises RPCError.
 
-        A server that finds no task answers so before the poll times out. If a poll times out, the server is busy, and
-        the queue may have tasks: the poll is repeated.
+        A server that finds no task sends an empty answer before the poll times out. If a poll times out, the server is
+        busy, and the queue may have tasks: the poll is repeated.
         """
         queue = TaskQueue(name=name, kind=TaskQueueKind.TASK_QUEUE_KIND_STICKY, normal_name=self._task_queue)
         request = PollWorkflowTaskQueueRequest(

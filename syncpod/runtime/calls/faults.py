@@ -43,7 +43,7 @@ class Faults(Protocol):
     """May delay or fail each call that concerns a pod."""
 
     async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
-        """Wait until the call may proceed. It has had no effect yet, and the client may still cancel it.
+        """Wait until the call may proceed. The call has had no effect yet, and the client may still cancel it.
 
         `call` is its CRI name, `annotations` are the sandbox's, and `subject` is the sandbox's uid, followed by a slash
         and the container's name if the call concerns one. Raises CallFailed.

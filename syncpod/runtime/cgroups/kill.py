@@ -39,8 +39,8 @@ def kill(directories: tuple[Path, ...]) -> int:
             cgroupfs.write(whole, "1")
     elif freezer is not None:
         _kill_frozen(freezer, directories)
-    # This finds processes that entered only some of the hierarchies. Without kill and freezer it repeats until no
-    # process is left that could fork.
+    # This finds processes that entered only some of the hierarchies. Without kill and freezer, the loop repeats until
+    # no process is left that could fork.
     seen = 0
     for _ in range(_ROUNDS):
         seen = sum(len(cgroupfs.kill_processes(directory)) for directory in directories)

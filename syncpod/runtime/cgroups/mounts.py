@@ -98,8 +98,8 @@ def _whole(mount: Mounted) -> Hierarchy | None:
 def _delegated(mount: Mounted) -> Version2 | None:
     """Return the nearest cgroup above our own that is delegated to us.
 
-    Our own cgroup cannot be used: a cgroup with processes cannot enable controllers for its children. It must be an
-    ancestor, because moving a process needs write access to the common ancestor.
+    Our own cgroup cannot be used: a cgroup with processes cannot enable controllers for its children. An ancestor is
+    needed, because moving a process needs write access to the common ancestor.
     """
     directory = mount.own_directory
     while directory != mount.mount_point:

@@ -99,7 +99,7 @@ def _valid_digest(digest: str) -> bool:
 
 @dataclass(frozen=True)
 class Content:
-    """The content of a loaded image. An image without it stands for the machine's own programs."""
+    """The content of a loaded image. An image without content stands for the machine's own programs."""
 
     id: str
     """Digest of its configuration."""
@@ -124,7 +124,7 @@ class Image:
 
     @property
     def id(self) -> str:
-        """sha256:…, the digest of its configuration, or of its full name if it has none."""
+        """sha256:…, the digest of its configuration; without a configuration, of its full name."""
         return self.content.id if self.content else f"sha256:{_hexdigest(self.reference)}"
 
     @property

@@ -17,7 +17,7 @@ from syncpod.runtime.processes.packets import LONGEST, Word
 from syncpod.runtime.processes.records import Ended, Started
 
 _KILL_PATIENCE_SECONDS = 5.0
-"""Seconds within which a supervisor must kill its container; otherwise it is killed itself."""
+"""Seconds within which a supervisor must kill its container; otherwise the supervisor is killed itself."""
 
 
 class ContainerHandle:
@@ -119,7 +119,7 @@ class ContainerHandle:
         """
 
         def gone() -> None:
-            said = self._last_word()  # It may have reported and gone before we looked.
+            said = self._last_word()  # The supervisor may have reported and gone before we looked.
             self.let_go()
             ended(said)
 

@@ -71,7 +71,7 @@ class Links:
             if any(entry.glob("claim-*")):
                 continue
             link = json.loads((entry / "link").read_bytes())
-            with contextlib.suppress(OSError):  # It has gone, or belongs to somebody else by now.
+            with contextlib.suppress(OSError):  # The link has gone, or belongs to somebody else by now.
                 if os.readlink(link["path"]) == link["target"]:  # noqa: PTH115
                     os.unlink(link["path"])  # noqa: PTH108
             (entry / "link").unlink()

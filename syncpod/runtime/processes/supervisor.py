@@ -124,7 +124,7 @@ class Supervisor:
         signal.set_wakeup_fd(wake_writing, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self._kill_all())
-        self._ending = reserve_ending(self._directory)  # Before all that may fail: that is recorded too.
+        self._ending = reserve_ending(self._directory)  # Before everything that may fail: a failure is recorded too.
         try:
             self._log = CriLog(self._spec.log_path)
         except OSError as error:
