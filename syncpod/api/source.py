@@ -93,7 +93,10 @@ class PodSource(Protocol):
         """Return a sentence for each reason why some of the pods are shown as the server recorded them last."""
 
     async def pending_steps(self, one: SourcePod) -> Sequence[PendingStep]:
-        """Return the steps of a pod that Temporal is trying, with how often and how they failed. Raises CannotSay."""
+        """Return the steps of a pod that Temporal is trying, and how often and how each has failed.
+
+        Raises CannotSay.
+        """
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
         """Return the progress of steps under way: `namespace`, `name`, `uid`, `step`, `container`, `doing`."""

@@ -311,7 +311,7 @@ async def _whys(going: Sequence[Going]) -> list[tuple[Going, str]]:
 
 
 async def _tell(left: Callable[[], Sequence[Going]]) -> None:
-    """Print what the deletions wait for whenever it has changed, at growing intervals, until cancelled."""
+    """Print what the deletions wait for whenever that has changed, at growing intervals, until cancelled."""
     import asyncio
 
     pause = TELL_SECONDS

@@ -1,8 +1,8 @@
 """Cordons and drains nodes, alone or of a fleet: refuses pods that must not be ended, and prints the progress.
 
 Mirrors kubectl's pkg/cmd/drain/drain.go and pkg/drain/filters.go, v1.36. If one of the nodes does not exist, nothing is
-done. If one pod of a node must not be ended, no pod of that node is. A node that cannot be drained does not stop the
-others.
+done. If one pod of a node must not be ended, no pod of that node is ended. A node that cannot be drained does not stop
+the others.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Revision:
     given_up: str = ""
     """Why its rollout was rolled back; "" if it was not."""
     failed_pod: str = ""
-    """The pod whose failure caused the rollback; "" if there was none, or no pod on a node had failed."""
+    """The pod on a node whose failure caused the rollback; "" = there was none."""
     failed_on: str = ""
     """The node of that pod."""
 

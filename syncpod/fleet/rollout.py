@@ -75,7 +75,8 @@ class RolloutState:
     """The most new pods, the fewest other pods (negative) and the most available new pods so far in this rollout."""
     progressed_at: datetime | None = None
     arrived: bool = False
-    """All pods were available at some time since the deadline began to count; from then on, it does not count."""
+    """All pods were available at some time since the deadline began to count; from then on, the deadline does not
+    count."""
     written_off: tuple[str, ...] = ()
     """Pods on lost nodes that may be replaced."""
     setbacks: int = 0
@@ -183,7 +184,7 @@ def with_spec(spec: RolloutSpec, state: RolloutState, now: datetime) -> RolloutS
     """Return the state with the spec recorded: if it has a new template, that becomes the target.
 
     The progress deadline counts anew from a new template, another number of pods, and the end of a pause. It counts
-    until all pods are available: later changes of them are no lack of progress (DeploymentTimedOut).
+    until all pods are available: later changes of the pods are no lack of progress (DeploymentTimedOut).
     """
     if spec.paused:
         return replace(state, replicas=spec.replicas, progressed_at=now, paused=True)

@@ -85,7 +85,7 @@ class Spread:
         return [0 if crowd is None else 100 if most == 0 else 100 * (most + least - crowd) // most for crowd in crowds]
 
     def _crowd(self, node: NodeOffer, nodes: Sequence[NodeOffer]) -> int | None:
-        """Return how many pods a node's domains have, weighted by topology; None if it lacks a required label."""
+        """Return how many pods a node's domains have, weighted by topology; None if the node lacks a required label."""
         keys = [each.rule.topology_key for each in self._soft]
         if self._needs_every_label and any(key not in node.labels for key in keys):
             return None

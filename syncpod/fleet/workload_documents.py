@@ -52,7 +52,7 @@ class TemplatedSpec(Protocol):
 
     @property
     def min_ready_seconds(self) -> int:
-        """How long a pod must be ready until it is available."""
+        """How long a pod must be ready before it counts as available."""
 
     @property
     def revision_history_limit(self) -> int | None:

@@ -173,7 +173,7 @@ class TemplatedKind(WorkloadKind[Templated]):
         return "spec.selector: must not be changed; delete the workload, and apply it again" if changed else ""
 
     def _example(self, workload: Templated) -> Pod:
-        """Return a pod of the template, with the longest name that a pod of it may get."""
+        """Return a pod of the template, with the longest name that such a pod may get."""
         template, named = workload.spec.template, {"name": "example", "namespace": ""}
         if not any(check_object_metadata(workload.metadata, "")):
             longest = self.traits.names.name(workload.metadata.name, LARGEST_NUMBER)

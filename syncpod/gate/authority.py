@@ -9,8 +9,8 @@ Everything is kept in files of a directory that only its owner may enter::
     certificates/<serial>   each certificate that a node was given, without its key
     dismissed/<serial>      empty; the certificate's node was removed from the fleet while it was away
 
-The gate uses a new authority for itself only when the older one has been removed. So a node whose invitation has both
-trusts the gate before and after.
+The gate uses a new authority for itself only when the older one has been removed. So a node that has both authorities
+in its invitation trusts the gate before and after that.
 """
 
 from __future__ import annotations

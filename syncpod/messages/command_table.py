@@ -31,8 +31,8 @@ class Sender(Enum):
     """The sender of a command. Where commands are signed, every sender has the keys of the node or of the fleet."""
 
     PERSON = ""
-    """A person with `syncpod` or another Temporal client. A misspelt field is refused: its default would apply
-    instead."""
+    """A person with `syncpod` or another Temporal client. A misspelt field is refused: otherwise its default would
+    apply."""
     PROGRAM = "From the keeper of a list"
     AGENT = "From the node's agent"
     FLEET_NODE = "From the node's own workflow in the fleet"
@@ -131,7 +131,7 @@ class SignalSpec(CommandSpec[Payload]):
 
     copies: Copies = Copies.REFUSED
     same_as: str = ""
-    """The update with the same effect, whose lines the history then has; "" = none."""
+    """The update with the same effect, under whose name the pod's history has the signal; "" = none."""
     is_resent: bool = False
     """Whether the signal is not passed on to a run that replaces a stuck one: the agent sends it again, or it concerned
     only the stuck run."""

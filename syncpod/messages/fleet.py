@@ -115,8 +115,8 @@ class Intent(WhoAsks):
     generation: int = 0
     """Grows with each change. A node never accepts an older list than the one it has. 0 = none was ever sent."""
     stamp: int = 0
-    """When the fleet sent the list, in microseconds since 1970: no two lists of a node have the same. 0 = the node made
-    the list itself, when it was removed."""
+    """When the fleet sent the list, in microseconds since 1970: no two lists of a node have the same stamp. 0 = the
+    node made the list itself, when it was removed."""
     taken: int = 0
     """The highest generation that the node had accepted, by the fleet's record, when the list was sent."""
     after: tuple[int, ...] = ()
@@ -288,7 +288,7 @@ class PlacedPod(Message):
     report: PodReport | None = None
     """The node's last report; None = it has not reported the pod yet."""
     revision: str = ""
-    """The revision of its workload's template; "" if it has none, or is ending."""
+    """The revision of its workload's template; "" if there is no template, or the pod is ending."""
     containers: int = 0
     """The number of its containers that should be ready; shown until the node reports the pod."""
     recalled: bool = False

@@ -16,7 +16,7 @@ HELD_QUERY: Final = (
     f"WorkflowType IN ('{FLEET_NODE_WORKFLOW}', '{WORKLOAD_WORKFLOW}', '{FLEET_OBJECT_WORKFLOW}') "
     "AND ExecutionStatus = 'Running'"
 )
-"""Lists the workflows that name the fleet. A fleet is found once its worker has served the first of them."""
+"""Lists the workflows that name the fleet. A fleet is found once its worker has served the first of these workflows."""
 
 
 def held_fleet(own: str, said: Iterable[Mapping[str, bytes]]) -> str:

@@ -55,7 +55,8 @@ MADE_LIMIT: Final = 4000
 
 
 OUTAGES_TOLD: Final = 5
-"""How many outages a status names. It is sent as soon as the server answers, so hardly ever is more than one new."""
+"""How many outages a status names. A status is sent as soon as the server answers, and so rarely has more than one new
+outage."""
 
 
 def document_size(document: Any) -> int:

@@ -105,7 +105,7 @@ def write_history(lines: Iterable[HistoryEntry]) -> list[dict[str, Any]]:
 
 
 FORESEE_ADMISSION: Final = "foresee_admission"
-"""The activity that a client starts by itself on a node's task queue, to ask whether the node would run a pod.
+"""The activity that a client starts by itself on a node's task queue, to find out whether the node would run a pod.
 
 It takes a v1 Pod and a list of `ComesBefore`, and returns a sentence for each reason why not."""
 

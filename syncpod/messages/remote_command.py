@@ -23,7 +23,8 @@ REMOTE_COMMAND_WORKFLOW: Final = "FleetErrand"
 """Workflow type that carries one piece: it takes :class:`RemoteCommand` and returns :class:`RemoteCommandPiece`."""
 
 PIECE_BYTES: Final = 192 * 1024
-"""The most bytes in one piece, in either direction. Even with its wrapping, a server does not warn of its size."""
+"""The most bytes in one piece, in either direction. Even with its wrapping, a piece is too small for a server's warning
+about sizes."""
 WAIT_SECONDS: Final = 20.0
 """The longest that a node waits for output before it answers with an empty piece."""
 IN_TIME_SECONDS: Final = 300.0

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict
 START: Final = "start"
 """The purpose of a run's input."""
 ANY: Final = "any"
-"""The purpose of the codec server's payloads: it does not learn whether a start, a signal or an update follows."""
+"""The purpose of a codec server's payloads: the server does not learn whether a start, a signal or an update
+follows."""
 INPUT: Final = "input"
 """The purpose of a step's input."""
 RESULT: Final = "result"

@@ -127,7 +127,7 @@ class StepSpec:
     failure: Failure
     since: int
     """The first version of the decisions with this step (`syncpod.lifecycle.version`). A run with older decisions does
-    not take the step, since its history has none."""
+    not take the step, since its history has no such step."""
     module: str = ""
     """The module in `activities`, and the function in it, that carries the step out; "" = they have the step's name."""
     stage: Stage | None = None

@@ -130,7 +130,8 @@ class KillTarget(Message):
     grace_seconds: int = 30
     """Grace in whole seconds, counted from when the step was scheduled."""
     after: tuple[str, ...] = ()
-    """Ids in the same step that must have ended first (sidecars stop after the main ones), bounded by the grace."""
+    """Ids of containers in the same step that must end first, within the grace: sidecars stop after the main
+    containers."""
     pre_stop: LifecycleHandler | None = None
     """The hook that runs before the container is stopped, within its grace; None also if the grace is 0."""
     ports: dict[str, int] = Field(default_factory=dict)

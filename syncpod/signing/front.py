@@ -1,8 +1,8 @@
 """A loopback listener in front of a gRPC server on a unix socket. It limits connections and traffic of other users.
 
-A connection costs a file descriptor, and each message costs time of the process's only event loop. So strangers, all
-users but the owner and root, may use only a share of both. A connection whose user the kernel does not name counts as a
-stranger's.
+A connection costs a file descriptor, and each message costs time of the process's only event loop. So strangers (all
+users but the owner and root) may use only a share of the descriptors and of the time. A connection whose user the
+kernel does not name counts as a stranger's.
 """
 
 from __future__ import annotations

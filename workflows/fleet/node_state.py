@@ -100,8 +100,8 @@ class FleetNodeState(EventLog, BaseModel):
     sent: tuple[int, ...] = ()
     """The stamps of the lists that the node may have taken since generation `taken`, the oldest first."""
     is_recalled: bool = False
-    """The node has returned the last list that it has. Before that it is sent nothing: a fleet whose database was lost
-    must not end the pods on its nodes."""
+    """The node has returned the last list that it has. Before that, the node is sent nothing: a fleet whose database
+    was lost must not end the pods on its nodes."""
     removed: bool = False
     """It was removed from the fleet: its workflow ends once the owners of its pods have been signalled."""
     placed: dict[str, Placed] = {}

@@ -94,7 +94,7 @@ def _ran(exit_: Exit) -> str:
 
 
 def _clause(reason: str, message: str) -> str:
-    """Return the end of an error, which names the cause; of a hook's failure, only the reason."""
+    """Return the end of an error, which names the cause; for a hook's failure, only the reason."""
     return reason if reason == Fault.POST_START_HOOK_ERROR else innermost(message)
 
 

@@ -131,7 +131,7 @@ def explain(
 
 
 def _note_day(at: str | None, moment: datetime, now: datetime) -> None:
-    """Print a note if a time without a date was taken as one of yesterday."""
+    """Print a note if a time without a date was taken as a time of yesterday."""
     if at is not None and moment.date() != now.astimezone().date() and _is_clock(at):
         remark(f"Note: {at} is taken as {moment.astimezone():%Y-%m-%d %H:%M:%S}: today's is still to come")
 

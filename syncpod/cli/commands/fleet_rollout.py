@@ -114,7 +114,8 @@ def status(
 ) -> None:
     """Show how the rollout of the newest template stands, and wait until it has ended.
 
-    Exit code 1: it was rolled back, has made no progress within its deadline, or did not end within `--timeout`.
+    Exit code 1: the rollout was rolled back, has made no progress within its deadline, or did not end within
+    `--timeout`.
     """
     import asyncio
 
@@ -169,7 +170,8 @@ def restart(what: WorkloadName, namespace: Namespace = "default", state_dir: Sta
 def pause(what: WorkloadName, namespace: Namespace = "default", state_dir: StateDir = "") -> None:
     """Pause a Deployment: no other template is rolled out until it is resumed.
 
-    It still follows its number of replicas, and lost pods are replaced. Templates can be applied meanwhile.
+    A paused Deployment still follows its number of replicas, and its lost pods are replaced. Templates can be applied
+    meanwhile.
     """
     _pause(what, namespace, state_dir, paused=True)
 

@@ -31,7 +31,7 @@ def label(
 ) -> None:
     """Set and remove labels of pods.
 
-    As with kubectl: `label pod web app=front tier-` sets one, and removes the other.
+    As with kubectl: `label pod web app=front tier-` sets `app`, and removes `tier`.
     """
     _change("labels", what or [], namespace, selector, everything=everything, overwrite=overwrite)
 
@@ -45,7 +45,7 @@ def annotate(
 ) -> None:
     """Set and remove annotations of pods.
 
-    As with kubectl: `annotate pod web owner=me note-` sets one, and removes the other.
+    As with kubectl: `annotate pod web owner=me note-` sets `owner`, and removes `note`.
     """
     _change("annotations", what or [], namespace, selector, everything=everything, overwrite=overwrite)
 

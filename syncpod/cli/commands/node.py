@@ -65,7 +65,7 @@ def _unknown() -> NodeCondition:
 
 
 def _silence(state_dir: Path) -> str:
-    """Return the sentence that the Temporal server does not answer the worker; "" if it does, or is not known."""
+    """Return the sentence that the Temporal server does not answer the worker; "" if it does, or if this is unknown."""
     from syncpod.cli.view.node_description import silence_of_server
     from syncpod.journal.reading import NoJournal, gaps_of
 

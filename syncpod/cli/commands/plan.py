@@ -279,7 +279,7 @@ def print_plans(plans: list[dict[str, Any]], output: str = "") -> None:
 
 
 def _left(until: str) -> str:
-    """Return how long it is until a time, in words; never less than nothing, since the answer took a moment."""
+    """Return how long it is until a time, in words; never negative, although the answer took a moment."""
     return short_duration(max(datetime.fromisoformat(until) - datetime.now(UTC), timedelta()))
 
 

@@ -54,7 +54,7 @@ def resize(
 
     Other amounts stay as they are; a request or limit can be added or changed, but not removed. The pod's QoS class
     must not change: for a Guaranteed pod, change requests and limits alike. Containers keep running, unless their
-    resizePolicy asks for a restart. If the node has no room now, the resize is Deferred until there is room; if there
+    resizePolicy requires a restart. If the node has no room now, the resize is Deferred until there is room; if there
     can never be room, it is Infeasible. The pod's conditions PodResizePending and PodResizeInProgress show the
     progress.
 

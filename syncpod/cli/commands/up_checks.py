@@ -58,7 +58,7 @@ def checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool, 
 
 
 def _is_signed(here: NodeSettings) -> bool:
-    """Return whether the node takes only signed commands: if it is set, or for a new node without SYNCPOD_SIGNED."""
+    """Return whether the node takes only signed commands: if so set, or if the node is new and SYNCPOD_SIGNED unset."""
     from syncpod.cli.machine.settings import kept_settings
 
     return here.signed or not (kept_settings(here.state_dir).node or os.environ.get(SIGNED))

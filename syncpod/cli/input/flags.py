@@ -63,7 +63,7 @@ def without_values(command: Any, words: Sequence[str]) -> list[str]:
 
 
 def require_dashes(command: Any, words: Sequence[str], path: str) -> None:
-    """Raise BadInput for a program with options that is not behind a ``--``: ``exec web ls -d /``.
+    """Raise BadInput if the program to run has options, but is not behind a ``--``: ``exec web ls -d /``.
 
     Its options would be read as those of `path`, such as ``syncpod exec``. kubectl requires the ``--`` too.
     """

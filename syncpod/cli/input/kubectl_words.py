@@ -210,7 +210,7 @@ _OTHER_VALUES: Final[Mapping[tuple[str, str], str]] = {
     ("patch", "--subresource"): "only `resize` is patched: a pod's node writes its status, and `syncpod condition` "
     "sets a condition of it",
 }
-"""Why a flag takes no other value than those above, by command and flag."""
+"""Why a flag takes no other value than the ones above, by command and flag."""
 _HARMFUL: Final = frozenset({"delete", "down", "drain", "prune", "remove", "retire", "revoke"})
 """Commands that end something: suggested only for a word that can hardly mean anything else."""
 

@@ -34,7 +34,7 @@ class Field:
     refused: str = ""
     """Why any other value is refused, and what to use instead; "" = none is refused."""
     warned: str = ""
-    """What the node does instead of any other value: the text of a warning; "" = there is none."""
+    """What the node does instead, for any other value: the text of a warning; "" = there is none."""
     opens: str = ""
     """What strangers may do with any value that is not in `true_for`: the text of a warning; "" = nothing."""
     derived: bool = False

@@ -24,9 +24,9 @@ _OPTION = "--bootstrap-kubeconfig"
 def joined(here: NodeSettings, bootstrap: Path, *, at: Path | None = None) -> Path:
     """Return the path of the node's own kubeconfig. If necessary, join the cluster that `bootstrap` names first.
 
-    The path is `at`; None = in the state directory. If its credentials are still valid, nothing is requested, and
-    `bootstrap` need not exist. Else a certificate is requested from the cluster, and somebody may have to approve that.
-    Raises BadInput and Failure.
+    The path is `at`; None = in the state directory. If that kubeconfig's credentials are still valid, nothing is
+    requested, and `bootstrap` need not exist. Else a certificate is requested from the cluster, and somebody may have
+    to approve that. Raises BadInput and Failure.
     """
     from syncpod.kubernetes.certificate_files import kubeconfig_path
     from syncpod.kubernetes.certificate_requests import CertificateRefused

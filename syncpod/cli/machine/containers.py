@@ -46,7 +46,7 @@ def chosen_container(pod: Pod, asked: str) -> str:
 
 
 def note_default(container: str, shown: Sequence[str]) -> None:
-    """Print on standard error which container was taken, and out of which, in kubectl's words."""
+    """Print on standard error which container was chosen, and the containers to choose from, in kubectl's words."""
     remark(f'Defaulted container "{container}" out of: {", ".join(shown)}')
 
 

@@ -262,7 +262,7 @@ def _launch(
 
 
 def _is_new(database: Path) -> bool:
-    """Return whether there is no database yet; remove its file if it is empty.
+    """Return whether there is no database yet; remove an empty file in its place.
 
     A server that is killed at its start leaves an empty file. The next server would take the file for a complete
     database, and not start.

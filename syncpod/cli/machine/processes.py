@@ -64,7 +64,7 @@ def _has_ended(handle: int, process: ProcessIdentity, seconds: float) -> bool:
     """Wait until a process ends, at most `seconds`; return whether it has ended.
 
     While a thread waits for a hanging disk, the kernel neither reports the end nor closes the process's files. Nothing
-    of the process runs then, so that it counts as ended.
+    of the process runs then, so it counts as ended.
     """
     until = time.monotonic() + seconds
     while not select.select([handle], [], [], min(_LOOK_SECONDS, seconds))[0]:

@@ -21,7 +21,7 @@ from syncpod.messages.workload import WorkloadPod, WorkloadView
 
 _LOOK_SECONDS: Final = 0.3
 _FEW: Final = 10
-"""How many remaining things lengthen the pause between two polls by another _LOOK_SECONDS."""
+"""The pause between two polls grows by _LOOK_SECONDS for each so many remaining things."""
 
 
 class FleetThings:

@@ -21,7 +21,7 @@ from syncpod.messages.workload import WorkloadSummary, WorkloadView
 
 _WATCH_SECONDS: Final = 2.0
 _MANY: Final = 50
-"""How many lines lengthen the pause of a watch by another _WATCH_SECONDS: each node and workload is queried."""
+"""The pause of a watch grows by _WATCH_SECONDS for each so many lines: each node and workload is queried."""
 
 
 async def find(client: Client, kind: str, names: Sequence[str], form: Form) -> FoundObjects:

@@ -52,10 +52,10 @@ async def apply(client: Client, pods: Iterable[Pod]) -> AsyncIterator[tuple[Pod,
 
 
 async def delete(client: Client, namespace: str, name: str, *, node: str = "", force: bool) -> PodDeletionResult:
-    """Delete a pod on all nodes, or on one; with `force` without waiting for its nodes.
+    """Delete a pod on all nodes, or on `node`; with `force`, do not wait for the nodes.
 
-    Different workloads may have pods of one name on different nodes. Without `node`, none of them is then deleted, and
-    Failure is raised.
+    Different workloads may have pods of one name on different nodes. In that case, nothing is deleted without `node`,
+    and Failure is raised.
     """
     views = await fleet.views(client, [node] if node else [])
     holders = [each for each in views if _here(each, namespace, name)]

@@ -95,7 +95,7 @@ async def find_pod(
 
 
 def _on_no_node(pod: PendingPod, views: Sequence[FleetNodeView]) -> OnNoNode:
-    """Return the failure for a pod on no node; it also says for how long the chosen node has been silent."""
+    """Return the failure for a pod on no node, with the time for which the chosen node has been silent."""
     silences = (silence_of(each, datetime.now(UTC)) for each in views if each.name == pod.node)
     return OnNoNode(pod, "; ".join(filter(None, (pod.why or "the fleet is looking for one", next(silences, "")))))
 

@@ -83,7 +83,7 @@ async def why_absent(client: Client, name: str) -> str:
 
 
 async def notes_of_ended(client: Client, listed: Iterable[str]) -> list[str]:
-    """Return a sentence for each node that is not listed since its workflow has ended, although its worker is alive."""
+    """Return a sentence for each node that is not listed: its workflow has ended, although its worker is alive."""
     states = ", ".join(f"'{state}'" for state in ("Terminated", "Failed", "Completed", "Canceled", "TimedOut"))
     query = f"WorkflowType = '{NODE_WORKFLOW}' AND WorkflowId STARTS_WITH 'node/' AND ExecutionStatus IN ({states})"
     found = {_name(each) async for each in client.list_workflows(query, limit=_ENDED_AT_MOST, rpc_timeout=_RPC)}
