@@ -192,7 +192,7 @@ class _Start:
                 self.attempt.doing = f"waits for the runtime to finish {which}: its name is reserved"
                 await polls.pause()
             except DeadlineExceeded:
-                # The container may still appear. It is then this attempt's own, and may be started.
+                # The container may still appear. Then it is the container of this attempt, which may start it.
                 self.sent = True
                 await polls.pause()
             else:

@@ -3,7 +3,7 @@
 The agent decides which objects may be removed (`syncpod.lifecycle.container_gc`). This module removes them, by the same
 functions as in a step. No removal races with a step:
 
-- The collector holds the pod's turn, which it takes only if no step has it or waits for it. A step that arrives
+- The collector holds the pod's turn, which it takes only if no step has that turn or waits for it. A step that arrives
   meanwhile waits for the call under way. Steps look before they act, and need not remove an object that is gone.
 - The objects are chosen from a listing that was read in that turn, so it has everything that steps have made.
 - A sandbox or container that the runtime is still making for a dead worker is not listed. It can only become the newest

@@ -1,8 +1,9 @@
 """Ends containers that should not run on a node: those of orphans or of no pod, and older duplicates of one name.
 
 The agent finds and judges them (`syncpod.lifecycle.orphans`). This module ends them by the same functions as in a step,
-in the turn of their pod, which is taken only if no step has it or waits for it. They are judged once more in that turn,
-so that a pod applied meanwhile is not mistaken for the one before it. Nothing without the node's label is touched.
+in the turn of their pod, which is taken only if no step has that turn or waits for it. They are judged once more in
+that turn, so that a pod applied meanwhile is not mistaken for the earlier pod. Nothing without the node's label is
+touched.
 """
 
 from __future__ import annotations

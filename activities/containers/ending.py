@@ -21,7 +21,7 @@ async def end_containers(
     *,
     suffices: Callable[[ObservedPod], bool] = lambda _: False,
 ) -> ObservedPod:
-    """End the containers that `select` picks from each new listing, until it picks none; return that listing.
+    """End the containers that `select` picks from each new listing, until it picks none; return the last listing.
 
     The first listing may be the one that the pod's last step returned, if it `suffices`. Only steps make anything in
     the pod, so once all stops have succeeded, nothing in the pod is alive. Then that old listing is returned, without

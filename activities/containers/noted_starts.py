@@ -52,7 +52,7 @@ async def note_hook_ended(attempt: StepAttempt, request: StartContainer, contain
 
 
 async def noted_start(attempt: StepAttempt, request: StartContainer) -> StartMark | None:
-    """Return the start mark of the requested instance, or of a later one; None if none of them was ever started.
+    """Return the start mark of the requested instance, or of a later one; None if no such instance was ever started.
 
     Raises OSError.
     """
@@ -77,10 +77,10 @@ def which_counts(mark: StartMark | None, request: StartContainer) -> StartMark |
 async def with_noted_starts(attempt: StepAttempt, pod: Pod | None, view: ObservedPod) -> ObservedPod:
     """Return the listing, and add as ended the instances that were started and are no longer listed.
 
-    If the runtime loses an instance whose step was cancelled, only its start mark shows that it ran. Without the mark
-    the container would count one restart too few, and an init container would run again with the same number. An end
-    that the workflow has already recorded stays as recorded. `pod` is None if the node has no record of the pod: then
-    nothing is added. Raises OSError.
+    If the runtime loses an instance whose step was cancelled, only its start mark shows that the instance ran. Without
+    the mark the container would count one restart too few, and an init container would run again with the same number.
+    An end that the workflow has already recorded stays as recorded. `pod` is None if the node has no record of the pod:
+    then nothing is added. Raises OSError.
     """
     if pod is None:
         return view

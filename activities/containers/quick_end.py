@@ -25,8 +25,8 @@ LINGER_SECONDS = 0.2
 _REPORT_SECONDS = 1.0
 """How long the start waits until the runtime lists the exit of an ended process: a busy runtime may take that long."""
 _LOOK_SECONDS = 0.005
-"""Seconds between two status requests to a runtime that does not announce exits, once the process has ended or if it
-cannot be watched."""
+"""Seconds between two status requests to a runtime that does not announce exits, if the process has ended or cannot be
+watched."""
 _SELDOM_SECONDS = 0.05
 """Seconds between two status requests to any runtime while the process runs, and to a runtime that announces exits.
 Such a runtime may drop an announcement (containerd 2.x, if its reader is too slow)."""
@@ -47,7 +47,7 @@ async def _read_at_its_end(
 ) -> ObservedPod:
     """Read the pod once the container has ended, or after a moment.
 
-    A runtime that announces exits announces an exit when it also lists it. The pidfd shows the end of the process
+    A runtime that announces exits announces each as soon as it lists the exit. The pidfd shows the end of the process
     earlier, but not the exit code. In the first try of a container's first instance, success is assumed until the
     runtime lists the exit, and the next container may be created. A restarted container has most likely failed again,
     so nothing is created ahead.

@@ -119,7 +119,7 @@ class Fences:
                 del self._turns[ref.uid, lane]
 
     def join(self, ref: PodRef, claim: FenceClaim, holder: Holder) -> bool:
-        """Let a holder act beside the step that it follows, until it calls `leave`; return whether it may.
+        """Let a holder act beside the step that it follows, until the holder calls `leave`; return whether it may.
 
         The holder may act while that step holds the pod and no newer claim has been seen. A newer step asks the holder
         to let go, and waits until it has left.
@@ -136,7 +136,7 @@ class Fences:
         return True
 
     def leave(self, ref: PodRef, holder: Holder) -> None:
-        """End the presence of a holder that has joined the step that it follows; nothing happens if it has not."""
+        """End the presence of a holder beside the step that it follows; do nothing if the holder has not joined."""
         turn = self._turns.get((ref.uid, ""))
         if turn is None or turn.guests.pop(holder, None) is None:
             return

@@ -57,7 +57,7 @@ class PreStops:
     """The preStop hooks that are running, one per container; they outlive the step that started them.
 
     A second kill (one with a shorter grace) waits for the hook under way, and does not run it again. A hook runs again
-    after a restart of the worker, and after it has lost its connection to the runtime. So a hook runs at least once if
+    after a restart of the worker, and after the hook's connection to the runtime broke. So a hook runs at least once if
     the grace lasts long enough; otherwise an event reports that it did not run.
     """
 
@@ -67,7 +67,7 @@ class PreStops:
         self._since = monotonic()
         self._hooks: dict[str, _Hook] = {}
         self._cut_off: set[str] = set()
-        """Containers whose hook lost the connection to the runtime: how far it got is not known."""
+        """Containers whose hook lost the connection to the runtime: how far the hook got is not known."""
         self._reported: dict[str, StepEvent | None] = {}
         """The last event about each container's hook (None: nothing to report), until its kill has ended. If a kill was
         cut off and is never tried again, its entry is never taken. So the oldest entries are dropped."""

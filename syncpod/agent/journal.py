@@ -439,7 +439,7 @@ class _Writer:
         self._runs[workflow_id] = run_id, records.at
 
     def _with_log_end(self, life: PodLife, instance: Instance) -> Instance:
-        """Return an instance, with the end of its log if it has ended and its log's end is not in the file yet."""
+        """Return an instance; if it has ended, with the end of its log, unless the file has that already."""
         if not instance.has_ended or self._file.has_log_end(life, instance.container, instance.restart):
             return instance
         try:

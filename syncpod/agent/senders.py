@@ -1,8 +1,8 @@
 """Finds out who sent the commands that pods have received, for the node's journal.
 
-A signal does not carry its sender. Only the run's history on the server has the sender, and it is deleted with the run.
-So the agent asks the server as soon as the journal has a command: one call for each command of a person, and none for
-starts and for the node's own deletions.
+A signal does not carry its sender. Only the run's history on the server has the sender, and the history is deleted with
+the run. So the agent asks the server as soon as the journal has a command: one call for each command of a person, and
+none for starts and for the node's own deletions.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from syncpod.csi.volume import DriverNode, Growing, Publishing, Staging, Use, Vo
 CALL_SECONDS: Final = 120.0
 """The kubelet's csiTimeout."""
 STAGES: Final = "STAGE_UNSTAGE_VOLUME"
-"""The driver stages a volume: it mounts it on the machine once for all of its pods."""
+"""The driver stages a volume: it mounts the volume on the machine once, for all pods."""
 GROWS: Final = "EXPAND_VOLUME"
 """The driver has work to do on the machine for a volume that has grown."""
 TELLS_USAGE: Final = "GET_VOLUME_STATS"

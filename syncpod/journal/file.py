@@ -365,7 +365,7 @@ def _end_service(
     machine_boot: str,
     last_sign: datetime | None,
 ) -> None:
-    """Record when and how the latest service ended. If it did not record its end, it ended at its last sign of life.
+    """Record when and how the latest service ended; without a record of its end, at the worker's last sign of life.
 
     Records after that end are of a worker of an older version, which does not record times of service.
     """

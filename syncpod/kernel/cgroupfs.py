@@ -194,7 +194,7 @@ def processes_below(cgroup: Path) -> tuple[int, ...]:
 
 
 def kill_processes(cgroup: Path) -> tuple[int, ...]:
-    """Send SIGKILL to each process in a cgroup and below it; return those that it was sent to. Raises OSError.
+    """Send SIGKILL to each process in a cgroup and below it; return these processes. Raises OSError.
 
     A process may end at any moment and its id be given to another. Each is therefore held by a pidfd first and must
     then still be in the cgroup.

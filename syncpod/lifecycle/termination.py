@@ -92,7 +92,7 @@ def termination_order(spec: PodSpec, running: Iterable[str]) -> dict[str, tuple[
     Keys are in the order of `running`; values are in the order in which they are to end.
 
     Mirrors kuberuntime_termination_order.go, v1.36. Difference: in the kubelet a sidecar waits only for the next
-    sidecar in the list, and for none if that has ended by itself. Here it waits for all later ones.
+    sidecar in the list, and for none if that sidecar has ended by itself. Here it waits for all later ones.
     """
     names = tuple(dict.fromkeys(running))
     before = [container.name for container in spec.containers if container.name in names]

@@ -95,7 +95,7 @@ class ObjectStore:
         self._roots: dict[Kind, Path] = {"ConfigMap": state_dir / "objects", "Secret": memory_dir / "objects"}
 
     def put(self, wanted: ConfigMap | Secret) -> Change:
-        """Store an admitted object, in place of one with its name if there is one; it is on disk when this returns.
+        """Store an admitted object, replacing one of the same name; it is on disk when this returns.
 
         Raises ObjectRefused for a change of an immutable field or for too many Secrets, ValueError for an invalid name,
         ObjectUnreadable.

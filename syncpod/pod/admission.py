@@ -242,7 +242,7 @@ def _of_a_cluster(pod: Pod) -> Iterator[Problem]:
 
 
 def _filled_in(pod: Pod) -> Problem:
-    """Return the warning for a document that was output for a pod that has run without a cluster."""
+    """Return the warning for the output of a pod that has run without a cluster."""
     names = [f"metadata.{wire_name(name)}" for name in _servers_fields(pod.metadata, has_run=True)]
     names += ["spec.nodeName"] if pod.spec.node_name else []
     names += ["status"] if pod.status != PodStatus() else []

@@ -41,8 +41,8 @@ def merge_update(old: Pod, new: Pod) -> Pod:
     """Return `new`'s labels, annotations and spec with `old`'s identity and status.
 
     Only a cluster changes the owners of its pods, and only a source changes its marks in the annotations. If `new` has
-    another generation, as a cluster's pod does, that one is taken; else the generation grows by one if the spec
-    changed. `validate_update(old, new)` must be empty.
+    another generation, as a cluster's pod does, the result has that generation; else the generation grows by one if the
+    spec changed. `validate_update(old, new)` must be empty.
     """
     spec = _with_kept_fields(old.spec, new.spec)
     grown = old.metadata.generation if spec == old.spec else (old.metadata.generation or 1) + 1

@@ -427,7 +427,10 @@ class Containers:
         return container.asking
 
     def _load_end(self, container: Container, directory: Path) -> None:
-        """Load the record of a container's end, if there is one. If its start began, it never becomes CREATED again."""
+        """Load the record of a container's end, if there is one.
+
+        A container whose start has begun never becomes CREATED again.
+        """
         damage = ""
         try:
             container.ended = store.read_ended(directory)

@@ -243,7 +243,7 @@ class Sandboxes:
     # --- resources ----------------------------------------------------------------------------------------------------
 
     async def update(self, sandbox: Sandbox, sizes: api_pb2.UpdatePodSandboxResourcesRequest) -> None:
-        """Record the given resources in the sandbox's config. Raises Refusal if it is gone."""
+        """Record the given resources in the sandbox's config. Raises Refusal if the sandbox is gone."""
         async with sandbox.lock:
             if sandbox.removing:
                 raise not_found(f'sandbox "{sandbox.id}": not found')

@@ -81,8 +81,8 @@ class Connection:
     async def ask(cls, url: str, head: Sequence[str]) -> tuple[Self, UpgradeAnswer]:
         """Connect to the URL that a runtime returned, send the lines of a request, and return its answer.
 
-        If that is 101, the connection belongs to the new protocol. Plain HTTP only: a runtime's streaming server is on
-        this machine. Raises UpgradeRefused.
+        If the answer is 101, the connection belongs to the new protocol. Plain HTTP only: a runtime's streaming server
+        is on this machine. Raises UpgradeRefused.
         """
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.hostname is None:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 REPEAT_SECONDS: Final = 3600.0
 KINDS: Final = 100
-"""How many kinds have lines of their own; all others share one."""
+"""How many kinds have lines of their own; all further kinds share one line."""
 _WORKFLOW: Final = re.compile(r"Workflow class (.*?) is not registered on this worker", re.DOTALL)
 _STEP: Final = re.compile(r"Activity function (.*?) for workflow (.*) is not registered on this worker", re.DOTALL)
 _SIGNAL: Final = re.compile(

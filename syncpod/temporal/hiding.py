@@ -41,7 +41,7 @@ def hide_in_failure(failure: Failure) -> None:
 
 
 class HiddenInLog(logging.Filter):
-    """Hides the values in each record of a process's log, its traceback included, and drops none.
+    """Hides the values in each record of a process's log, its traceback included, and drops no record.
 
     Add it to the only handler of a process, after filters that read a record's arguments, since it changes the record.
     """

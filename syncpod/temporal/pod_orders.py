@@ -137,7 +137,7 @@ class PodOrders:
     async def end(self, request: DeletePodWorkflow, seconds: float | None = None) -> PodWorkflowResult:
         """Order a pod's workflow to end the pod. A pod that does not exist, or has another UID, is left alone.
 
-        With several UIDs the newest is ended first: if it was to follow another pod, it no longer does. Raises as
+        With several UIDs the newest pod is ended first: if it was to follow another one, it no longer does. Raises as
         `apply`.
         """
         grace = request.grace_period_seconds

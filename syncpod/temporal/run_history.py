@@ -46,8 +46,8 @@ class RunEnd(NamedTuple):
 async def pod_uid_of_run(client: Client, workflow_id: str, run_id: str, *, timeout: timedelta) -> str:
     """Return the UID of a run's pod; "" if its history does not have it yet.
 
-    A run has one pod. Its input has the UID if it continues an earlier run, or adopts running containers. Otherwise the
-    search attributes that it writes have the UID, and so has the input of each step. Raises RPCError.
+    A run has one pod. The run's input has the UID if the run continues an earlier run, or adopts running containers.
+    Otherwise the search attributes that it writes have the UID, and so has the input of each step. Raises RPCError.
     """
     run = client.get_workflow_handle(workflow_id, run_id=run_id)
     async for event in run.fetch_history_events(page_size=_PAGE, rpc_timeout=timeout):
@@ -73,7 +73,7 @@ async def begun_by(client: Client, workflow_id: str, *, timeout: timedelta) -> s
 
 
 async def how_ended(client: Client, workflow_id: str, *, timeout: timedelta) -> RunEnd | None:
-    """Return how the newest run has ended; None if it has not, or is not known. Raises RPCError."""
+    """Return how the newest run has ended; None if it has not ended, or is not known. Raises RPCError."""
     try:
         described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=timeout)
     except ValueError:  # a status that the SDK does not have, such as paused, which is no end

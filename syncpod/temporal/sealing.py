@@ -6,9 +6,10 @@ fail the workflow task again and again. So an answer that the node has not seale
 result of a step does. The node's codec does the same with payloads that the fleet has not sealed: the activity then
 fails before it begins.
 
-The fleet's codec raises for one thing: a payload that is encrypted with a key that it does not have. A fleet may have
-workers on several machines, and one of them may receive a new key late. The task is retried until then. Each payload
-names its fleet. A workflow's payload from another fleet is refused instead, since no later key would decrypt it.
+The fleet's codec raises for one thing: a payload that is encrypted with a key that the fleet does not have. A fleet may
+have workers on several machines, and one of them may receive a new key late. The task is retried until then. Each
+payload names its fleet. A workflow's payload from another fleet is refused instead, since no later key would decrypt
+it.
 """
 
 from __future__ import annotations

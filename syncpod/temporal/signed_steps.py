@@ -99,7 +99,7 @@ class FleetSigningWorker(SigningWorker):
     """A `SigningWorker` for a fleet: the number of a continued run's start is taken from the server's clock.
 
     Each machine has its own clock, and a fleet's run refuses a start whose number does not match the time of its
-    beginning (`syncpod.messages.signed.FleetCommands`). With its own clock, a worker whose clock is wrong would end the
+    beginning (`syncpod.messages.signed.FleetCommands`). By its own clock, a worker whose clock is wrong would end the
     runs that it continues.
     """
 

@@ -139,6 +139,9 @@ def below(parent: SpanContext) -> Context:
 
 
 def _span(name: str, parent: Span, start_ns: int, end_ns: int, attributes: Mapping[str, Any] | None = None) -> None:
-    """Record a complete span. If two clocks differ so that it would end before its start, it takes no time."""
+    """Record a complete span.
+
+    If two clocks differ so that the span would end before its start, the span takes no time.
+    """
     context = below(parent.get_span_context())
     _tracer.start_span(name, context, attributes=attributes, start_time=min(start_ns, end_ns)).end(end_ns)

@@ -88,7 +88,7 @@ class NodeContext:
     """The resources that all pods together may use, if they are more than pods may request: evictions keep the
     difference free. None = the same as `capacity`."""
     capacity_of_machine: Mapping[str, int] | None = None
-    """All resources of the machine, if they are more than pods may use; None = the same."""
+    """All resources of the machine, if they are more than pods may request; None = the same as `capacity`."""
     reserved_pids: int = 0
     """Number of process ids that all pods together must leave to the machine; they leave a tenth of all in any case."""
     labels: Mapping[str, str] = field(default_factory=dict)

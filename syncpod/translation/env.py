@@ -97,19 +97,19 @@ def environment(
     path: str,
     sources: Sources = NO_SOURCES,
 ) -> dict[str, str]:
-    """Return the container's variables in the order in which they are first declared; a later one of a name wins.
+    """Return the container's variables in the order of their first declarations; the last of equal names wins.
 
     The variables of envFrom come first, source by source and sorted by key, named by prefix and key. Those of env come
     next, and can refer to earlier variables. A missing optional source declares nothing, so an earlier variable of that
-    name stays. A pod of a cluster gets the variables of Services last, if nothing else has declared them, and
-    values of env can refer to them. Bytes that are not UTF-8 are kept as surrogate escapes. ``path`` is the container's
-    path in the pod.
+    name stays. A pod of a cluster gets the variables of Services last, if nothing else has declared them, and values of
+    env can refer to them. Bytes that are not UTF-8 are kept as surrogate escapes. ``path`` is the container's path in
+    the pod.
 
     Mirrors kubelet_pods.go, v1.36, makeEnvironmentVariables. Differences: the kubelet passes the variables in the
     random order of a Go map, leaves a NUL byte for the runtime to fail on, and has no limit. Here each variable, and
-    all of them together, may be no larger than Linux accepts for a program. Raises
-    :class:`ContainerConfigError`, and :class:`ObjectMissing` if an object may still be created. Their texts never show
-    a value of a ConfigMap, a Secret or a file.
+    all of them together, may be no larger than Linux accepts for a program. Raises :class:`ContainerConfigError`, and
+    :class:`ObjectMissing` if an object may still be created. Their texts never show a value of a ConfigMap, a Secret or
+    a file.
     """
     scope = _Scope(pod, container, node, pod_ips, sources)
     program, variables, services = ProgramSize(), {}, scope.services()

@@ -31,6 +31,6 @@ NODE_LABEL: Final = "syncpod.dev/node"
 """Name of the node whose agent owns the sandbox or container. Sandboxes and containers without this label are never
 touched."""
 INCARNATION_ANNOTATION: Final = "syncpod.dev/incarnation"
-"""Id of this life of the pod. An earlier pod with the same static UID has another."""
+"""Id of this life of the pod. An earlier pod with the same static UID has another id."""
 CLUSTER_ANNOTATION: Final = "syncpod.dev/cluster"
 """Identity of the Temporal cluster and namespace that the pod belongs to."""

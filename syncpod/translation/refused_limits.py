@@ -1,7 +1,8 @@
 """Refusals of a pod's limits that the runtime cannot enforce, each with the path of its field.
 
 Difference from the kubelet, whose runtimes enforce all limits: the embedded runtime without access to cgroups never
-creates a container with a limit. A pod that has one is not admitted, and a resize may add none to a running one.
+creates a container with a limit. A pod that has a limit is not admitted, and a resize may add no limit to a running
+pod.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ class Claim:
     ref: ObjectRef
     group: int | None = None
     only_if_root_differs: bool = False
-    """The volume is given to the group only if its directory does not belong to it yet (OnRootMismatch)."""
+    """The volume is given to the group only if the volume's directory does not belong to the group yet
+    (OnRootMismatch)."""
     is_read_only: bool = False
 
 

@@ -15,8 +15,8 @@ _MODE = 0o755
 def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
     """Return the directories that a volume needs for mounts inside it, relative to it, each once.
 
-    If mounts lie inside one another, only the outermost counts: the others lie in another volume. Raises PayloadError
-    for a mount that would lead out of the volume, or into its own files (nested_volumes.go, v1.36,
+    If mounts lie inside one another, only the outermost counts: the inner ones lie in another volume. Raises
+    PayloadError for a mount that would lead out of the volume, or into its own files (nested_volumes.go, v1.36,
     getNestedMountpoints; difference: in the kubelet, a name that begins with `..` keeps the volume from ever being
     written).
     """

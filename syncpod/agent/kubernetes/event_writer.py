@@ -69,7 +69,7 @@ class EventWriter:
         self._on_written.append(call)
 
     def take(self, event: Event) -> None:
-        """Queue an event, or its repetition, to be written soon. If too many similar ones happen, it is dropped."""
+        """Queue an event, or its repetition, to be written soon. An event with too many similar ones is dropped."""
         written = self._correlator.correlate(event, self._clock(), datetime.now(UTC))
         if written is None:
             return

@@ -64,7 +64,7 @@ class Outbox:
         """Queue a change. It replaces an unsent change with the same key, whose failures are added to it."""
         key = _key(change)
         before = self._changes.get(key)
-        # The signal in flight may still arrive, so its failures are added only if it does not.
+        # The signal in flight may still arrive, so its failures are added only if the signal does not.
         self._changes[key] = change if before is None or before is self._sending else _with_failures(change, before)
         if self._flight is None:
             self._flight = asyncio.create_task(self._deliver(), name=f"probes of {self._ref.name}")

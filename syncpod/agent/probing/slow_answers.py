@@ -48,7 +48,7 @@ class SlowAnswers:
         self._timer: asyncio.TimerHandle | None = None
         self._began = 0.0
         self.overdue_since: float | None = None
-        """When the wait for the current answer began, in seconds since the epoch; None if it is not overdue."""
+        """When the wait for the current answer began, in seconds since the epoch; None if the answer is not overdue."""
 
     @property
     def limit_seconds(self) -> float:

@@ -50,7 +50,8 @@ class FormerSecrets:
             await asyncio.to_thread(self._forget, over)
 
     def _forget(self, over: list[FormerSecret]) -> None:
-        # Read first: a value that is added later is not in `known`, so it stays, even if the store lacks it yet.
+        # Read first: a value that is added later is not in `known`, so it stays, even if the store does not have the
+        # value yet.
         known = self._redactor.known()
         for former in over:
             former.file.unlink(missing_ok=True)

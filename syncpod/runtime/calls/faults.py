@@ -60,9 +60,9 @@ class NoFaults:
 class ScriptedFaults:
     """Simulated pods: the scripts in a sandbox's annotations decide what happens to the call.
 
-    It is deterministic: whether the n-th CreateContainer of a container fails depends only on the pod's uid, the
-    container's name, the call and n. The counts are kept on disk until a day after the last call, so they survive the
-    server.
+    The decision is deterministic: whether the n-th CreateContainer of a container fails depends only on the pod's uid,
+    the container's name, the call and n. The counts are kept on disk until a day after the last call, so they survive
+    the server.
     """
 
     def __init__(self, directory: Path, restart: Callable[[], None]) -> None:

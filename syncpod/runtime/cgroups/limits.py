@@ -215,7 +215,7 @@ class Cgroups:
             cgroupfs.remove_marked(directory.parent, hierarchy.base, _MADE_BY_US)
 
     def remove_parent(self, parent: str) -> None:
-        """Remove a pod's cgroup, given its sandbox's `cgroup_parent`, and its parents, if they are ours and empty.
+        """Remove a pod's cgroup, given its sandbox's `cgroup_parent`, and the cgroup's parents, if ours and empty.
 
         Usually it was removed with the pod's last container. Raises OSError.
         """

@@ -38,7 +38,7 @@ class EntryInvalid(ValueError):
 
 @dataclass
 class _Directory:
-    """A directory's final metadata, if an entry sets them, and its subdirectories, each with its own."""
+    """A directory's final metadata, if an entry sets them, and its subdirectories, each as a `_Directory`."""
 
     like: tarfile.TarInfo | None = None
     inside: dict[str, _Directory] = field(default_factory=dict)
@@ -56,7 +56,8 @@ class Unpacking:
         self._root = root
         self._privileged = privileged
         self._directories = _Directory()
-        """The root and the directories below it: their metadata are applied at the end, since they may be read-only."""
+        """The root and the directories below it: their metadata are applied at the end, since directories may be
+        read-only."""
         self._laid: set[str] = set()
         """The paths that this layer has added: an opaque directory hides only earlier content."""
         self.left_out = 0

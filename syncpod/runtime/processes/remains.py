@@ -26,7 +26,7 @@ def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]
     Takes a few seconds at most. The main process should have died with the supervisor. Its children are in its session,
     unless they left it; a session's number is not reused while a member lives. A process that left the session is still
     in the container's mount namespace, if it had one. A dying process leaves the namespace before its last files are
-    closed and its ports are free. So this waits until it is a zombie or gone. Blocks: call it in a thread.
+    closed and its ports are free. So this waits until the process is a zombie or gone. Blocks: call it in a thread.
     """
     main = started.main
     killed: set[Identity] = set()

@@ -207,7 +207,10 @@ class _ChannelStream:
         await self._channels.send(self._channel, data)
 
     async def finish(self) -> None:
-        """Treat the end of the port's data as the connection's, since the client cannot signal the end of its own."""
+        """Treat the end of the port's data as the end of the connection.
+
+        The client cannot signal the end of its own data.
+        """
         self.end()
 
     async def abort(self) -> None:

@@ -50,7 +50,7 @@ class PortForward:
 
     connect: Connect
     ports: tuple[int, ...]
-    """The ports of the CRI request. A SPDY client names them itself."""
+    """The ports of the CRI request. A SPDY client names its ports itself."""
 
 
 class StreamingServer:
@@ -58,7 +58,8 @@ class StreamingServer:
 
     def __init__(self, peer_of: PeerOf = find_peer) -> None:
         """Identify the user at the other end of a connection by `peer_of`."""
-        # The runtime's own user may have a hundred terminals. Others' idle connections must not use up its descriptors.
+        # The runtime's own user may have a hundred terminals. Idle connections of other users must not use up the
+        # runtime's descriptors.
         self._callers = Callers(peer_of, bounds_owner=False)
         self._tickets: Tickets[tuple[str, RemoteCommand | PortForward]] = Tickets()
         self._connections: set[asyncio.Task[None]] = set()

@@ -68,7 +68,7 @@ class SpdyClient:
         return True
 
     async def opened(self) -> str:
-        """Wait for the client to open all its streams; return an error if some are missing in time, else "".
+        """Wait for the client to open all its streams; return an error if some are not opened in time, else "".
 
         Also returns "" if the client has disconnected.
         """

@@ -21,8 +21,8 @@ class Waiting(Protocol):
         """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client has disconnected.
 
         While a pipe is full, nothing is read from the connection, and the end of the client's data is queued behind
-        unread data. So only a write reveals that the client has disconnected, and implementations send a few bytes
-        without meaning in their protocol.
+        unread data. So only a write reveals that the client has disconnected, and implementations send a few bytes that
+        their protocol ignores.
         """
 
 
