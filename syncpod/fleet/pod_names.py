@@ -19,7 +19,7 @@ class PodNames(ABC):
     """The names that the pods of one kind of workload have."""
 
     is_shared: ClassVar[bool]
-    """All pods of the workload have one name, and so are on different nodes. Its decisions choose between copies."""
+    """All pods of the workload have one name, and so are on different nodes. The workload chooses between copies."""
     is_passed_over: ClassVar[bool]
     """True: a pod whose name is taken on each node that it fits gets the next number. False: it waits for its name."""
 

@@ -121,8 +121,8 @@ class Intent(WhoAsks):
     """The highest generation that the node had accepted, by the fleet's record, when the list was sent."""
     after: tuple[int, ...] = ()
     """The stamps of the lists that the fleet has recorded since generation `taken`: this list comes after them. A node
-    refuses this list if the node's own list is newer than `taken` and its stamp is not among these. Then the fleet's
-    database was restored from a backup."""
+    refuses this list if the node's own list is newer than `taken` and that list's stamp is not in `after`. In that case
+    the fleet's database was restored from a backup."""
     pods: tuple[dict[str, Any], ...] = ()
     """v1 Pods."""
     objects: tuple[SealedObject, ...] = ()
@@ -292,9 +292,10 @@ class PlacedPod(Message):
     containers: int = 0
     """The number of its containers that should be ready; shown until the node reports the pod."""
     recalled: bool = False
-    """Only the node itself claims that it was given this pod. It gets no Secret for it."""
+    """Only the node itself claims that it was given this pod. The node gets no Secret for such a pod."""
     is_orphan: bool = False
-    """The last message about it did not reach its owner, since there is no such workflow. Nobody ends the pod."""
+    """The last message about the pod did not reach its owner, since the owner's workflow does not exist. Nobody ends
+    the pod."""
     since: datetime | None = None
     """When the fleet placed it on the node; None = it is ending, or the fleet has lost the record of its placement."""
     ending: datetime | None = None

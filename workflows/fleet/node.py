@@ -50,7 +50,7 @@ _PART: Final = 256
 DOUBTED: Final = 16
 """The most owners that are signalled at the same time although they may not exist."""
 ABSENT_AGAIN: Final = timedelta(seconds=5)
-"""How long an owner that was found absent again keeps its place among the :data:`DOUBTED` ones."""
+"""How long an owner keeps its place among the :data:`DOUBTED` ones after it was found absent once more."""
 
 
 @workflow.defn(name=FLEET_NODE_WORKFLOW)

@@ -38,7 +38,7 @@ class Placed(BaseModel):
     generation: int
     """The first generation of the intent that has this document."""
     recalled: bool = False
-    """Only the node itself claims that it was given this pod. It gets no Secret for such a pod."""
+    """Only the node itself claims that it was given this pod. The node gets no Secret for such a pod."""
     since: datetime | None = None
     """When the fleet placed it here; None = it was recalled."""
 

@@ -52,7 +52,7 @@ def view(state: NodeState, now: datetime) -> NodeView:
 
 
 def are_sources_ready(state: NodeState) -> bool:
-    """Say whether every source that the agent reads has reported since its last boot, and its report was taken."""
+    """Say whether every source that the agent reads has reported since the agent's last boot, and was accepted."""
     status = state.status
     reported = {name for name, source in state.sources.items() if source.boot == status.boot}
     return status.boot > 0 and status.sources_ready and set(status.sources) <= reported

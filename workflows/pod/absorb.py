@@ -145,7 +145,7 @@ def _pleg(state: PodState, signal: Pleg, now: datetime) -> Sequence[Said]:
 
 
 def _backoff_expired(state: PodState, signal: BackoffExpired, now: datetime) -> Sequence[Said]:
-    """End back-offs of a subject: a signal of the node's queue ends those that are over, any other signal ends all.
+    """End back-offs of a subject: a signal of the node's queue ends only expired ones, any other signal ends all.
 
     A subject is a container, or a failed step of the whole pod (`create_sandbox`). Only the queue's signal names the
     restart. A signal with `appeared` comes from the agent, when a missing object has appeared. It may arrive after the

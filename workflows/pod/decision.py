@@ -115,8 +115,9 @@ def failure_hold(state: PodState, key: str, subject: str, restart: int, now: dat
 def is_released(state: PodState, subject: str, restart: int, until: datetime | None) -> bool:
     """Say whether a signal has ended a back-off.
 
-    An operator's signal ends every back-off of a subject. The signal of the node's queue ends those that are over at
-    its time. If both a crash loop and a failed start hold a subject, it is held until the later end.
+    An operator's signal ends every back-off of a subject. The signal of the node's queue ends the back-offs that are
+    over at the signal's time. If both a crash loop and a failed start hold a subject, the subject is held until the
+    later end.
     """
     over = state.over.get(subject)
     return state.released.get(subject) == restart or (over is not None and until is not None and until <= over)

@@ -191,8 +191,8 @@ def lost(state: PodState) -> tuple[ObservedContainer, ...]:
 def record_lost(state: PodState, now: datetime) -> None:
     """Record the end of every lost instance, as unknown and at this moment, unless the pod is ending.
 
-    Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses: 137, `ContainerStatusUnknown`. Differences: it
-    has an event, and it counts for the back-off.
+    Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses: 137, `ContainerStatusUnknown`. Differences: such an
+    end has an event, and counts for the back-off.
     """
     if state.ending or state.removed:
         return

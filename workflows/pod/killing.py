@@ -177,7 +177,7 @@ def remember_kills(state: PodState, step: Step, now: datetime) -> None:
 
 
 def _kill(state: PodState, id_: str, step: Step, now: datetime) -> Kill:
-    """Return the reason for killing an instance; the record of its exit gets it."""
+    """Return the reason for killing an instance; it is recorded with the instance's exit."""
     spec = state.pod.spec
     lost = {each.name for each in state.own.containers if each.id == id_ and each.state == "unknown"}
     once = {each.name for each in (*spec.init_containers, *spec.containers) if not restarts_on_failure(each, spec)}

@@ -296,7 +296,7 @@ class PodState(BaseModel):
 
     @property
     def restart_settings(self) -> RestartSettings:
-        """How restarts are delayed: as the pod's annotations say, else as its node does, as in the kubelet."""
+        """How restarts are delayed: by the pod's annotations, else as the node is set, else as in the kubelet."""
         return restart_settings(self.pod.metadata.annotations, self.node.restart_backoff_max)
 
     def is_followed(self, container: ObservedContainer) -> bool:

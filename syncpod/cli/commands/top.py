@@ -214,7 +214,7 @@ _ORDERS: Final[dict[str, Callable[[TopUsage], int]]] = {
 def _drawing() -> Iterator[tuple[Callable[[list[str]], None], Callable[[], int | None]]]:
     """Yield a function that draws a table, and one that returns how many rows fit (None = any number).
 
-    On a terminal, each table replaces the previous one; elsewhere each is printed below it.
+    On a terminal, each table replaces the previous one; elsewhere each is printed below the previous one.
     """
     from syncpod.cli.view.live_table import LiveLines, can_redraw
 

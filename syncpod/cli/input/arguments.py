@@ -194,7 +194,7 @@ def node_names(words: Sequence[str]) -> list[str]:
 
 
 def nodes_among(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the nodes that words name as in `named_nodes`, or as ``node/a`` among others; and the other words.
+    """Return the nodes that are named as in `named_nodes`, or as ``node/a`` among other words; and the other words.
 
     Raises BadInput.
     """

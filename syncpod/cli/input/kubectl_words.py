@@ -200,7 +200,7 @@ _HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     "version": frozenset({"--client", "--client=true", "--short"}),
     "patch": frozenset({"--subresource=resize"}),
 }
-"""kubectl's flags that a command ignores, since it always behaves as they request; by command."""
+"""kubectl's flags that a command ignores, since the command always behaves as these flags request; by command."""
 _HARMLESS_PAIRS: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
     "patch": frozenset({("--subresource", "resize")}),
 }

@@ -358,7 +358,8 @@ def _is_free(port: int) -> bool:
 def _goes_on(server: ServerRecord) -> bool:
     """Wait until a running server serves, and return whether it does; False if it ends meanwhile.
 
-    The command that started it may have been killed before it served. Raises Failure if it does not answer.
+    The command that started the server may have been killed before the server was ready. Raises Failure if the server
+    does not answer.
     """
     require_not_stopped("Temporal server", server.process.pid)
     try:

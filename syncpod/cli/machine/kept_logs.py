@@ -22,7 +22,7 @@ _SEARCHED: Final = 40 * 1024
 def noted_pod(node: NodeContext, namespace: str, name: str, uid: str) -> Pod | None:
     """Return a pod from this node's newest record of it; None if there is none. Blocks. Raises BadInput.
 
-    Without a UID ("", if the server has none), this is the newest pod of that name.
+    If `uid` is "", because the server has none, return the newest pod of that name.
     """
     try:
         pods = [record.pod for record in read_pod_records(node)]

@@ -21,14 +21,14 @@ from syncpod.messages.workload import WorkloadPod, WorkloadView
 
 _LOOK_SECONDS: Final = 0.3
 _FEW: Final = 10
-"""The pause between two polls grows by _LOOK_SECONDS for each so many remaining things."""
+"""The pause between two polls grows by _LOOK_SECONDS per this many remaining things."""
 
 
 class FleetThings:
     """Deletes things of a fleet; implements `syncpod.cli.deletion.Owner`. A deletion continues if the command ends."""
 
     def __init__(self, client: Client, node: str = "", *, force: bool = False) -> None:
-        """Delete pods on `node` only; "" = on all nodes. With `force`, do not wait for their nodes."""
+        """Delete pods on `node` only; "" = on all nodes. With `force`, do not wait for the pods' nodes."""
         self._client, self._node, self._force = client, node, force
         self._going = 1
         """The number of things that are waited for."""

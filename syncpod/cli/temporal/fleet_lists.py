@@ -21,7 +21,7 @@ from syncpod.messages.workload import WorkloadSummary, WorkloadView
 
 _WATCH_SECONDS: Final = 2.0
 _MANY: Final = 50
-"""The pause of a watch grows by _WATCH_SECONDS for each so many lines: each node and workload is queried."""
+"""The pause of a watch grows by _WATCH_SECONDS per this many lines, since each node and workload is queried."""
 
 
 async def find(client: Client, kind: str, names: Sequence[str], form: Form) -> FoundObjects:

@@ -35,10 +35,10 @@ async def failed_tries(client: Client, workflow_id: str) -> int:
 
 
 async def taken_by_another(client: Client, workflow_id: str) -> str:
-    """Return a sentence if the open workflow with an id of the fleet's is not the fleet's; else "".
+    """Return a sentence if the open workflow with this id is not one of the fleet's; else "".
 
-    Every client of the server can start one there, of a type or on a task queue that the fleet's worker does not serve.
-    Raises RPCError.
+    Every client of the server can start a workflow under such an id, of a type or on a task queue that the fleet's
+    worker does not serve. Raises RPCError.
     """
     expected = next((kind for prefix, kind in _KINDS.items() if workflow_id.startswith(prefix)), None)
     described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)
