@@ -81,9 +81,9 @@ class OrphanEnder:
             return OrphanEnd(done=removed.outcome == Outcome.DONE, obstacle=removed.message)
 
     async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> OrphanEnd:
-        """Stop and remove a sandbox or container that has our label but names no pod, if that is still so.
+        """Stop and remove a sandbox or container that has our label and still names no pod.
 
-        A sandbox is removed with its containers. It stays if one of them is not ours. Raises CriError.
+        A sandbox is removed with its containers. A sandbox with a container that is not ours stays. Raises CriError.
         """
         attempt = self._attempt(PodRef(uid=found.uid))
         async with self._node.fences.undisturbed(found.uid or found.id, attempt) as held:

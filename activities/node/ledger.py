@@ -149,7 +149,7 @@ class LockedLedger:
         self._rejected[ref.uid] = PutOff(ref, rank_of_resize(pod), demand_of(pod))
 
     def why_again(self, ref: PodRef, pod: Pod) -> Trigger | None:
-        """Return why a pod with a deferred resize asks again; None if no deferred resize of it is noted here.
+        """Return why a deferred resize is tried again; None if no deferred resize of the pod is noted here.
 
         If the pod was not notified and its demand is the same, that counts as the kubelet's periodic retry.
         """
@@ -163,9 +163,9 @@ class LockedLedger:
     def take_waiting(self, trigger: Trigger, capacity: Capacity) -> tuple[WaitsForRoom, ...]:
         """Return the pods to notify of room: deferred resizes, then rejected pods; each by rank, then by waiting time.
 
-        The caller notifies them. They then no longer count as waiting; a pod that asks again and still finds no room
-        waits again. So a pod that no longer needs the resize is notified once in vain, and not each time a pod ends.
-        Only as many rejected pods are notified as fit now, since there may be many. `trigger` is why there may be room.
+        The caller notifies them. They then no longer count as waiting; a pod whose resize is tried again in vain waits
+        again. So a pod that no longer needs the resize is notified once in vain, and not each time a pod ends. Only as
+        many rejected pods are notified as fit now, since there may be many. `trigger` is why there may be room.
         """
         waiting = [each for each in self._put_off.values() if each.told_of is None]
         self._put_off.update((each.ref.uid, replace(each, told_of=trigger)) for each in waiting)

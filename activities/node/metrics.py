@@ -128,7 +128,7 @@ def count_infeasible_resize(detail: InfeasibleDetail) -> None:
 
 
 def count_accepted_resize(trigger: Trigger) -> None:
-    """Count a deferred resize that is now accepted. `trigger` is the reason why the pod asked again."""
+    """Count a deferred resize that is now accepted. `trigger` is the reason of the last try."""
     _DEFERRED_ACCEPTED.add(1, {"retry_trigger": trigger})
 
 

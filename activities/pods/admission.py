@@ -26,7 +26,7 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
     """Admit the pod, or raise PodFault PodRejected with the kubelet's reason: the pod has failed.
 
     A pod that needs a feature that the runtime lacks is not admitted either, but waits: PodFault UnsupportedByRuntime.
-    The workflow of a rejected pod may ask again (`is_asked_again`). If the pod lacked room or a host port, it is
+    The workflow of a rejected pod may try again (`is_asked_again`). If the pod lacked room or a host port, it is
     notified as soon as it fits.
 
     Once admitted, this life of the pod is never rejected, even if the node changes or loses its record. When this

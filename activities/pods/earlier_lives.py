@@ -47,7 +47,7 @@ async def end_earlier_lives(attempt: StepAttempt, listed: Sequence[SandboxSummar
     Returns the UID of a pod that was left alone and still has a ready sandbox: while it runs, no first sandbox may be
     made. Returns "" if there is none, and for an incarnation that already has a sandbox on the node. Mirrors
     pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and
-    HandlePodCleanups (running pods that no source has are killed). Raises CriError, Interrupted, and the errors of
+    HandlePodCleanups (running pods without a source are killed). Raises CriError, Interrupted, and the errors of
     `remove_remains`.
     """
     node, ref = attempt.node, attempt.ref

@@ -1,4 +1,4 @@
-"""Caches which runs of workflows have ended. A lookup of a run that is not in the cache asks the server.
+"""Caches which runs of workflows have ended. A run that is not in the cache is looked up at the server.
 
 A query is refused while its run has signals that no workflow task has processed, since the next task will process them.
 But a run that has ended has no next task. A reset ends a run without a task, and only the server has a record of the

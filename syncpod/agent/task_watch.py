@@ -1,4 +1,4 @@
-"""The agent's interface for workflow tasks: they publish states, report failures, and ask which runs have ended."""
+"""The agent's interface for workflow tasks: they publish states, report failures, and look up which runs have ended."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _Summary = TypeVar("_Summary")
 _TURNS: Final = 8
 """After this many listed items for each cached one, the cached items that no list has had meanwhile are dropped."""
 TURN_SECONDS: Final = 30.0
-"""Seconds after which the items that no list has had are dropped in any case, even if all lists are empty."""
+"""Seconds after which cached items are dropped if no list has had them, even if all lists are empty."""
 
 
 class KnownItems(Generic[_Item, _Summary]):

@@ -67,7 +67,7 @@ def _is_beneath(path: str, above: str) -> bool:
 
 
 def token_review(token: str) -> dict[str, Any]:
-    """Return the review that asks for a token's user."""
+    """Return the TokenReview of a token. Its answer names the token's user."""
     return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
 
 
@@ -95,7 +95,7 @@ def known_user(
 
 
 def access_review(user: User, node: str, verb: str, subresource: str) -> dict[str, Any]:
-    """Return the review that asks whether a user may use a subresource of a node."""
+    """Return the SubjectAccessReview of a user's access to a subresource of a node."""
     attributes = {
         **{"verb": verb, "group": "", "version": "v1"},
         **{"resource": "nodes", "subresource": subresource, "name": node},

@@ -264,7 +264,7 @@ async def _each(
     known: Callable[[_Item], _Record | None],
     ask: Callable[[_Item], Awaitable[_Record]],
 ) -> tuple[_Record, ...]:
-    """Return a record for each item, from the cache or by a call; items that the runtime no longer has are left out."""
+    """Return a record for each item, from the cache or by a call; items that are gone from the runtime are left out."""
 
     async def asked(item: _Item) -> _Record | None:
         async with slots:

@@ -22,7 +22,7 @@ def replaced(
     """Return the object to store when `wanted` replaces `held` (None = there is none), and the kind of change.
 
     The node chooses uid, creationTimestamp and resourceVersion; those of `wanted` are ignored. Labels, annotations and
-    data become exactly those of `wanted`: entries that the manifest no longer has are removed. `kubectl apply` would
+    data become exactly those of `wanted`: entries that are missing in the manifest are removed. `kubectl apply` would
     keep entries that others had added. ``stringData`` becomes ``data``, and a Secret without a type becomes ``Opaque``.
 
     Raises ObjectRefused for a change of an immutable field (apis/core/validation.go, v1.36, ValidateConfigMapUpdate and

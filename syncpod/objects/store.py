@@ -217,7 +217,7 @@ class ObjectStore:
     def versions(self) -> dict[ObjectRef, str]:
         """Return a version for each object, which changes with the object. No file is opened.
 
-        An object that the cluster does not have is among them, with the version `ABSENT`.
+        Objects that the cluster lacks are among them, with the version `ABSENT`.
         """
         return {ref: _version(ref, status) for kind in KINDS for ref, status in self._entries(kind)}
 

@@ -189,7 +189,7 @@ def _problems(model: type[Model], error: ValidationError) -> Iterator[Problem]:
 def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
     """Return a hint about an unknown field: that it is newer than this version, or a known field that it resembles.
 
-    A field that a model nearby has is probably indented wrongly, and the hint says where it belongs. "" = no hint.
+    A field of a model nearby is probably indented wrongly, and the hint says where it belongs. "" = no hint.
     """
     if len(str(location[-1])) > _LONGEST_SUGGESTED:
         return ""

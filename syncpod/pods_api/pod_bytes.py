@@ -20,7 +20,7 @@ _TEXT: Final = 1
 
 
 def pod_bytes(pod: Mapping[str, Any]) -> bytes:
-    """Return a v1 Pod as `k8s.io/api/core/v1` marshals it. A field that version 1.37 does not have is left out.
+    """Return a v1 Pod as `k8s.io/api/core/v1` marshals it. Fields that version 1.37 lacks are left out.
 
     Raises ValueError, with the path, for a value of the wrong type.
     """

@@ -84,7 +84,7 @@ class Multiplex:
         if taken := self._taken[stream]:
             self._taken[stream] = 0
             self._held -= taken
-            with contextlib.suppress(PeerGone):  # data that has come before can still be read
+            with contextlib.suppress(PeerGone):  # data that arrived before can still be read
                 await self._send(_PASSED, taken.to_bytes(4))
         data = await self._pipes[stream].get()
         self._taken[stream] = len(data)

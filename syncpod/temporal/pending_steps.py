@@ -23,7 +23,7 @@ _TOO_LARGE: Final = "Failure exceeds size limit."
 async def pending_steps(description: WorkflowExecutionDescription) -> tuple[PendingStep, ...]:
     """Return the steps that have been scheduled and have not ended, as Temporal describes them.
 
-    A text that is encrypted with a key that this user does not have is shown as unreadable.
+    An encrypted text is shown as unreadable if this user lacks its key.
     """
     converter = description.data_converter
     return tuple([await _pending(step, converter) for step in description.raw_description.pending_activities])

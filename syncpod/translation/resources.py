@@ -38,16 +38,15 @@ def cpu_quota(milli_cpu: int) -> int:
 
 
 def bytes_of(amount: Quantity) -> int:
-    """Return an amount in whole bytes, at most CRI's largest number, which a sum over containers can exceed."""
+    """Return an amount in whole bytes, at most CRI's largest number: a sum over containers can be larger."""
     return min(amount.value(), _MAX_BYTES)
 
 
 def container_resources(pod: Pod, container: Container, host: Host) -> LinuxContainerResources:
     """Return the container's limits and its oom_score_adj (generateLinuxContainerResources).
 
-    Without a limit of its own it has the pod-level limit. Huge pages of each size that the machine has are limited, to
-    0 unless requested. Containers get no swap, if the kernel accounts for swap (configureContainerSwapResources,
-    NoSwap).
+    Without a limit of its own it has the pod-level limit. Huge pages of each size of the machine are limited, to 0
+    unless requested. Containers get no swap, if the kernel accounts for swap (configureContainerSwapResources, NoSwap).
     """
     requests, limits = read_amounts(container.resources.requests), _bounded(pod, container)
     resources = _linux_resources(requests, limits, host)

@@ -45,8 +45,7 @@ class Contact:
         self._since: float | None = None
         """When the present contact began, by the clock; None = no contact since this worker's start."""
         self._gap = 0.0
-        """Seconds of the gap before `_since`. If contact was not steady between several gaps, this is the longest of
-        them."""
+        """Seconds of the gap before `_since`: the longest gap since contact was last steady."""
 
     def heard(self) -> None:
         """Record a contact with the fleet now. Blocks briefly. A failed write is ignored, since another one follows."""

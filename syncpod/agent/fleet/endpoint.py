@@ -91,7 +91,7 @@ class Endpoint:
             self._listener.close()
 
     def _known(self, name: str) -> str:
-        """Return "of the fleet" if the TLS server name is the hello name, which only fleet and node know; else ""."""
+        """Return "of the fleet" if the TLS server name is the hello name, which only fleet and node have; else ""."""
         return "of the fleet" if name == self._hello else ""
 
     async def _serve(self, taken: socket.socket, client: Client) -> None:

@@ -81,7 +81,7 @@ class NodeStatusReporter:
         self._ready = _READY.model_copy(update={"last_transition_time": datetime.now(UTC)})
 
     def outage(self, begun: datetime, ended: datetime | None) -> None:
-        """Take an outage of the server when it begins, and when it ends: then the node's workflow is told of it."""
+        """Take an outage of the server when it begins, and when it ends: then the node's workflow receives it."""
         if ended is not None:
             self._outages.append(Outage(begun=begun, ended=ended))
 

@@ -115,7 +115,7 @@ class ManifestReport:
 
 
 def _bounded(pods: tuple[DesiredPod, ...]) -> tuple[DesiredPod, ...]:
-    """Return at most `LISTED_LIMIT` pods. Pods that are not as they should be come first."""
+    """Return at most `LISTED_LIMIT` pods. Pods that differ from the manifests come first."""
     if len(pods) <= LISTED_LIMIT:
         return pods
     return tuple(sorted(pods, key=lambda each: each.state == "applied")[:LISTED_LIMIT])

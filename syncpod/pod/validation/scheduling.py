@@ -59,7 +59,7 @@ def check_affinity(affinity: Affinity | None, path: str) -> Iterator[Problem]:
         for index, preferred in enumerate(nodes.preferred_during_scheduling_ignored_during_execution):
             place = f"{here}.{_PREFERRED}[{index}]"
             yield from _check_weight(preferred.weight, place)
-            # As in the API server, a value that no label can have is accepted here: it just never matches.
+            # As in the API server, an impossible value of a label is accepted here: it just never matches.
             yield from _check_node_term(preferred.preference, f"{place}.preference", any_value=True)
     yield from _check_pod_affinity(affinity.pod_affinity, f"{path}.podAffinity")
     yield from _check_pod_affinity(affinity.pod_anti_affinity, f"{path}.podAntiAffinity")

@@ -95,7 +95,7 @@ def run_main(gate: Gate, spec: ProcessSpec, level: Level, directory: Path, stdio
 
 
 def _is_pause(spec: ProcessSpec) -> bool:
-    """Return whether the process is to be the built-in pause; a program of that name in its root comes first."""
+    """Return whether the process is to be the built-in pause: its root has no program of that name."""
     return spec.arguments == PAUSE and not spec.root and not os.path.lexists(PAUSE[0])
 
 

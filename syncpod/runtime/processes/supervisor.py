@@ -351,7 +351,7 @@ class Supervisor:
     def _finish(self, code: int) -> NoReturn:
         """Kill the remaining processes, log the last output, record the end, and exit."""
         ended = Ended(code, time.time_ns())
-        with contextlib.suppress(OSError):  # This is retried below; until then we tell the clients.
+        with contextlib.suppress(OSError):  # This is retried below. The clients get the end in any case.
             note_ending(self._ending, ended)
         self._end_descendants()
         self._streams.finish()

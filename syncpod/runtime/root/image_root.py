@@ -1,6 +1,6 @@
 """A root with an image's files under one private layer, and the host's kernel directories and devices.
 
-Files that an image cannot have are added: the host name, and the host's name resolution.
+Files that are never in an image are added: the host name, and the host's name resolution.
 """
 
 from __future__ import annotations
