@@ -258,8 +258,8 @@ async def _each(
 async def until_gone(owner: Owner, going: Sequence[Going], patience: timedelta | None) -> None:
     """Wait until all of these are gone; print meanwhile what they wait for.
 
-    Raises Failure on a timeout, or once no worker can end the remaining objects. Its text names what each of them
-    waits for.
+    Raises Failure on a timeout, or once no worker can end the remaining objects. The failure names what each remaining
+    object waits for.
     """
     import asyncio
 

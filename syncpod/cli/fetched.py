@@ -30,7 +30,7 @@ class FetchedPod:
     current: bool
     """Whether the workflow answered. If not, `pod` has only what Temporal recorded last: names, phase, readiness."""
     stuck: bool = False
-    """Whether it did not answer because its workflow tasks fail; its node may be well."""
+    """Whether the pod did not answer because its workflow tasks fail; its node may be well."""
     lives: bool = False
     """If it did not answer: whether the worker of the pod's node is alive all the same."""
     recorded: Recorded = NOTHING_RECORDED

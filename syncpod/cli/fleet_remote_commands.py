@@ -61,7 +61,7 @@ def _way_on(words: Sequence[str], typed: str = "") -> str:
     """Return a clause about what can be done while a node is away, with a semicolon before it.
 
     "" for a command that prints the fleet's own records of the pod instead. `typed` is the command that the user typed,
-    if the node runs another one for it.
+    if the node runs a different one.
     """
     command, name = typed or words[0], next((each for each in words[1:] if not each.startswith("-")), "POD")
     if command == "explain" and asks_for_the_past(words[1:]):
@@ -98,7 +98,7 @@ async def run_there(
 
     `write` gets the output as it arrives. If this call fails or is cancelled, the node ends the command. With a
     `state_dir` (the fleet's; "" = this user's), the node's own endpoint is tried first. `typed` is the command that the
-    user typed, if the node runs another one for it. Raises Failure if the node does not answer, or refuses.
+    user typed, if the node runs a different one. Raises Failure if the node does not answer, or refuses.
     """
     if why := why_not(tuple(words)):
         raise Failure(why)

@@ -115,7 +115,7 @@ def _flag(word: str) -> tuple[str, str | None]:
 
 
 class _Kubectl:
-    """kubectl with the flags that this command was given for it."""
+    """kubectl, with those flags of the command line that are kubectl's own."""
 
     def __init__(self, flags: Sequence[str]) -> None:
         program = shutil.which("kubectl")

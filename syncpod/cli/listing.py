@@ -134,7 +134,7 @@ def read_form(
 
 
 def selecting(namespace: str | None, conditions: Selector, fields: FieldSelector) -> Form:
-    """Return the form of a list that is not printed: it finds the objects of a namespace that meet the conditions."""
+    """Return a form that prints nothing, and only finds the objects of a namespace that meet the conditions."""
     return Form(
         namespace=namespace,
         conditions=conditions,

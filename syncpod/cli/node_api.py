@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _Read = TypeVar("_Read")
 
 _NAMED: Final = 50
-"""Maximum number of pods named in a request to a worker. For more, it requests all pods, and filters the answer."""
+"""Maximum number of pods named in a request to a worker. For more, all pods are requested, and the answer is
+filtered."""
 
 
 class NodeApi:

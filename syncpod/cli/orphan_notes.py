@@ -85,7 +85,7 @@ def _is_of_directory(metadata: Mapping[str, Any]) -> bool:
 
 
 def note_earlier(namespace: str, name: str) -> None:
-    """Print a note that an orphan has the name of a pod that is applied: its node ends the orphan, `adopt` keeps it."""
+    """Print a note that an orphan has the name of an applied pod: the node ends the orphan, unless `adopt` keeps it."""
     way = way_for("adopt", [{"metadata": {"namespace": namespace, "name": name}}])
     remark(
         f"Note: an earlier pod {printable(name)} runs, and its workflow was ended: the node ends this pod before it "

@@ -14,7 +14,7 @@ from syncpod.cli.manual import Group, Page, with_examples
 
 
 class CommandsByName(MutableMapping[str, Any]):
-    """The commands of a table by name, in its order; each is made when it is first looked up."""
+    """The commands of a table by name, in the table's order; each is made when it is first looked up."""
 
     def __init__(self, *path: str) -> None:
         """Take the table at `path`, the words before its commands: () or ("fleet",)."""

@@ -74,7 +74,7 @@ class Member:
     recalled: bool = False
     """Only its node claims that the fleet placed it there."""
     pod: str = ""
-    """The pod's name, if `name` is not it; "" = `name`."""
+    """The pod's name if it differs from `name`; "" = it is `name`."""
     number: int = 0
     """Its number among the pods of its workload."""
 

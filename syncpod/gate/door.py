@@ -111,7 +111,7 @@ class Door:
         return found[0] if found is not None and self._counts(found[0]) else None
 
     def _read(self) -> tuple[ssl.SSLContext, frozenset[str], frozenset[str]]:
-        """Return a TLS context from the fleet's present files, the serials that are revoked, and those dismissed.
+        """Return a TLS context from the fleet's present files, the revoked serials, and the dismissed serials.
 
         Blocks. Raises SettingsInvalid, OSError (an ssl.SSLError is one).
         """

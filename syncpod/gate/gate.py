@@ -202,7 +202,7 @@ class Gate:
             self._bounds.ended(node)
 
     async def _is_its_machine(self, connection: NodeConnection, context: Any) -> bool:
-        """Return whether a call comes from the first machine that used its certificate; record it if not."""
+        """Return whether a call comes from the first machine that used its certificate; if not, record the refusal."""
         shown = next((str(value) for name, value in context.invocation_metadata() or () if name == MACHINE_HEADER), "")
         if self._machines.knows(connection.serial, shown):
             return True

@@ -214,7 +214,7 @@ class PodReport(Message):
         return f"{self.namespace}/{self.name}"
 
     def brief(self) -> PodReport:
-        """Return the report for the pod's owner: a short message, and nothing that it does not need.
+        """Return the report for the pod's owner: a short message, and only what the owner needs.
 
         An owner keeps the reports of all its pods in one payload, and a stolen node can write much into each.
         """

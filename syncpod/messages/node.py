@@ -258,7 +258,7 @@ class StaticPods(Message):
     pods: tuple[DesiredPod, ...] = ()
     """The pods of the directory, and those whose file is gone but whose workflows have no order to end yet."""
     gone: tuple[PodKey, ...] = ()
-    """Pods that somebody else had ended since the last report: the agent applies them again."""
+    """Pods that somebody else has ended since the last report: the agent applies them again."""
     problems: tuple[ForeignText, ...] = ()
     """One sentence for each thing in the directory that is not a valid pod, if it is new; shown as events."""
 

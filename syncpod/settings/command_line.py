@@ -15,7 +15,8 @@ ReadSettings = Callable[[Mapping[str, str]], NodeSettings]
 def parse_arguments(arguments: Sequence[str] | None) -> tuple[str, ReadSettings]:
     """Return the level of the log, as `logging` names it, and a function that reads the settings.
 
-    None = the arguments of this process. Exits with 0 after ``--help``, and with 2 if the arguments cannot be parsed.
+    `arguments` None = those of this process. Exits with 0 after ``--help``, and with 2 if the arguments cannot be
+    parsed.
     """
     options = vars(_parser().parse_args(arguments))
     level = options.pop("log_level").upper()

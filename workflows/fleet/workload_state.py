@@ -25,7 +25,7 @@ from syncpod.messages.signed import Accepted
 from workflows.event_log import EventLog
 
 PODS_LIMIT: Final = 2 * MOST_REPLICAS
-"""The most pods that a workload creates or adopts: so many fit into its snapshot, with their reports."""
+"""The most pods that a workload creates or adopts: this many fit into its snapshot, with their reports."""
 _ON: Final = "@"
 """Separates name and node in a key of `WorkloadState.pods`, if another pod has the same name."""
 
@@ -51,7 +51,7 @@ class KnownPod(BaseModel):
     why: str = ""
     """Why it is being removed."""
     is_told: bool = False
-    """Its node's workflow has the order to remove it."""
+    """The node's workflow has received the order to remove the pod."""
     moving: bool = False
     """Its node is being drained."""
     presence: Presence = "Ready"

@@ -1,4 +1,4 @@
-"""A node's signals that wait to be absorbed: in order of arrival, without those that a later one replaces.
+"""A node's signals that wait to be absorbed: in order of arrival, without signals that a later one replaces.
 
 A list describes its whole source, and a status the whole node. So only the last signal about each of them is kept,
 however many others came between. Adding a signal takes constant time, because a returning worker may find up to 10,000

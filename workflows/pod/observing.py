@@ -89,10 +89,11 @@ def _ran_out_of_memory_first(state: PodState, ended: Exit, at: datetime) -> bool
 
 
 def _is_needless(kill: Kill) -> bool:
-    """Return whether a failed probe is the only cause of this kill, which then does not count after an earlier exit.
+    """Return whether a failed probe is the only cause of this kill.
 
-    A probe's command ends together with its container, and that counts as one more failure of the probe. So the kill
-    may be decided after the container has ended by itself.
+    Such a kill does not count if its container had exited before. A probe's command ends together with its container,
+    and that counts as one more failure of the probe. So the kill may be decided after the container has ended by
+    itself.
     """
     return kill.cause in (KillCause.LIVENESS, KillCause.STARTUP) and not kill.again
 
@@ -117,7 +118,7 @@ def forget_needless_kill(state: PodState, step: Step) -> None:
 
 
 def _settled(exit_: Exit) -> Exit:
-    """Return the exit to record: an unknown end that quotes the listed exit, if the node ended the container for good.
+    """Return the exit to record. If the node ended the container for good, that is an unknown end that quotes the exit.
 
     Such a container exited at the node's signal, perhaps with 0, but nobody knows how its work would have ended. If the
     exit counted as a success, an init container's successors would start, or a job would succeed.
@@ -161,7 +162,7 @@ def _forget_what_went(state: PodState) -> None:
 def tell_stopped(state: PodState, stopped: tuple[Exit, ...], listing: ObservedPod, now: datetime) -> None:
     """Record in the history how containers ended that are removed already. No decision depends on these ends.
 
-    A listing may have shown such an end before the removal, or may come late and show it after this. `listing` was
+    A listing may have shown such an end before the removal, or may come late and show it after this call. `listing` was
     made after the removal.
     """
     recorded = {exit_.id for exit_ in state.exits}

@@ -108,7 +108,7 @@ def _tell_restart(state: PodState, replaced: Restarted, now: datetime) -> None:
 
 _NAME: Final = 40
 _NAMES: Final = 3
-"""How many characters of an unknown field's name a refusal quotes, and how many such names."""
+"""The most names of unknown fields that a refusal quotes, each cut to _NAME characters."""
 
 
 class _Refused(Exception):

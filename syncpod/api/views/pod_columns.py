@@ -1,4 +1,4 @@
-"""The columns of ``get pods``, from a Pod's JSON; their status is `syncpod.lifecycle.printed_status`.
+"""The columns of ``get pods``, from a Pod's JSON; the status is from `syncpod.lifecycle.printed_status`.
 
 This module does not use the models, whose import takes longer than the rest of ``get pods``. A missing field has its
 default. Mirrors pkg/printers/internalversion/printers.go, v1.36, printPod.

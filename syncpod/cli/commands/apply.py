@@ -145,8 +145,9 @@ async def apply_all(
 ) -> list[Applied]:
     """Apply pods, a few at a time, and print the results in order; a failure does not stop the others.
 
-    `served` are nodes that a worker is known to have served. If any other node does not answer, the server is queried
-    whether a worker ever served it. `patience` limits the wait for each answer, if it is shorter than the usual limit.
+    `served` are nodes that a worker is known to have served. If any other node does not answer, the server is queried:
+    has a worker ever served that node? `patience` limits the wait for each answer, if it is shorter than the usual
+    limit.
     """
     import asyncio
 

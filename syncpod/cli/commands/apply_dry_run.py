@@ -39,8 +39,8 @@ async def say_all(
     Raises Failure for pods that would be refused, and for those that would be created and not run.
 
     A refused pod does not stop the others, unless an apply would refuse all of the manifests because of it: then
-    nothing is printed. With `asks`, workflows are queried for changes that they would refuse. Nodes are queried
-    whether they are cordoned, and whether they have room for each new pod beside the new pods before it.
+    nothing is printed. With `asks`, workflows are queried for changes that they would refuse. Nodes are queried too:
+    whether they are cordoned, and whether they have room for each new pod beside the earlier ones.
     """
     from syncpod.cli.temporal.foresight import Foresight
 

@@ -188,7 +188,7 @@ def _end_orphans(config: ClientConnectConfig, here: NodeSettings) -> None:
 
 
 def _let_the_node_remove(directory: Path) -> None:
-    """Wait until the node has removed its pods' files, _REMOVAL_SECONDS at most: they would look like orphans."""
+    """Wait until the node has removed its pods' files, _REMOVAL_SECONDS at most: files left would look like orphans."""
     from syncpod.translation.paths import PODS
 
     deadline, pods = time.monotonic() + _REMOVAL_SECONDS, directory / PODS

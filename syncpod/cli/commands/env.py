@@ -36,8 +36,8 @@ def env(
     """Print the environment for `temporal` and `tctl`.
 
     `eval "$(syncpod env)"` sets it. With it, both reach this machine's server, and the node's worker signs what they
-    send: signals, updates and starts in plain JSON, for the workflow that the command names. The token in it is worth
-    as much as the key in the state directory, and is valid until the worker ends. With `up --encrypt`, the last line, a
+    send: signals, updates and starts in plain JSON, for the workflow that the command names. Its token is worth as much
+    as the key in the state directory, and is valid until the worker ends. With `up --encrypt`, the last line, a
     comment, is the codec endpoint to set in the Temporal UI: it decrypts there, and signs nothing. If the worker has
     ended and the server runs, the command prints only the server's address: lists and histories can be read, and
     nothing is signed or decrypted until the worker runs again.

@@ -21,10 +21,10 @@ def codec(
 ) -> None:
     """Decrypt payloads for the Temporal UI with the fleet's keys, until Ctrl-C.
 
-    Set the printed address as the codec endpoint of the UI (the data encoder in its top bar), or for `temporal` as
-    `TEMPORAL_CODEC_ENDPOINT` in its environment, not on its command line, which any user can read. The address is a
-    secret, and different each time. The codec decrypts payloads of the fleet's server, for you and root on this machine
-    alone, and changes nothing. Payloads that are sealed for a node, or by it, stay sealed.
+    Set the printed address as the codec endpoint of the UI (the data encoder in its top bar). For `temporal`, set
+    `TEMPORAL_CODEC_ENDPOINT` in the environment: any user can read a command line. The address is a secret, and
+    different each time. The codec decrypts payloads of the fleet's server, for you and root on this machine alone, and
+    changes nothing. Payloads that are sealed for a node, or by it, stay sealed.
     """
     import asyncio
 

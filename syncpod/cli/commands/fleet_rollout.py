@@ -75,8 +75,8 @@ def undo(
 ) -> None:
     """Go back to an earlier revision. Its template is rolled out as any other, and becomes the newest revision.
 
-    Without `--to-revision`, it is the newest revision that was not rolled back, apart from the current one. After a bad
-    template, the fleet itself has already gone back to the last good one; `undo` then makes that template the
+    The default of `--to-revision` is the newest revision that was not rolled back, apart from the current one. After a
+    bad template, the fleet itself has already gone back to the last good one; `undo` then makes that template the
     workload's own again.
     """
     from syncpod.cli.temporal import fleet, fleet_workloads

@@ -33,8 +33,8 @@ def retry(
 
     A pod of the node's manifests that the node has rejected waits in such a back-off, too: the node checks it again.
 
-    It also releases a container that is held by its restart limit (annotation `syncpod.dev/restart-limit`), and counts
-    its restarts afresh.
+    This also releases a container that is held by its restart limit (annotation `syncpod.dev/restart-limit`), and
+    counts its restarts afresh.
     """
     from syncpod.cli.temporal import session
 

@@ -53,7 +53,7 @@ def pod(
 
     The runtime is queried twice, a second apart. CPU is the usage in between, in thousandths of a core; memory is the
     working set, which cannot be reclaimed without harm. Pods with no running container are left out. With --watch, the
-    runtime is queried every two seconds; if the terminal has too few lines for all pods, it shows the busiest.
+    runtime is queried every two seconds; if the terminal has too few lines for all pods, only the busiest are shown.
     """
     names = pod_names(what or [])
     conditions = read_selector(selector)

@@ -218,10 +218,9 @@ def up(
     embedded runtime, if neither containerd nor CRI-O answers; and a worker. They and the pods keep running when this
     command ends. The settings of the node's last start hold until `syncpod down` has ended its pods: its name, its
     runtime, its Temporal server, its directories, its capacity, its labels, its limit of processes, its metrics
-    address, the form of its log and its journal's limits. Name and runtime cannot change while it has pods.
-
-    It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
-    pulled: it ends with exit code 1 and the reason, and the node goes on trying.
+    address, the form of its log and its journal's limits. Name and runtime cannot change while the node has pods. The
+    command returns when the pods are ready or have finished. Without --timeout it does not wait for an image that
+    cannot be pulled: it ends with exit code 1 and the reason, and the node goes on trying.
     """
     with _nothing_started():
         here = _settings(

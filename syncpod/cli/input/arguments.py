@@ -148,8 +148,8 @@ def with_likely_kind(missing: Sequence[str], words: Sequence[str]) -> str:
 def pod_names(words: Sequence[str]) -> list[str]:
     """Return the pods named by ``pods a b``, ``pod/a pod/b`` or just ``a b``, each once.
 
-    A first word ``pod`` is always the kind: alone, it names no pod. A word for another kind is a pod's name if it
-    stands alone, and refused before names: ``deploy web``. Raises BadInput.
+    A first word ``pod`` is always the kind: alone, it names no pod. ``deploy`` alone is a pod's name, but ``deploy
+    web`` is refused, as is every other kind before a name. Raises BadInput.
     """
     if len(words) == 1 and not {"/", ","} & set(words[0]) and words[0] not in POD_WORDS:
         return list(words)

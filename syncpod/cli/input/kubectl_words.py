@@ -251,7 +251,7 @@ def without_flag(word: str, command: str = "") -> str:
 
 
 def no_such_pod(name: str, namespace: str) -> str:
-    """Return the sentence that there is no pod of this name; if that looks like a manifest, also how to name one."""
+    """Return the sentence that a pod does not exist; if the name looks like a manifest, also how to name a manifest."""
     way = without_flag(name)
     return f'pods "{name}" not found in namespace {namespace}{f": {way}" if way else ""}'
 
@@ -265,7 +265,7 @@ def other_value(command: str, option: str) -> str:
 def option_elsewhere(command: str, option: str) -> str:
     """Return a clause with what to use instead of an option of kubectl; "" if nothing is known about the option.
 
-    `command` is its words, as in ``fleet drain``.
+    `command` may have several words, as in ``fleet drain``.
     """
     ways = _OPTIONS_ELSEWHERE.get(command, {})
     return ways.get(option) or _OPTIONS_ELSEWHERE[""].get(option, "")

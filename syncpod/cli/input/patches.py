@@ -1,9 +1,9 @@
 """Patches of a pod, as ``patch -p`` takes them: strategic merge, JSON merge (RFC 7386), JSON patch (RFC 6902).
 
-A strategic merge treats a Pod's lists by core/v1's patchMergeKey, v1.36: containers are merged by name, mounts by
-path. A JSON patch is applied as Kubernetes' library does it (evanphx/json-patch, v4). Python's library, jsonpatch, has
-no negative indices, passes no test for null of a field that is missing, and names neither the operation nor the path in
-its errors. With these added to it, it would be two further packages and no less code than there is here. Pure:
+A strategic merge treats a Pod's lists by core/v1's patchMergeKey, v1.36: containers are merged by name, mounts by path.
+A JSON patch is applied as Kubernetes' library does it (evanphx/json-patch, v4). Python's library, jsonpatch, has no
+negative indices, passes no test for null of a field that is missing, and names neither the operation nor the path in
+its errors. Using jsonpatch with these additions would take two further packages, and no less code than here. Pure:
 documents in, documents out.
 """
 
@@ -118,7 +118,7 @@ def patched(document: Any, operations: Any) -> Any:
 
 
 def _require_whole(operation: Any) -> None:
-    """Raise ValueError for what is no operation, or lacks one of its fields."""
+    """Raise ValueError for a value that is no operation, or lacks one of its fields."""
     if not isinstance(operation, Mapping):
         raise ValueError("must be an object with op and path")
     needed = _REQUIRED.get(str(operation.get("op")))

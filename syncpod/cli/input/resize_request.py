@@ -1,4 +1,4 @@
-"""A resize from the command line, and the progress of one in a pod's status."""
+"""Reads a resize from the command line, and its progress from a pod's status."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def settings(*, state_dir: str = "", adopt_cluster: bool = False, **flags: str | bool | None) -> NodeSettings:
     """Return the settings of this machine's node, given flags by their names in the table of settings.
 
-    None = the flag is not given. "" means the same, unless the setting may be none: then "" unsets it. Raises BadInput.
+    None = the flag is not given. "" unsets a setting that may be none, and otherwise means the same as None. Raises
+    BadInput.
     """
     given = {name: None if text == "" and not BY_NAME[name].may_be_none else text for name, text in flags.items()}
     try:

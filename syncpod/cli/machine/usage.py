@@ -21,8 +21,8 @@ from syncpod.translation.names import CONTAINER_NAME_LABEL, NODE_LABEL, POD_NAME
 WINDOW_SECONDS: Final = 1.0
 """The time between the two measurements: long compared with the clock ticks of /proc, short for the user."""
 _LONGEST_WINDOW_SECONDS: Final = 12.0
-"""The longest time between the two: containerd 2 measures only every few seconds, and repeats its last result
-meanwhile."""
+"""The longest time between the two measurements: containerd 2 measures only every few seconds, and repeats its last
+result meanwhile."""
 _PAUSE_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 3.0
 """The timeout for the statistics of one sandbox: a shim that hangs must not delay the others."""

@@ -50,8 +50,8 @@ class LogPrinter:
     async def print_all(self, chosen: Sequence[tuple[Pod, str, NodeContext | None]]) -> None:
         """Print the logs of containers: one after the other, or all at once if they are followed.
 
-        `chosen` has pods, containers and nodes. With a node, the log is searched in that node's files; None = the pod's
-        status tells which log it is. Raises Failure for unreadable logs.
+        `chosen` has pods, containers and nodes. With a node, the log is searched in that node's files; without one, the
+        pod's status identifies the log. Raises Failure for unreadable logs.
 
         Difference from kubectl: all readable logs are printed before the failure.
         """

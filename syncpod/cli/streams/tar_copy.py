@@ -47,7 +47,7 @@ class Copying:
     async def into(self, source: Path, path: str, *, preserve: bool) -> None:
         """Copy a file or a directory of this machine to `path`, or into it if that is a directory.
 
-        Raises Failure even if entries were only left out; then all others have been copied.
+        Raises Failure also if some entries were left out and the rest was copied.
         """
         if await self._is_directory(path):
             path = posixpath.join(path, posixpath.basename(posixpath.abspath(source)))
@@ -81,7 +81,7 @@ class Copying:
     async def out_of(self, path: str, destination: Path, *, retries: int) -> None:
         """Copy a file or a directory out of the container, resuming up to `retries` times after a break (-1 = always).
 
-        Raises Failure even if entries were only left out; then all others have been copied.
+        Raises Failure also if some entries were left out and the rest was copied.
         """
         directory, root = _parted(path)
         tar = _Said()

@@ -65,8 +65,8 @@ async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str, serv
     """Raise BadInput if a pod is new and its node cannot enforce its limits, a line for each limit of each pod.
 
     A pod's node is `node` unless it names one. `served` are nodes that a worker is known to have served. A node that
-    does not answer refuses nothing here: it rejects the pod later. A node is not queried about limits that one of
-    these pods already has there, unless that pod has failed.
+    does not answer refuses nothing here: it rejects the pod later. A node that enforces the limits of one pod, new or
+    existing, is not queried about the same limits of another pod.
     """
     foresight = Foresight(client, PATIENCE_SECONDS, served)
     enforces: set[tuple[str, frozenset[tuple[bool, str]]]] = set()  # one query for each node and set of limits

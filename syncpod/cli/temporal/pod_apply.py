@@ -40,7 +40,7 @@ from syncpod.temporal.workflow_starts import look_at, start_operation
 _AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
 """Errors after which the update is sent again. NOT_FOUND: the pod ended meanwhile, and the next attempt starts it."""
 _SOON_SECONDS: Final = 0.2
-"""A live node usually answers within this; only after it, the node's liveness is checked."""
+"""A live node usually answers within this time; the node's liveness is checked only after it."""
 _RPC: Final = timedelta(seconds=5)
 _OWN_SECONDS: Final = 4.0
 """If a live node has not answered for so long, a workflow that is not a pod's may have the pod's name."""

@@ -39,7 +39,8 @@ _NAMED: Final = (
     f" ({_ADDRESS} names this one, perhaps from an earlier `syncpod env`: `unset {_ADDRESS}`, and `syncpod up` starts "
     "a server of its own)"
 )
-"""A further sentence if the variable names a server that does not answer: as long as it is set, `up` starts none."""
+"""A further sentence if the variable names a server that does not answer: as long as it is set, `up` starts no
+server."""
 
 
 def connection(state_dir: str = "", *, begun_by: str = "syncpod up") -> ClientConnectConfig:
