@@ -233,7 +233,7 @@ def _is_tried_again(error: BaseException) -> bool:
 
 
 def _span(name: str) -> AbstractContextManager[trace.Span]:
-    """Return a span within the step's own. An Interrupted that is raised within it does not mark it as failed."""
+    """Return a span within the step's own. An Interrupted does not mark the span as failed."""
     return _tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False)
 
 

@@ -82,11 +82,11 @@ class Collector:
     async def remove(self, life: EndedLife, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
         """Remove the remains of a pod's life, as `remove_remains` does; return whether nothing is left to do.
 
-        A tombstone shows that the life is over. Without one, the remains are removed only if nothing of the pod is
-        alive, and `is_gone` returns that no workflow is open for it. `is_gone` is called last; its second argument is
-        whether the runtime still lists dead objects of the pod. Nothing is left to do if the node's record is of
-        another life of the pod. Without a tombstone, nothing is left to do either if there is no record, or if the
-        record names another Temporal cluster.
+        A tombstone shows that the life is over. Without a tombstone, the remains are removed only if nothing of the pod
+        is alive, and if `is_gone` confirms that the pod has no open workflow. `is_gone` is called last; its second
+        argument is whether the runtime still lists dead objects of the pod. Nothing is left to do if the node's record
+        is of another life of the pod. Without a tombstone, the same is true if there is no record, or if the record
+        names another Temporal cluster.
 
         The removal waits in the node's queue, behind pods that are to be stopped. If a step of the pod arrives, this
         returns False, and the caller tries again. Raises the errors of `remove_remains` and `is_gone`.

@@ -67,7 +67,7 @@ async def noted_mark(attempt: StepAttempt, request: StartContainer) -> StartMark
 def which_counts(mark: StartMark | None, request: StartContainer) -> StartMark | None:
     """Return a container's mark if it belongs to the requested instance or to a later one; else None.
 
-    The mark of an init container counts only in its own sandbox: in another one it runs again.
+    The mark of an init container counts only in its own sandbox: in another one, the container runs again.
     """
     if mark is None or mark.incarnation != request.ref.incarnation or mark.restart < request.restart:
         return None

@@ -63,7 +63,7 @@ async def keep_log_ends(
 async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: bool = False) -> bool:
     """Remove a container that does not run: created, or `exited` with a StartError. Return whether it is gone.
 
-    It is not gone if the runtime refuses the removal because a start of it is under way, sent by a client that has died
+    The container stays if the runtime refuses the removal because of a start under way, sent by a client that has died
     or is about to give up. That start ends as running or as a StartError, so the caller must look again. For
     START_SECONDS the removal is not sent again, since just after a successful start it would kill the container. After
     that time it is sent again, since the runtime may have been replaced.

@@ -73,7 +73,7 @@ class Fences:
     the newer step looks.
 
     A start that follows another step may create its container beside that step (`join`). Any later step waits until
-    both have let go. Only a further try of the step that is followed does not wait for the start.
+    both have let go. Only a retry of the followed step does not wait for the start.
 
     A pull makes nothing in the pod, and each container has a lane of its own for pulls. The same rules hold within a
     lane; between lanes nothing waits and nothing is refused.
@@ -157,10 +157,10 @@ class Fences:
 
     @asynccontextmanager
     async def undisturbed(self, uid: str, holder: Holder) -> AsyncIterator[bool]:
-        """Hold the pod for the block, unless a step has it or waits for it; yield whether it is held.
+        """Hold the pod for the block, unless a step has it or waits for it; yield whether the pod is held.
 
-        This is for garbage collection between steps. It has no claim: it is never newer than a step, and no step is
-        refused because of it. A step that arrives meanwhile asks `holder` to let go, and waits until it has.
+        This is for garbage collection between steps. The holder has no claim: it is never newer than a step, and no
+        step is refused because of it. A step that arrives meanwhile asks `holder` to let go, and waits until it has.
         """
         key = (uid, "")
         if key in self._turns:
@@ -211,6 +211,6 @@ class _Turn:
     def in_the_way(self, claim: FenceClaim, holder: Holder) -> list[Holder]:
         """Return the guests that have to let go before `holder` acts.
 
-        These are all but itself and the guests that follow its step.
+        These are all guests but `holder` itself and those that follow its step.
         """
         return [guest for guest, its in self.guests.items() if guest is not holder and not claim.precedes(its)]

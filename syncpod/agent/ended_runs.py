@@ -35,7 +35,7 @@ class EndedRuns:
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._ended: dict[str, None] = {}
-        """Ids of ended runs, the oldest answer first."""
+        """Ids of ended runs, in the order in which the server reported them."""
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def has_ended(self, workflow_id: str, run_id: str) -> bool:

@@ -107,7 +107,7 @@ def machine_of(host: str) -> str:
 
 
 def _address(host: str) -> IPv4Address | IPv6Address:
-    """Return a client's address without its zone; an IPv4 address that is mapped to IPv6 as IPv4."""
+    """Return a client's address without its zone; of an IPv4-mapped IPv6 address, the IPv4 one."""
     address = ip_address(host.partition("%")[0])
     return getattr(address, "ipv4_mapped", None) or address
 

@@ -53,7 +53,7 @@ def why_of(error: OSError) -> str:
 
 
 def where_and_why(error: BaseException) -> str:
-    """Return the file of an OSError, if it names one, and the cause; of any other error its text."""
+    """Return the file, if any, and the cause of an OSError; the text of any other error."""
     if not isinstance(error, OSError):
         return str(error)
     if not isinstance(error.filename, str | bytes):
@@ -67,7 +67,7 @@ def is_of_the_machine(error: OSError) -> bool:
 
 
 def sentence_of(error: BaseException) -> str:
-    """Return the file of an OSError, the cause, and the remedy if there is one; of any other error its text."""
+    """Return the file, the cause and the remedy, if any, of an OSError; the text of any other error."""
     if isinstance(error, OSError) and is_of_the_machine(error):
         return f"{where_and_why(error)}: {_REMEDIES[error.errno or 0]}"
     return where_and_why(error)

@@ -99,7 +99,7 @@ def read_credentials(config: Kubeconfig) -> tuple[ssl.SSLContext, str]:
         certificate = _text_of(config, "client-certificate", config.certificate)
         pair = f"{certificate}\n{_text_of(config, 'client-key', config.key)}"
         try:
-            # The library of TLS reads only files: one in memory, which no other process can open.
+            # The TLS library reads only files. This one is in memory, and no other process can open it.
             with memory_file(pair) as path:
                 context.load_cert_chain(path, password=lambda: "")  # otherwise OpenSSL prompts at the terminal
         except (OSError, ValueError):  # an SSLError is an OSError

@@ -37,9 +37,9 @@ _OTHERS: Final = ("nominatedNodeName", "resourceClaimStatuses", "extendedResourc
 def status_for(pod: Mapping[str, Any], ours: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the node's status of a pod, with observed generations of the API server's Pod.
 
-    The API server increments a Pod's generation for a deletion, and the node does not. For several containers that join
-    a pod at once, the API server increments it once, and the node several times for a moment. The generations of a
-    static pod and of its mirror are unrelated.
+    The API server increments a Pod's generation for a deletion, and the node does not. When several containers join a
+    pod at once, the API server increments it once, and the node once for each: for a moment, the node's number is the
+    higher one. The generations of a static pod and of its mirror are unrelated.
     """
     status, newest = mapping(ours.get("status")), mapping(pod.get("metadata")).get("generation") or 0
     if mirrored_uid(pod):

@@ -22,7 +22,7 @@ PIDS: Final = "pid"
 _SETTABLE: Final = ("cpu", "memory", "ephemeral-storage", PODS)
 _RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", PIDS)
 _KEPT_FREE: Final = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
-"""By eviction signal: the resource whose share below the signal's hard threshold pods cannot request."""
+"""By eviction signal: the resource of the signal. Pods cannot request the amount that its hard threshold keeps free."""
 
 
 class CapacityInvalid(ValueError):

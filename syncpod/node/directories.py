@@ -55,7 +55,7 @@ class Directory:
     shared: bool = False
     """Others, such as a kubelet, use it too: if it exists, its permissions are not changed."""
     trusted: Path | None = None
-    """A directory above this one that pods cannot replace, although they may write beneath; None = the parent."""
+    """A directory above that pods cannot replace, although they may write beneath it; None = the parent."""
 
 
 @dataclass(frozen=True)

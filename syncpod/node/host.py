@@ -60,7 +60,7 @@ def with_current_resolver(node: NodeContext, root: Path = Path("/")) -> NodeCont
 
 
 def read_resolver(root: Path = Path("/")) -> Resolver:
-    """Return the resolver of /etc/resolv.conf; if that file only names systemd-resolved's stub, of resolved's own file.
+    """Return the resolver of /etc/resolv.conf, or of resolved's own file if /etc/resolv.conf only names its stub.
 
     A host without the file has an empty resolver. Raises OSError, ValueError.
     """

@@ -26,7 +26,7 @@ def make_log_link(log_dir: Path, log: Path, container: str, container_id: str) -
     """Make the link to a container's log, if the log exists; safe to repeat.
 
     `log` is ``<log_dir>/<namespace>_<pod>_<uid>/<container>/<n>.log``; no link is made for another path. A link of the
-    same name is replaced: it is an earlier instance's, if names are so long that the ids are cut off. Mirrors
+    same name is replaced: an earlier instance's link has it if the names are so long that ids are cut off. Mirrors
     kuberuntime_container.go, v1.36, startContainer. Raises OSError.
     """
     link = _link(log_dir, log, container, container_id)

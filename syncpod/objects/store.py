@@ -38,7 +38,7 @@ bytes, an object's name up to 253."""
 _LONGEST_WITH_SUFFIX: Final = 255 - len(_SUFFIX)
 MOST_VALUES: Final = 10_000
 """Maximum number of Secrets' values on a node, former values that containers received included. The worker searches all
-its output for each value, which takes about 4 KiB of its memory."""
+its output for each value, and a value takes about 4 KiB of the worker's memory."""
 _LEAST_BYTES: Final = 12
 """Minimum bytes of a value in a Secret's file, with its key."""
 _DRAFT: Final = ".draft"

@@ -49,8 +49,8 @@ class NodeInterceptor(Interceptor):
 class _ShowsPods(WorkflowInboundInterceptor):
     """Adds the worker's pods to the node's page in the Temporal UI, whenever the UI queries it.
 
-    The node's workflow has only the pods of its lists. Signals about all others would cost an event for each change of
-    a pod, and a query costs none.
+    The node's workflow has only the pods of its lists. Signals about all other pods would cost an event for each change
+    of a pod, and a query costs none.
     """
 
     async def handle_query(self, input: HandleQueryInput) -> Any:

@@ -290,7 +290,7 @@ class _Marks(client.OutboundInterceptor):
         self._number = number
 
     def _marked(self, purpose: str, args: Sequence[Any]) -> list[Any]:
-        """Return the arguments, marked; a command without any gets an empty one, which can be signed."""
+        """Return the arguments, marked; a command without arguments gets an empty one, to sign."""
         return [Marked(each, purpose, self._number()) for each in (args or ({},))]
 
     async def start_workflow(self, input: client.StartWorkflowInput) -> Any:  # the SDK's name

@@ -233,8 +233,8 @@ def _free(evicted: WorkflowInstance) -> None:
 
     The workflow and its entity refer to one another, and the interceptors and contexts of an instance refer to the
     instance. These cycles would keep all of them, with the pod's whole state, until the garbage collector runs on them,
-    which takes hours in a worker. The instance's flags stay, since a future that is freed later reads from the
-    instance, which is its event loop, whether it is being deleted.
+    which takes hours in a worker. The instance's flags stay, since a future that is freed later reads from its event
+    loop, which is the instance, whether the instance is being deleted.
     """
     attributes = vars(evicted)
     workflow = attributes.get(_WORKFLOW)

@@ -66,5 +66,5 @@ def _outermost(places: Collection[str], above: str) -> list[str]:
 
 
 def _clean(path: str) -> str:
-    """Return a path as Go's filepath.Clean does, to which two slashes at its beginning mean no more than one."""
+    """Return a path as Go's filepath.Clean does, which reads two slashes at the beginning as one."""
     return posixpath.normpath(f"/{path.lstrip('/')}" if path.startswith("/") else path)

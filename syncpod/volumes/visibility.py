@@ -19,7 +19,8 @@ from syncpod.kernel.mountinfo import Mount, mount_of, read_mounts
 def shares_mounts(other: int) -> bool:
     """Return whether the process with this pid is in the same mount namespace as this one.
 
-    False if that is not known, because it is in another pid namespace or belongs to another user. Raises nothing.
+    False if that is not known, because the process is in another pid namespace or belongs to another user. Raises
+    nothing.
     """
     try:
         return os.path.samestat(Path("/proc/self/ns/mnt").stat(), Path(f"/proc/{other}/ns/mnt").stat())

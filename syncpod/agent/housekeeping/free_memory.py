@@ -7,9 +7,9 @@ as long as the worker lives. `FreeMemory` trims libc's memory and collects cycle
 by much while the node works, and by less once the node is at rest, after many pods have ended.
 
 Worker and server read tens of megabytes of their programs' files when they start, and when pods start or end. At rest
-they need about half of these pages, and the others would stay in memory as long as no other process needs the memory.
-`ProgramPages` frees them; a page that is needed again is read again, some dozens of disk reads for each process. It
-saves 56 of 272 MiB, as four pairs of nodes with and without it show (docs/engineering/performance-log.md).
+they need about half of these pages, and the other pages would stay in memory as long as no other process needs the
+memory. `ProgramPages` frees them; a page that is needed again is read again, some dozens of disk reads for each
+process. It saves 56 of 272 MiB, as four pairs of nodes with and without it show (docs/engineering/performance-log.md).
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ def kubelet_configuration(
 ) -> dict[str, Any]:
     """Return a KubeletConfiguration (kubelet.config.k8s.io/v1beta1), without fields that do not apply to this node.
 
-    A node that is started with it has the same settings. `client_authorities` is the path of the file or kubeconfig
-    with the clients' certificate authorities; "" = there are none.
+    A node that is started with this configuration has the same settings. `client_authorities` is the path of the file
+    or kubeconfig with the clients' certificate authorities; "" = there are none.
     """
     images, logs, access = settings.image_gc, settings.logs, settings.port_access
     health, _, health_port = settings.metrics_address.rpartition(":")
@@ -132,7 +132,7 @@ def _limits(settings: NodeSettings, node: NodeContext) -> dict[str, Any]:
 
 
 def _reserved(text: str) -> dict[str, str]:
-    """Return the reserved resources. All are in one of the kubelet's two fields, since the kubelet adds them up."""
+    """Return the reserved resources, for one of the two fields whose amounts the kubelet adds up."""
     return {name: amount for name, _, amount in (part.partition("=") for part in text.split(",") if part)}
 
 

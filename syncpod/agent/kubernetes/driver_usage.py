@@ -1,8 +1,8 @@
 """Gets the usage of volumes from their storage drivers, at most once a minute and only on request.
 
-Mirrors pkg/volume/csi/csi_metrics.go, v1.37: a driver with GET_VOLUME_STATS is called for each pod's volume. If it
-refuses or does not answer, the volume is left out. The condition of a volume is not requested, as in a kubelet without
-the feature gate CSIVolumeHealth.
+Mirrors pkg/volume/csi/csi_metrics.go, v1.37: a driver with GET_VOLUME_STATS is called for each pod's volume. If the
+driver refuses or does not answer, the volume is left out. The condition of a volume is not requested, as in a kubelet
+without the feature gate CSIVolumeHealth.
 """
 
 from __future__ import annotations

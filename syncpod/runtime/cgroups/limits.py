@@ -57,7 +57,7 @@ class CgroupUsage:
     memory: Memory | None
     """The use of memory; None without the memory controller: then it is read from /proc (`usage.py`)."""
     processes: int
-    """The number of tasks, as the pids controller counts them; without that controller, of processes."""
+    """The number of tasks, as the pids controller counts them; without that controller, the number of processes."""
     cpu_pressure: Pressures | None
     memory_pressure: Pressures | None
     io_pressure: Pressures | None
