@@ -57,7 +57,7 @@ class Machines:
 
 
 def refused_from(gate: Path, serial: str) -> str:
-    """Return the address of the last caller with this certificate that was another machine; "" = there was none.
+    """Return the address of the last other machine that has called with this certificate; "" = there was none.
 
     `gate` is the gate's own directory. Blocks. Raises OSError.
     """

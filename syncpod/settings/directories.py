@@ -38,9 +38,9 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
 def memory_directory(state_dir: Path, environ: Mapping[str, str]) -> Path:
     """Return where the node with this state directory keeps Secrets; creates nothing.
 
-    SYNCPOD_MEMORY_DIR if it is set. Otherwise a directory for this state directory alone, below the user's runtime
-    directory (as root: /run) if that is a memory file system, else below /dev/shm if that is. Otherwise a directory
-    below the state directory. The worker and the command line get the same answer. Raises SettingsInvalid.
+    If SYNCPOD_MEMORY_DIR is set, that is the place. Otherwise it is a directory for this state directory alone: below
+    the user's runtime directory (as root: /run) or /dev/shm, the first that is a memory file system; else below the
+    state directory. The worker and the command line get the same answer. Raises SettingsInvalid.
     """
     if named := environ.get(MEMORY_DIR):
         return absolute_path("memory directory", named, state_dir)

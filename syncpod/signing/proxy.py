@@ -1,6 +1,6 @@
 """Signs for clients without a codec: a gRPC proxy before the Temporal server, on the loopback address, with a token.
 
-``tctl`` uses a codec server only to display payloads, and not for those that it sends. So it connects to this proxy
+``tctl`` uses a codec server only to display payloads, and not for payloads that it sends. So it connects to this proxy
 instead of the server. The proxy signs each command for the workflow that the call names, and passes all other calls on
 unchanged. Each call must have the token in its ``authorization``, which the proxy removes.
 """

@@ -83,7 +83,7 @@ class WorkloadRequests:
         self.nodes: tuple[NodeOffer, ...] | None = None
         """The nodes of this run's newest survey, as they have reported since; None = there was none yet."""
         self.is_whole = False
-        """The newest survey names every node of the fleet. Replay: a survey of an earlier version does not, and
+        """The newest survey names every node of the fleet. Replay: a survey of an earlier version may omit some; then
         decisions were based on it alone until the next survey."""
         self.asked: set[str] = set()
         """Pods for which a request to a node to run them is in progress."""

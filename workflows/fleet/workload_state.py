@@ -105,7 +105,7 @@ class WorkloadState(EventLog, BaseModel):
     refusals: tuple[str, ...] = ()
     """Why the pod that was tried last fits no node, with a line for each node; empty if it fits one."""
     paused: bool = False
-    """The update `pause` has paused its rollouts, even if its document does not."""
+    """The update `pause` has paused its rollouts, even if its document does not pause them."""
     deleting: bool = False
     events: tuple[WireEvent, ...] = ()
     heard: dict[str, int] = {}

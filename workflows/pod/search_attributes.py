@@ -1,8 +1,9 @@
 """A pod in a list of workflows: its search attributes, and when a change of them is worth an event.
 
 Phase, readiness, labels and place are written whenever they change, together with the printed status and the number of
-restarts. A change of only these two is written while the pod rests: so no list is wrong for hours, and consecutive
-steps cost no event. The progress of a start (`ContainerCreating`, `Init:1/3`) is never written alone.
+restarts. If only the printed status or the number of restarts has changed, it is written while the pod rests: so no
+list is wrong for hours, and consecutive steps cost no event. The progress of a start (`ContainerCreating`, `Init:1/3`)
+is never written alone.
 """
 
 from __future__ import annotations

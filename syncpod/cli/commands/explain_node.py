@@ -77,7 +77,7 @@ def _orphans() -> list[str]:
 def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:
     """Return the name of this machine's node: its worker's, or else the configured one.
 
-    Raises Failure if another was named, and BadInput for several.
+    Raises Failure if another node was named, and BadInput for several names.
     """
     from syncpod.cli.machine.state_directory import recorded_worker
 

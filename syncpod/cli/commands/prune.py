@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from syncpod.node.inventory import Nameless
 
 _AT_ONCE: Final = 50
-"""Maximum number of pods pruned at the same time. Each may take its grace period, so fewer would take long on a full
-node. Each has its own connection to the runtime, so more would be too many connections."""
+"""Maximum number of pods pruned at the same time. A pod may take its whole grace period: with a smaller number, a full
+node would take long. Each pod needs a connection to the runtime: a larger number would be too many."""
 
 
 def prune(

@@ -157,7 +157,7 @@ def _tested(whole: Any, steps: Sequence[str]) -> Any:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return whether JSON values are equal (RFC 6902, 4.6): `true` is not 1, as it is in Python."""
+    """Return whether JSON values are equal (RFC 6902, 4.6): `true` is not 1, unlike in Python."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

@@ -27,8 +27,8 @@ _NAMED: Final = 3
 async def image_warnings(client: Client, workloads: Sequence[Workload]) -> list[str]:
     """Return a sentence for each image of these workloads that nodes with an embedded runtime do not have.
 
-    Only nodes with such a runtime are queried, and nodes that have just joined, after their first report. A node counts
-    only if the pod's nodeName and nodeSelector allow it. Nodes that do not answer are left out.
+    Only nodes with such a runtime are queried. The first report of a node that has just joined is awaited. A node
+    counts only if the pod's nodeName and nodeSelector allow it. Nodes that do not answer are left out.
     """
     specs = [(each, kind_of(each).template(each).spec) for each in workloads]
     wanted = [(each, spec, image) for each, spec in specs for image in images_with_files(spec)]

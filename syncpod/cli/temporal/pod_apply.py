@@ -106,9 +106,10 @@ async def apply_pod(
     """Apply an admitted pod, on `node` unless it names another; one request also starts its workflow if necessary.
 
     `has_attributes`: whether the namespace has our search attributes; None = found out by the server's answer. Waits as
-    `answer_in_time` does, at most `patience`; for a new pod, only until its node is known not to answer. Retries are
-    harmless: they share one update id, except after the workflow has rejected an attempt that came too late. Raises
-    BadInput for a change that is not allowed, and Failure if the node of an existing pod does not answer in time.
+    `answer_in_time` does, at most `patience`; for a new pod, only until its node is known not to answer. A retry is
+    harmless, since it has the same update id. It gets a new id only after a refusal because the pod had ended, or
+    because a later command had been accepted. Raises BadInput for a change that is not allowed, and Failure if the node
+    of an existing pod does not answer in time.
     """
     node = pod.spec.node_name or node
     seconds = patience.total_seconds() if patience else math.inf

@@ -38,7 +38,10 @@ def _init_containers(pod: Pod, word: str) -> Iterator[str]:
 
 
 def _main_containers(pod: Pod, word: str, *, behind: bool) -> Iterator[str]:
-    """Yield a phrase for each main container that is not ready; `behind`: none that waits for init containers."""
+    """Yield a phrase for each main container that is not ready.
+
+    With `behind`, containers that only wait for init containers are left out.
+    """
     for container, entry in _pairs(pod.spec.containers, pod.status.container_statuses):
         ended = entry.state.terminated
         done = pod.status.phase == "Failed" and ended is not None and ended.exit_code == 0
