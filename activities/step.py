@@ -65,11 +65,11 @@ async def run_step(
 
     - One step acts in a pod at a time, by fence; an older step fails with StaleFence.
     - A step with a `stage` waits in that queue of the node until its pod's turn has come.
-    - A step with a `lane` makes nothing in the pod, so it runs beside the pod's turn: it neither waits for the steps
-      in turn nor holds them up, and its fence is not compared with theirs. Within one lane of a pod only one step runs
-      at a time; a newer one supersedes it, and an older one fails with StaleFence. It does not read the pod, because
-      another step may be changing it: its result and its faults carry an empty status (`seq` 0), which changes nothing
-      in a view, and the pod's next step still begins with the listing of the last step in turn.
+    - A step with a `lane` makes nothing in the pod, so it runs beside the pod's turn: it neither waits for the steps in
+      turn nor holds them up, and its fence is not compared with theirs. Within one lane of a pod only one step runs at
+      a time; a newer one supersedes it, and an older one fails with StaleFence. A step with a lane does not read the
+      pod, because another step may be changing the pod: its result and its faults carry an empty status (`seq` 0),
+      which changes nothing in a view, and the pod's next step still begins with the listing of the last step in turn.
     - A heartbeat every five seconds, at first more often, reports the action of the step. While the step only waits
       (for other pods, another step or an end), the pause is ten seconds. In a queue the first heartbeat comes after
       five seconds.
@@ -77,8 +77,8 @@ async def run_step(
       ends normally. A step that lets go for another reason (the worker stops, an operator pauses it) fails, and
       Temporal may try it again.
     - PodFault becomes a non-retryable ApplicationError whose type is the kubelet's reason and whose detail is a
-      StepResult: the status read back and the events. CriError, NotYet and OSError become a retryable
-      ApplicationError whose type is the error's class.
+      StepResult: the status read back and the events. CriError, NotYet and OSError become a retryable ApplicationError
+      whose type is the error's class.
     - A defect (a TypeError, a number out of range) would recur in every attempt. So it becomes a non-retryable
       ApplicationError too: InternalError, or FailedKillPod in a step that ends something. The pod then shows it, backs
       off, and can be deleted meanwhile.

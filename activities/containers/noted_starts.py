@@ -27,7 +27,7 @@ from syncpod.pod import Container, EphemeralContainer, Pod
 
 
 async def note_start(attempt: StepAttempt, request: StartContainer, container_id: str, *, hook_pending: bool) -> None:
-    """Write the start mark of an instance, which also has whether a postStart hook follows. Raises OSError."""
+    """Write the start mark of an instance; the mark also shows whether a postStart hook follows. Raises OSError."""
     mark = StartMark(
         id=container_id,
         restart=request.restart,

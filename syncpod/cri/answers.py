@@ -80,9 +80,9 @@ class ReadableAnswers:
 def asked_for(listed: Iterable[_Entry], labels: Mapping[str, str], **fields: str) -> tuple[_Entry, ...]:
     """Return the entries of a list that have the requested labels and fields, each once. A field of "" is ignored.
 
-    A runtime may ignore a filter: then containers of another pod, or of somebody else, would be ended. It may list a
-    sandbox twice: then the pod would be ended, since it may have only one. Two entries are the same if they are one
-    object, as `KnownItems` returns it for equal items.
+    A runtime may ignore a filter: then containers of another pod, or of somebody else, would be ended. The runtime may
+    list a sandbox twice: then the pod would be ended, since it may have only one. Two entries are the same if they are
+    one object, as `KnownItems` returns it for equal items.
     """
     wanted = [(name, value) for name, value in fields.items() if value]
     return tuple(

@@ -328,8 +328,8 @@ class CriRuntime(Protocol):
     async def remove_pod_sandbox(self, sandbox_id: str) -> None:
         """Remove the sandbox and its containers, killing what still runs; do nothing if it is gone.
 
-        Raises TaskLeft if containerd cannot remove it. It may also succeed and leave a pause process that was never
-        started.
+        Raises TaskLeft if containerd cannot remove it. The call may also succeed and leave a pause process that was
+        never started.
         """
         ...
 

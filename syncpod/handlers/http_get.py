@@ -68,7 +68,7 @@ async def http_tell(action: HTTPGetAction, target: Target) -> str:
     """GET once, for a hook; return why there was no response, "" if there was any.
 
     Mirrors lifecycle/handlers.go, v1.36, runHTTPHandler and discardHTTPRespBody: neither the status nor a body that is
-    cut off matters. It may take for ever. Raises :class:`NoAnswer` if the request cannot be sent at all.
+    cut off matters. The request may take for ever. Raises :class:`NoAnswer` if the request cannot be sent at all.
     """
     request = _Request(action, target, HOOK_AGENT)
     try:

@@ -261,8 +261,8 @@ class Sandboxes:
         """Take over the sandbox with this id from an earlier server.
 
         Returns a task if the sandbox's fate must still be found out; until then it is listed as NOTREADY. An unreadable
-        sandbox is not listed; its process is ended, and its files stay for inspection. Raises the errors of reading
-        it.
+        sandbox is not listed; its process is ended, and its files stay for inspection. Raises the errors of reading the
+        record.
         """
         runtime = self._runtime
         directory = runtime.sandbox_directory(id)

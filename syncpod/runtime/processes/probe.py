@@ -69,7 +69,7 @@ def _enter_and_exit(trial: Level, place: Path, writing: int) -> NoReturn:
             user_namespace=trial is Level.USER_NAMESPACES,
             cwd="/",
         )
-        # Only exec shows whether programs run in the new root. It is a shell, because Python may be in /tmp.
+        # Only exec shows whether programs run in the new root. The program is a shell, because Python may be in /tmp.
         os.execv("/bin/sh", ["sh", "-c", ":"])
     except StartFailed as failure:
         sentence = str(failure)

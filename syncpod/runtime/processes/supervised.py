@@ -298,7 +298,7 @@ class Supervised:
                     replaced = True
 
     def _replace_spawner(self) -> None:
-        """Make the next request start a new spawner: this one has ended, or was stopped."""
+        """Make the next request start a new spawner: the present one has ended, or was stopped."""
         if self._requests is not None and self._spawner is not None:
             self._requests.close()
             self._spawner.kill()
