@@ -289,7 +289,7 @@ class _DaemonSetDecider:
         return f"{self._state.target} is being rolled out"
 
     def _is_complete(self) -> bool:
-        """Say whether each reachable node has exactly one pod, which is available and of the target."""
+        """Say whether each reachable node has exactly one pod, and the pod is available and of the target revision."""
         return not self._create and all(
             len(there := self._there(name)) == 1 and self._is_new(there[0]) and self._is_available(there[0])
             for name in self._heard

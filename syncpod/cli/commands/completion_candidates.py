@@ -204,7 +204,7 @@ def _containers(line: _Line) -> list[str]:
 
 
 def _starting(beginning: str, words: Iterable[str]) -> list[str]:
-    """Return the words with this beginning; those with a slash only if a slash was typed, or if no others fit."""
+    """Return the words with this beginning; words with a slash only if a slash was typed, or if no other word fits."""
     found = [FILES if word == FILES else word for word in words if word == FILES or word.startswith(beginning)]
     plain = [word for word in found if "/" not in word or "/" in beginning]
     return plain or found
