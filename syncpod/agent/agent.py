@@ -114,8 +114,7 @@ class Agent:
         """The attempts of steps that are under way. Steps add and remove themselves."""
         self.readiness = RuntimeReadiness(cri.status, self.pleg.wake)
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
-        """By missing object: the containers and steps that wait for it. Steps add entries; the volume refresh removes
-        them."""
+        """By missing object: the waiting containers and steps. Steps add them, and the volume refresh removes them."""
         self._volumes = self._volume_refresh(context)
         takeover = Takeover(client, task_queue, life.identity)
         self._boot = Boot(reader, self.readiness, takeover, self.pleg, self.prober)

@@ -78,7 +78,7 @@ class DriverUsage:
     async def measure(self) -> Mapping[str, Mapping[str, VolumeUsage | None]]:
         """Return the usage of drivers' volumes by pod UID and volume; None = the driver has not answered.
 
-        It is at most a minute old if the driver answers in time.
+        The usage is at most a minute old if the driver answers in time.
         """
         if time.monotonic() >= self._stale_at:
             self._stale_at = time.monotonic() + FRESH_SECONDS
