@@ -439,7 +439,7 @@ class _Writer:
         self._runs[workflow_id] = run_id, records.at
 
     def _with_log_end(self, life: PodLife, instance: Instance) -> Instance:
-        """Return an instance; if it has ended, with the end of its log, unless the file has that already."""
+        """Return an instance. If it has ended, add the end of its log, unless the file already has that."""
         if not instance.has_ended or self._file.has_log_end(life, instance.container, instance.restart):
             return instance
         try:

@@ -191,7 +191,7 @@ class JournalFile:
         _give_back(self._opened())
 
     def begin_service(self, now: datetime, machine_boot: str, last_sign: datetime | None) -> None:
-        """Record that a worker serves the node from now on; record the previous worker's end too, if it has not.
+        """Record that a worker serves the node from now on, and the end of a previous worker that did not record it.
 
         `last_sign` is the previous worker's last sign of life; None = not known.
         """

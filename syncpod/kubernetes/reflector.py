@@ -82,8 +82,8 @@ class Reflector:
     ) -> None:
         """Follow the objects at a path, such as ``/api/v1/pods``, of a kind, such as ``Pod``.
 
-        `level` is the log level of successes. Failures are logged as warnings, or with a `level` below `INFO` also at
-        that level. `clock` is steady, in seconds; `chance` returns a random number from 0 to 1.
+        Successes are logged at `level`. Failures are logged at `level` if it is below `INFO`, else as warnings. `clock`
+        is steady, in seconds; `chance` returns a random number from 0 to 1.
         """
         self._client, self._path, self._kind, self._level = client, path, kind, level
         self._params, self._clock, self._chance = dict(params or {}), clock, chance

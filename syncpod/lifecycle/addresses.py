@@ -12,7 +12,7 @@ from syncpod.pod import Pod
 def pod_ips(pod: Pod, observed: ObservedPod, *, previous: Sequence[str], host_ips: Sequence[str]) -> tuple[str, ...]:
     """Return the pod's addresses: at most one of each family, first the family of the node's primary address.
 
-    While the newest sandbox is ready, they are its addresses. A pod without a ready sandbox keeps its addresses
+    The addresses are those of the newest sandbox while that is ready. A pod without a ready sandbox keeps its addresses
     (`previous`); a pod on the node's network has the node's (`host_ips`, primary first; empty when not known).
 
     Mirrors pleg/generic.go, v1.36, getPodIPs, and kubelet_pods.go, v1.36, sortPodIPs and generateAPIPodStatus.

@@ -25,8 +25,8 @@ def links_directory(log_dir: Path) -> Path:
 def make_log_link(log_dir: Path, log: Path, container: str, container_id: str) -> None:
     """Make the link to a container's log, if the log exists; safe to repeat.
 
-    `log` is ``<log_dir>/<namespace>_<pod>_<uid>/<container>/<n>.log``; no link is made for another path. A link of the
-    same name is replaced: an earlier instance's link has it if the names are so long that ids are cut off. Mirrors
+    `log` is ``<log_dir>/<namespace>_<pod>_<uid>/<container>/<n>.log``; no link is made for another path. An earlier
+    instance's link of the same name is replaced: the ids are cut off if names are very long. Mirrors
     kuberuntime_container.go, v1.36, startContainer. Raises OSError.
     """
     link = _link(log_dir, log, container, container_id)
