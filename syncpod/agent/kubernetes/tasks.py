@@ -184,9 +184,8 @@ class _KubernetesLink:
             with agent.published_pods.watched(parts.published, parts.gone):
                 for state in agent.task_watch.pods():
                     parts.published(state)
-                agent.cluster.join(
-                    ClusterLink(_finder(reflector), parts.events.happens, node_events.shutdown, node_events.server)
-                )
+                link = ClusterLink(_finder(reflector), parts.events.happens, node_events.shutdown, node_events.server)
+                agent.cluster.join(link)
                 await until_one_fails([asyncio.ensure_future(run()) for run in runs])
 
     def _parts(
