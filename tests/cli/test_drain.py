@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest_asyncio
 import yaml
 from temporalio.client import Client
 
-from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
+from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE, SOURCE_ANNOTATION
 from syncpod.pod.static import HASH_ANNOTATION
 from tests.cli.conftest import Command, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
@@ -90,6 +91,40 @@ async def test_a_dry_run_says_what_would_be_done_and_does_nothing(syncpod: Comma
     ]
     there = await syncpod("get", "pod", f"{drained}-bare", f"{drained}-listed", "-o", "name")
     assert there.out == f"pod/{drained}-bare\npod/{drained}-listed\n"
+
+
+async def test_pods_of_a_kubernetes_cluster_are_left_to_it(
+    syncpod: Command, client: Client, node: ScriptedNode
+) -> None:
+    """The cluster brings a pod back that ends here; kubectl looks at a pod's controller (metav1.GetControllerOf)."""
+    name = node.queue.removeprefix("node/")
+    pods = [manifest(f"{name}-{kind}") for kind in ("web", "daemon", "done", "bare")]
+    for pod, kind in zip(pods, ("ReplicaSet", "DaemonSet", "Job"), strict=False):
+        meta = pod["metadata"]
+        meta["uid"] = str(uuid.uuid4())
+        meta["annotations"] = {SOURCE_ANNOTATION: KUBERNETES_SOURCE, HASH_ANNOTATION: meta["uid"]}
+        owner = {"apiVersion": "apps/v1", "kind": kind, "name": "owner", "uid": "1", "controller": True}
+        meta["ownerReferences"] = [{**owner, "kind": "DaemonSet", "controller": False}, owner]
+    pods[2]["spec"] |= {"restartPolicy": "Never"}
+    made = await syncpod("apply", "-f", "-", "--node", name, stdin=as_json(*pods))
+    assert made.code == 0, made.err
+    async with silent_node(client, name, cordoned=True):
+        refused = await syncpod("drain", name, "--force")
+        assert refused.code == 1 and "evicting" not in refused.out
+        assert [line.removeprefix("syncpod: ") for line in refused.err.splitlines()[-2:]] == [
+            f"cannot delete DaemonSet-managed Pods (use --ignore-daemonsets to ignore): default/{name}-daemon",
+            "cannot delete Pods of the Kubernetes cluster, which brings them back "
+            f"(use `kubectl drain {name}`): default/{name}-done, default/{name}-web",
+        ]
+        for pod in ("web", "done"):  # the cluster ends them
+            assert (await syncpod("delete", "pod", f"{name}-{pod}")).code == 0
+        drained = await syncpod("drain", name, "--force", "--ignore-daemonsets")
+    assert drained.code == 0, drained.err
+    assert f"pod/{name}-bare evicted" in drained.out
+    assert f"ignoring DaemonSet-managed Pods: default/{name}-daemon" in drained.err
+    assert "deleting Pods that declare no controller: " + f"default/{name}-bare\n" in drained.err
+    left = await syncpod("get", "pod", *(f"{name}-{kind}" for kind in ("daemon", "bare")), "-o", "name")
+    assert left.out == f"pod/{name}-daemon\n"
 
 
 async def test_each_node_is_drained_even_if_another_fails(syncpod: Command, client: Client, drained: str) -> None:

@@ -19,7 +19,7 @@ DeleteData = Annotated[
     bool, typer.Option("--delete-emptydir-data", help="Also end pods with an emptyDir, whose data is lost.")
 ]
 IgnoreDaemonSets = Annotated[
-    bool, typer.Option("--ignore-daemonsets", help="Accepted as by kubectl; there are no DaemonSets here.")
+    bool, typer.Option("--ignore-daemonsets", help="Leave pods of DaemonSets; only a Kubernetes cluster has them.")
 ]
 PodSelector = Annotated[
     str, typer.Option("--pod-selector", metavar="SELECTOR", help="Only pods with these labels, as for `get -l`.")
@@ -51,7 +51,7 @@ def drain(
     nodes: NodeNames,
     force: Force = False,
     delete_emptydir_data: DeleteData = False,
-    _ignore_daemonsets: IgnoreDaemonSets = False,
+    ignore_daemonsets: IgnoreDaemonSets = False,
     pod_selector: PodSelector = "",
     grace_period: GracePeriod = -1,
     timeout: Timeout = "0",
@@ -60,8 +60,9 @@ def drain(
     """Drain nodes: cordon them, and end their pods.
 
     Pods from a node's manifest directory stay, and are listed: static pods end when their files are removed. A drain
-    cannot end a pod that runs without a workflow: end such a pod with `syncpod prune` first. As with kubectl, no pod of
-    a node is ended if one of them must not be ended.
+    cannot end a pod that runs without a workflow: end such a pod with `syncpod prune` first. Nor can it end a pod of a
+    Kubernetes cluster, which would bring the pod back: `kubectl drain` does. As with kubectl, no pod of a node is ended
+    if one of them must not be ended.
     """
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.own_nodes import OwnNodes
@@ -72,6 +73,7 @@ def drain(
     grace, conditions = None if grace_period == -1 else grace_period, read_selector(pod_selector, "--pod-selector")
     how = Draining(
         force=force,
+        ignore_daemon_sets=ignore_daemonsets,
         delete_data=delete_emptydir_data,
         patience=read_timeout(timeout),
         mark=read_dry_run(dry_run),

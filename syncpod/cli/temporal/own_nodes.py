@@ -27,7 +27,7 @@ from syncpod.cli.temporal.pods import list_pods
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, refused_because, stop_if_cancelled
 from syncpod.messages.node import FILE_SOURCE, node_workflow_id
 from syncpod.node.orphan_mark import why_orphaned
-from syncpod.pod.origin import list_of
+from syncpod.pod.origin import is_of_cluster, list_of
 
 EVERY_POD: Final = Selector()
 
@@ -51,7 +51,10 @@ class OwnNodes:
             await _change(self._client, name, change)
 
     async def pods(self, name: str) -> tuple[list[PodToDrain[FetchedPod]], list[str]]:
-        """Return the pods of a node, and the reasons why it cannot be drained: its pods without a workflow."""
+        """Return the pods of a node, and the reasons why it cannot be drained.
+
+        They are its pods without a workflow, and those that only a Kubernetes cluster can end.
+        """
         with _refusals(self._client):
             there = [one for one in await list_pods(self._client, None, EVERY_POD) if one.pod.spec.node_name == name]
         if silent := [one for one in there if not one.current]:
@@ -60,7 +63,9 @@ class OwnNodes:
         chosen = [one for one in there if self._conditions.matches(one.pod.metadata.labels)]
         orphans = [one for one in chosen if why_orphaned(one.wire) and not _is_static(one)]
         reasons = [_left_running([one.wire for one in orphans])] if orphans else []
-        return [_pod_there(one) for one in chosen if one not in orphans], reasons
+        of_cluster = [one for one in chosen if one not in orphans and _is_ended_by_cluster(one)]
+        reasons += [_would_come_back(name, of_cluster)] if of_cluster else []
+        return [_pod_there(one) for one in chosen if one not in (*orphans, *of_cluster)], reasons
 
     async def evicted(
         self, name: str, pods: Sequence[PodToDrain[FetchedPod]], how: Draining
@@ -118,10 +123,30 @@ def _pod_there(one: FetchedPod) -> PodToDrain[FetchedPod]:
     return PodToDrain(
         *one.key,
         one,
-        stays="static" if _is_static(one) else "",
+        stays="static" if _is_static(one) else "daemon" if _is_of_daemon_set(one) else "",
         is_unmanaged=not has_ended,
         has_data=has_data and not has_ended,
     )
+
+
+def _is_ended_by_cluster(one: FetchedPod) -> bool:
+    """Return whether an eviction in the Kubernetes cluster ends the pod, and nothing else does for good."""
+    return is_of_cluster(one.pod.metadata) and not _is_of_daemon_set(one)
+
+
+def _is_of_daemon_set(one: FetchedPod) -> bool:
+    """Return whether the pod's controller is a DaemonSet of the node's Kubernetes cluster (metav1.GetControllerOf).
+
+    Only a cluster's pods have owners: a pod that is applied here loses its own.
+    """
+    owners = one.pod.metadata.owner_references
+    return next((each.kind for each in owners if each.controller), "") == "DaemonSet"
+
+
+def _would_come_back(node: str, pods: Sequence[FetchedPod]) -> str:
+    """Return the sentence that these pods are the cluster's, and which command ends them."""
+    names = ", ".join(sorted("/".join(one.key) for one in pods))
+    return f"cannot delete Pods of the Kubernetes cluster, which brings them back (use `kubectl drain {node}`): {names}"
 
 
 def _left_running(orphans: Sequence[Mapping[str, Any]]) -> str:
