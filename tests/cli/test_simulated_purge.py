@@ -1,7 +1,10 @@
 """`down --purge` if a simulated pod does not end."""
 
+import errno
 import json
 import os
+import subprocess
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -9,13 +12,18 @@ import pytest
 
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.kept_intent import keep_intent
+from syncpod.cli.commands.down import down
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.purge import purge
-from syncpod.cli.machine.state_directory import prepare
+from syncpod.cli.machine.state_directory import MARK, prepare
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.messages.fleet import Intent
+from syncpod.node import pod_cgroups
+from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.membership import membership_file
+from syncpod.settings.variables import CGROUP_PARENT, NODE
+from syncpod.translation.context import NodeContext
 from tests.cli.conftest import program
 from tests.cli.machine import remains
 from tests.cli.manifests import manifest
@@ -46,6 +54,52 @@ def test_a_simulated_pod_that_cannot_be_killed_is_purged(tmp_path: Path) -> None
     finally:
         program("down", "--purge", "--timeout", "1s", environ=environ)
     assert remains(environ) == []
+
+
+def test_a_purge_that_could_not_remove_cgroups_is_repeated_with_the_same_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once the directory has gone, nothing names the cgroups any more."""
+    state, tried = tmp_path / "state", list[tuple[str, bool]]()
+    prepare(state)
+    write_kept_settings(state, KeptSettings({NODE: "vm-purged", CGROUP_PARENT: "purged-pods"}))
+
+    def remove(node: NodeContext) -> None:
+        tried.append((node.cgroup_parent, (state / MARK).exists()))
+        if len(tried) == 1:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), "/sys/fs/cgroup/purged-pods")
+
+    monkeypatch.setattr(pod_cgroups, "remove_left_tiers", remove)
+    monkeypatch.setenv("SYNCPOD_MEMORY_DIR", str(tmp_path / "memory"))
+    purged = partial(down, str(state), "", False, True, "0")
+    with pytest.raises(Failure, match="the cgroups above the pods cannot be removed: /sys/fs/cgroup/purged-pods"):
+        purged()
+    purged()
+    assert tried == [("purged-pods", True)] * 2
+    assert capsys.readouterr().out == f"{state} removed\n"
+    assert not state.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_purge_that_something_mounted_kept_is_repeated_with_the_same_settings(tmp_path: Path) -> None:
+    state, logs, memory = tmp_path / "state", tmp_path / "logs", tmp_path / "memory"
+    environ = {"SYNCPOD_STATE_DIR": str(state), "SYNCPOD_MEMORY_DIR": str(memory), "TEMPORAL_CONFIG_FILE": os.devnull}
+    named = {"SYNCPOD_NODE": "vm-mounted", "SYNCPOD_LOG_DIR": str(logs)}
+    logs.mkdir()
+    upped = program("up", "--simulate", environ={**environ, **named})
+    try:
+        assert upped.code == 0, upped.err
+        (mounted := state / "runtime/mounted").mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", mounted], check=True)
+        refused = program("down", "--purge", environ=environ)
+        subprocess.run(["umount", mounted], check=True)
+        assert refused.code == 1 and "something is mounted" in refused.err, refused
+        purged = program("down", "--purge", environ=environ)
+        assert (purged.code, purged.out) == (0, f"{state} removed\n"), purged
+        assert not state.exists() and not logs.exists(), "the logs are where the node's settings say"
+    finally:
+        program("down", "--purge", environ=environ)
+    assert remains({**environ, **named}) == []
 
 
 def test_what_a_node_keeps_of_its_fleet_goes_and_the_fleets_own_keys_stay(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def down(
         _delete_pods(here, patience, everything=purge)
     ended = end_all(directory) + end_guard(directory, here.node)
     if not keep_pods:
-        _forget(directory)
+        _forget(directory, settings_too=not purge)  # a purge that fails is repeated with the same settings
     _say_what_is_left(directory, others, ended=bool(ended), keep_pods=keep_pods)
     if purge:
         purging.purge_cgroups(here)  # first: once the directory has gone, this cannot be repeated
@@ -240,8 +240,11 @@ def _how_to_go_on(directory: Path) -> str:
 # --- processes -------------------------------------------------------------------------------------------------------
 
 
-def _forget(directory: Path) -> None:
-    """Remove the records of ended processes. A node without pods may then get another name or runtime."""
+def _forget(directory: Path, *, settings_too: bool) -> None:
+    """Remove the records of ended processes.
+
+    With `settings_too`, a node without pods may then get another name or runtime.
+    """
     from syncpod.cli.machine.runtime_process import forget
     from syncpod.cli.machine.state_directory import (
         exclusive,
@@ -264,7 +267,8 @@ def _forget(directory: Path) -> None:
         if running_runtime(directory) is None:
             forget(directory)
         if serving(directory) is None and not has_records(directory):
-            forget_kept_settings(directory)
+            if settings_too:
+                forget_kept_settings(directory)
             forget_node_snapshot(directory)
             forget_seen_exits(directory)
 
