@@ -169,6 +169,10 @@ class Journal:
         """Write the states that have been taken so far, and say whether that succeeded. If not, it is tried again."""
         return await self._write()
 
+    async def settle(self) -> str:
+        """Write what has been taken so far; return why that fails, "" if it does not."""
+        return "" if await self._write() else self._writer.why_failing
+
     async def close(self) -> None:
         """Write the unwritten records, within two seconds, and close the file."""
         try:
@@ -233,7 +237,9 @@ class _Writer:
         self._known: dict[PodLife, _Known] = {}
         self._runs: dict[str, tuple[str, datetime]] = {}
         """By workflow: its newest run, and the time up to which all its records are in the file."""
-        self._is_opened = self._is_failing = self._serves = False
+        self._is_opened = self._serves = False
+        self.why_failing = ""
+        """Why the file cannot be written now; "" = it can, as far as is known."""
         self._commands: list[CommandEntry] = []
         self.began: float | None = None
         """Monotonic time at which the current use of the disk began; None = no thread uses it."""
@@ -274,9 +280,9 @@ class _Writer:
                     self._write(pending, ends)
                 except (sqlite3.Error, OSError) as another:
                     return self._failed(another)
-            if self._is_failing:
+            if self.why_failing:
                 log.warning("the journal can be written again")
-            self._is_failing = False
+            self.why_failing = ""
             return True
 
     def forget_old(self) -> None:
@@ -352,9 +358,9 @@ class _Writer:
 
     def _failed(self, error: Exception) -> bool:
         metrics.journal_failures.add(1)
-        if not self._is_failing:
+        if not self.why_failing:
             log.warning("the journal cannot be written; trying again: %s", error)
-        self._is_failing = True
+        self.why_failing = str(error) or type(error).__name__
         return False
 
     def _replaces_broken_file(self, error: sqlite3.Error) -> bool:

@@ -30,7 +30,7 @@ def add_node_api(
         orphaned=OrphanedPods(context, agent.pleg.listings, open_pods),
         untold=agent.prober.untold,
         running=agent.running,
-        settle_journal=agent.journal.flush,
+        settle_journal=agent.journal.settle,
         refresh_report=refresh_report,
     )
     agent.add_background_task("the node's API", ApiServer(pods).run)

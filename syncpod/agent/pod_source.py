@@ -47,7 +47,7 @@ class NodePods:
         orphaned: OrphanedPods | None = None,
         untold: Callable[[str], Sequence[UntoldFailures]] = lambda _: (),
         running: Collection[RunningStep] = (),
-        settle_journal: Callable[[], Awaitable[object]] | None = None,
+        settle_journal: Callable[[], Awaitable[str]] | None = None,
         refresh_report: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Answer from the `published` states. Without `open_pods`, reads that need to know which pods are open fail.
@@ -162,10 +162,9 @@ class NodePods:
         """Return a JSON object that describes each step under way."""
         return steps_of(self._running)
 
-    async def settle_journal(self) -> None:
-        """Write to the journal what has been published so far."""
-        if self._settle_journal is not None:
-            await self._settle_journal()
+    async def settle_journal(self) -> str:
+        """Write to the journal what has been published so far; return why that fails, "" if it does not."""
+        return "" if self._settle_journal is None else await self._settle_journal()
 
     async def refresh_report(self) -> None:
         """Look for orphans, and write the node's report."""

@@ -160,13 +160,16 @@ def steps_under_way(state_dir: Path) -> list[dict[str, Any]]:
     return [] if found is None else list(found["items"])
 
 
-def settle_journal(state_dir: Path) -> None:
+def settle_journal(state_dir: Path) -> str:
     """Wait until the node's worker, if there is one, has brought the journal up to date.
 
     Otherwise the journal may be a second behind the output of `get` and `wait`. Blocks for at most
-    :data:`ANSWER_SECONDS`; if the worker does not answer, the journal is left as it is.
+    :data:`ANSWER_SECONDS`; if the worker does not answer, the journal is left as it is. Returns why the worker cannot
+    write it; "" if it can, or if that is not known.
     """
-    ask(state_dir, f"{OURS}/journal/settle", method="POST")
+    reply = ask(state_dir, f"{OURS}/journal/settle", method="POST")
+    is_failing = reply is not None and reply.document.get("status") == "Failure"
+    return str(reply.document.get("message", "")) if reply is not None and is_failing else ""
 
 
 def refresh_report(state_dir: Path) -> None:

@@ -16,9 +16,9 @@ async def steps(source: PodSource, asked: Request) -> Answer:
 
 
 async def settle_journal(source: PodSource, asked: Request) -> Answer:
-    """Bring the node's journal up to date. Answers once that is done."""
-    await source.settle_journal()
-    return Answer(whole(_DONE))
+    """Bring the node's journal up to date. Answers once that is done, or with the reason why it cannot be written."""
+    why = await source.settle_journal()
+    return Answer(whole({**_DONE, "status": "Failure", "message": why} if why else _DONE))
 
 
 async def refresh_report(source: PodSource, asked: Request) -> Answer:

@@ -101,8 +101,8 @@ class PodSource(Protocol):
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
         """Return the progress of steps under way: `namespace`, `name`, `uid`, `step`, `container`, `doing`."""
 
-    async def settle_journal(self) -> None:
-        """Return once the node's journal is up to date."""
+    async def settle_journal(self) -> str:
+        """Return once the node's journal is up to date: "", or why it cannot be written."""
 
     async def refresh_report(self) -> None:
         """Return once a new search for orphans is over, and the node's report is written."""

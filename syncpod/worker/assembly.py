@@ -24,6 +24,7 @@ from syncpod.agent.agent import Agent
 from syncpod.agent.fleet.link import to_gate
 from syncpod.agent.fleet.runtime_facts import RuntimeFacts
 from syncpod.agent.fleet.tasks import add_fleet_link
+from syncpod.agent.housekeeping.report import NodeReports
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
 from syncpod.agent.node_api import add_node_api
 from syncpod.agent.node_setup import image_gc_policy, node_context, prepare_memory
@@ -129,13 +130,15 @@ async def prepared(
     )
     node = _node(settings, cri, reader, context, agent)
     await _tidy(node)
-    refresh_report = _add_housekeeping(settings, client, node, agent, life)
-    pods = add_node_api(agent, client, context, refresh_report)
+    reports = _add_housekeeping(settings, client, node, agent, life)
+    pods = add_node_api(agent, client, context, reports.refresh)
     record = _worker_record(settings, client, address, task_queue, endpoint, runtime, life)
     followed = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
     agent.add_background_task("runtime version", followed.run)
     readings = _add_servers(settings, agent, context, cri, keys, address)
-    status = add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
+    status = add_node_workflow_tasks(
+        agent, client, context, life, lambda: followed.current, reports.now, settings.manifest_dir
+    )
     _add_kubernetes(settings, agent, client, status, node, readings, pods)
     add_fleet_link(agent, client, context, served.fleet_activities, to_gate, endpoint, RuntimeFacts(cri))
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
@@ -231,12 +234,10 @@ async def _tidy(node: Node) -> None:
     await node.pulls.records.recover(lambda image: image_id(node.cri, image))
 
 
-def _add_housekeeping(
-    settings: NodeSettings, client: Client, node: Node, agent: Agent, life: NodeLife
-) -> Callable[[], Awaitable[None]]:
+def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent: Agent, life: NodeLife) -> NodeReports:
     """Add the node's upkeep to the agent: image and container collection, log rotation, and eviction.
 
-    Returns a function that brings the node's report up to date.
+    Returns the node's report.
     """
     context, cri = node.context, node.cri
     housekeeping = housekeeping_settings(settings.given)

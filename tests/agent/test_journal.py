@@ -138,16 +138,27 @@ async def test_what_is_published_is_in_the_file_within_seconds(context: NodeCont
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_reader_has_all_that_the_worker_has_heard_written_first(context: NodeContext, journal: Journal) -> None:
+async def test_a_reader_has_all_that_the_worker_has_heard_written_first(
+    context: NodeContext, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise `explain` could contradict the output of `wait`."""
     asking = partial(settle_journal, context.state_dir)
     await asyncio.to_thread(asking)  # without a worker, what is in the journal has to do
-    pods = NodePods(context, PublishedPods(context), settle_journal=journal.flush)
+    pods = NodePods(context, PublishedPods(context), settle_journal=journal.settle)
     serving = asyncio.create_task(ApiServer(pods).run())
     await until((context.state_dir / SOCKET_NAME).exists)
     journal.take("pod/default/web", "run", shown(lines=(exit_line(1),)))
-    await asyncio.to_thread(asking)
+    assert await asyncio.to_thread(asking) == ""
     assert restarts_in(context) == [0]
+
+    def full(self: JournalFile, states: object) -> int:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(JournalFile, "write", full)
+    journal.take("pod/default/web", "run", shown(lines=(exit_line(1), exit_line(2))))
+    assert await asyncio.to_thread(asking) == "database or disk is full"
+    monkeypatch.undo()
+    assert await asyncio.to_thread(asking) == ""
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
 

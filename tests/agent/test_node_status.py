@@ -13,7 +13,7 @@ from syncpod.agent.node_workflow.status import REWORDED_SECONDS, NodeStatusRepor
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
 from syncpod.messages.node import NodeInfo, NodeStatus, NodeView
-from syncpod.node.report import NodeCondition, NodeReport, write_node_report
+from syncpod.node.report import NodeCondition, NodeReport
 from syncpod.translation.context import Host, NodeContext
 from workflows.node import absorb, report
 from workflows.node.state import NodeState
@@ -36,6 +36,7 @@ class Heard:
 
 async def test_a_changed_node_status_is_sent_until_accepted(tmp_path: Path) -> None:
     heard, obstacles, reported, runtime = Heard(), [""], [False], ["containerd://2.4.2"]
+    measured = [NodeReport()]
     context = NodeContext(
         name="n1",
         state_dir=tmp_path,
@@ -51,6 +52,7 @@ async def test_a_changed_node_status_is_sent_until_accepted(tmp_path: Path) -> N
         NodeLife("n1", "machine", 4),
         lambda: NodeInfo(kubelet_version="v1", container_runtime_version=runtime[0]),
         heard.tell,
+        report=lambda: measured[0],
         obstacles=lambda: tuple(filter(None, obstacles)),
         sources={"file": lambda: reported[0]},
     )
@@ -78,7 +80,7 @@ async def test_a_changed_node_status_is_sent_until_accepted(tmp_path: Path) -> N
     assert {each.type: each.status for each in first.conditions} == {"Ready": "True"}
 
     pressed = NodeCondition(type="DiskPressure", status="True", reason="KubeletHasDiskPressure")
-    write_node_report(tmp_path, NodeReport(conditions=(pressed,)))
+    measured[0] = NodeReport(conditions=(pressed,))
     obstacles[0], reported[0], heard.away = "the runtime does not answer", True, True
     with pytest.raises(RPCError):
         await teller.round()
@@ -104,6 +106,7 @@ async def test_a_node_status_that_changed_only_in_messages_is_sent_rarely(tmp_pa
         NodeLife("n1", "machine", 4),
         NodeInfo,
         heard.tell,
+        report=NodeReport,
         obstacles=lambda: tuple(filter(None, obstacles)),
         sources={},
         clock=lambda: clock[0],
@@ -126,7 +129,7 @@ async def test_an_outage_of_the_server_is_told_once_it_is_over(tmp_path: Path) -
     heard = Heard()
     context = NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c")
     life = NodeLife("n1", "machine", 4)
-    teller = NodeStatusReporter(context, life, NodeInfo, heard.tell, obstacles=tuple, sources={})
+    teller = NodeStatusReporter(context, life, NodeInfo, heard.tell, report=NodeReport, obstacles=tuple, sources={})
     assert await teller.round()
     teller.outage(NOW, None)
     assert not await teller.round()

@@ -815,13 +815,16 @@ def test_what_is_known_ends_with_the_last_answer_of_the_server(
     here = cast(NodeSettings, SimpleNamespace(state_dir=Path("/")))
     monkeypatch.setattr(explain_command, "serving", lambda _: object())
     records = replace(running(60), seen=ago(50))
-    assert explain_command._unserved(here, records, None) == ("", None)
-    unserved, known = explain_command._unserved(here, records, ago(40))
+    assert explain_command._unserved(here, records, None, "") == ("", None)
+    unserved, known = explain_command._unserved(here, records, ago(40), "")
     clock = f"{ago(40).astimezone():%H:%M:%S}"
     assert known == ago(40)
     assert unserved == f"the Temporal server has not answered since {clock}: nothing of this happens until it does"
     assert clock in capsys.readouterr().err
-    assert explain_command._unserved(here, replace(records, gone=ago(1)), ago(40)) == ("", None)
+    why, known = explain_command._unserved(here, records, None, "the disk is full")
+    assert (why, known) == ("the disk is full: nothing that happens is recorded until that is mended", records.seen)
+    assert "the disk is full; this is the last state that could be recorded" in capsys.readouterr().err
+    assert explain_command._unserved(here, replace(records, gone=ago(1)), ago(40), "full") == ("", None)
 
 
 def test_a_sidecar_that_waits_after_a_success_is_named_with_what_runs() -> None:

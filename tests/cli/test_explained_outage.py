@@ -58,7 +58,12 @@ def test_a_server_that_hangs_is_told_while_it_does_and_afterwards(
         of_node = explained(environ, "node")
         assert "no Temporal server for" in of_node and "does not answer" not in of_node, "it is told once"
         assert "has not answered" not in program("node", environ=environ).out
-        events = program("describe", "node", environ=environ).out.partition("Events:")[2]
-        assert "ServerUnreachable" in events and "ServerReachable" in events
+        deadline = time.monotonic() + 60
+        while "ServerReachable" not in (
+            shown := program("describe", "node", environ=environ).out.partition("Events:")[2]
+        ):
+            assert time.monotonic() < deadline, shown
+            time.sleep(1)
+        assert "ServerUnreachable" in shown
         logs = "".join(each.read_text() for each in (state_of(environ) / "log").glob("worker*"))
         assert "the Temporal server does not answer" in logs and "the Temporal server answers again" in logs

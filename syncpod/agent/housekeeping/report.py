@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,17 @@ _CONDITIONS: Final[dict[NodeCondition, tuple[tuple[str, str], tuple[str, str]]]]
 }
 
 _READY: Final = "kubelet is posting ready status"
+
+
+@dataclass(frozen=True)
+class NodeReports:
+    """The node's report, for the agent's other parts."""
+
+    now: Callable[[], NodeReport]
+    """Returns it as it is now, also while the disk is full and it cannot be written."""
+    refresh: Callable[[], Awaitable[None]]
+    """Looks for orphans, and writes the report."""
+
 
 Counted = tuple[str, float, Callable[[], int], str]
 """A cleanup: its name, its period in seconds, a function that returns how many objects it has removed, and a word for

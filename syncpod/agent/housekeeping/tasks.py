@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
@@ -22,7 +21,7 @@ from syncpod.agent.housekeeping.log_links import LogLinks
 from syncpod.agent.housekeeping.node_history import NodeHistory
 from syncpod.agent.housekeeping.orphans import Killer, Orphans
 from syncpod.agent.housekeeping.removals import Removals, Remover
-from syncpod.agent.housekeeping.report import NodeReporter
+from syncpod.agent.housekeeping.report import NodeReporter, NodeReports
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.storage.image_gc import ImageGc
 from syncpod.agent.takeover.lock import NodeLife
@@ -53,8 +52,8 @@ def add_housekeeping_tasks(
     killer: OrphanKiller,
     images: ImageGc,
     is_signed: bool = False,  # whether commands to the node are signed
-) -> Callable[[], Awaitable[None]]:
-    """Add all tasks to the agent. Return a function that brings the node's report up to date."""
+) -> NodeReports:
+    """Add all tasks to the agent, and return the node's report."""
     workflows = PodWorkflows(client, node_task_queue(node.name))
     containers = ContainerGc(
         node, collector, agent.pleg.listings, settings.containers, period=settings.containers_period
@@ -93,7 +92,7 @@ def add_housekeeping_tasks(
     _add_duplicates(agent, killer)
     _add_log_links(agent, node, settings.gone_pods_period)
     _add_memory_tasks(agent, node)
-    return partial(_refresh, orphans, reporter)
+    return NodeReports(reporter.report, partial(_refresh, orphans, reporter))
 
 
 async def _refresh(orphans: Orphans, reporter: NodeReporter) -> None:

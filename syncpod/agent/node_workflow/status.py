@@ -33,7 +33,7 @@ from syncpod.messages.node import (
     NodeView,
     Outage,
 )
-from syncpod.node.report import NodeReport, read_node_report
+from syncpod.node.report import NodeReport
 from syncpod.pod import parse_quantity, quantity_text
 from syncpod.translation.context import NodeContext
 
@@ -58,21 +58,22 @@ class NodeStatusReporter:
         info: Callable[[], NodeInfo],
         tell: Callable[[NodeStatus], Awaitable[None]],
         *,
+        report: Callable[[], NodeReport],
         obstacles: Callable[[], tuple[str, ...]],
         sources: Mapping[str, Callable[[], bool]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Send with `tell`, which raises RPCError.
 
-        `info` returns the machine's kernel, OS and runtime, whose version may change. `obstacles` returns the reasons
-        why the node cannot run pods. `sources` has, by name of each configured source of pods, a function that returns
-        whether this worker has reported the source's pods.
+        `info` returns the machine's kernel, OS and runtime, whose version may change. `report` returns the report of
+        the node's housekeeping, and `obstacles` the reasons why the node cannot run pods. `sources` has, by name of
+        each configured source of pods, a function that returns whether this worker has reported the source's pods.
         """
         self._context = context
         self._life = life
         self._info = info
         self._tell = tell
-        self._obstacles = obstacles
+        self._report, self._obstacles = report, obstacles
         self._sources = sources
         self._clock = clock
         self._outages: deque[Outage] = deque(maxlen=OUTAGES_TOLD)
@@ -114,23 +115,13 @@ class NodeStatusReporter:
 
     async def current(self) -> NodeStatus:
         """Return the status as it is now."""
-        return self.status(await asyncio.to_thread(read_node_report, self._context.state_dir))
-
-    def _was_just_reported(self, status: NodeStatus) -> bool:
-        """Say whether the last status sent was recent, and differs at most in wording."""
-        reported = self._reported
-        recent = self._clock() - self._reported_at < REWORDED_SECONDS
-        return recent and reported is not None and _without_words(reported) == _without_words(status)
-
-    def status(self, report: NodeReport | None) -> NodeStatus:
-        """Return the status; `report` is the latest report of the node's housekeeping."""
         self._update_ready()
         allocatable, whole = self._context.capacity, self._context.capacity_of_machine
         addresses = [NodeAddress(type="InternalIP", address=each) for each in self._context.host.addresses]
         return NodeStatus(
             boot=self._life.boot,
             identity=self._life.identity,
-            conditions=(*pressures(report), self._ready),
+            conditions=(*pressures(self._report()), self._ready),
             labels=dict(self._context.labels),
             capacity=quantities(allocatable if whole is None else whole),
             allocatable=quantities(allocatable),
@@ -141,6 +132,12 @@ class NodeStatusReporter:
             sources_ready=all(has_reported() for has_reported in self._sources.values()),
             outages=tuple(self._outages),
         )
+
+    def _was_just_reported(self, status: NodeStatus) -> bool:
+        """Say whether the last status sent was recent, and differs at most in wording."""
+        reported = self._reported
+        recent = self._clock() - self._reported_at < REWORDED_SECONDS
+        return recent and reported is not None and _without_words(reported) == _without_words(status)
 
     def _update_ready(self) -> None:
         obstacles = "; ".join(self._obstacles())
@@ -164,7 +161,7 @@ def _without_words(status: NodeStatus) -> NodeStatus:
     return status.model_copy(update={"conditions": conditions})
 
 
-def pressures(report: NodeReport | None) -> tuple[NodeCondition, ...]:
+def pressures(report: NodeReport) -> tuple[NodeCondition, ...]:
     """Return the node's pressure conditions from its housekeeping report."""
     return tuple(
         NodeCondition(
@@ -174,7 +171,7 @@ def pressures(report: NodeReport | None) -> tuple[NodeCondition, ...]:
             message=each.message,
             last_transition_time=each.since,
         )
-        for each in (report.conditions if report is not None else ())
+        for each in report.conditions
     )
 
 

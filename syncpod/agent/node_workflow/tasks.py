@@ -27,6 +27,7 @@ from syncpod.cri.port import RuntimeVersion
 from syncpod.messages.identity import node_task_queue
 from syncpod.messages.node import FILE_SOURCE, NodeStatus, NodeView, node_workflow_id
 from syncpod.node.recorded_events import recorded_start
+from syncpod.node.report import NodeReport
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -43,11 +44,13 @@ def add_node_workflow_tasks(
     context: NodeContext,
     life: NodeLife,
     version: Callable[[], RuntimeVersion],
+    report_now: Callable[[], NodeReport],
     manifest_dir: Path | None,
 ) -> Callable[[], Awaitable[NodeStatus]]:
     """Start the node's workflow, and keep it up to date, as long as the agent runs.
 
-    `version` returns the current name and version of the runtime. The returned function returns the node's status.
+    `version` returns the current name and version of the runtime, and `report_now` the report of the node's
+    housekeeping. The returned function returns the node's status.
     """
     task_queue = node_task_queue(context.name)
     signals = NodeSignals(
@@ -73,6 +76,7 @@ def add_node_workflow_tasks(
         life,
         lambda: info(version()),
         signals.node_status,
+        report=report_now,
         obstacles=agent.obstacles,
         sources=sources,
     )

@@ -119,7 +119,7 @@ def explain(
     if not what:
         raise BadInput("name a pod, `syncpod explain POD`, or `syncpod explain node` for this machine's node")
     name = pod_name(what)
-    _settle_journal()
+    unrecorded = _settle_journal()
     now = datetime.now(UTC)
     moment = read_moment(at, now) if at is not None else now
     begin = _beginning(read_span(since), moment)
@@ -127,7 +127,7 @@ def explain(
         _explain_start(namespace, name, uid, moment, output, container, restart, trace_log if trace else None)
         return
     _note_day(at, moment, now)
-    _explain_pod(namespace, name, uid, output, moment, begin, now)
+    _explain_pod(namespace, name, uid, output, moment, begin, now, unrecorded)
 
 
 def _note_day(at: str | None, moment: datetime, now: datetime) -> None:
@@ -166,9 +166,16 @@ def _explain_start(
 
 
 def _explain_pod(
-    namespace: str, name: str, uid: str, output: str, moment: datetime, begin: datetime | None, now: datetime
+    namespace: str,
+    name: str,
+    uid: str,
+    output: str,
+    moment: datetime,
+    begin: datetime | None,
+    now: datetime,
+    unrecorded: str,
 ) -> None:
-    """Print a pod's state at a moment, now or in the past, from the journal."""
+    """Print a pod's state at a moment, now or in the past, from the journal, which lacks news if `unrecorded`."""
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.explanation import lines
     from syncpod.cli.view.explanation_document import document
@@ -178,7 +185,7 @@ def _explain_pod(
     here, past = settings(), moment != now
     lives, records = _lives(here.state_dir, namespace, name, moment, uid)
     gaps = _gaps(here.state_dir)
-    unserved, last_sign = ("", None) if past else _unserved(here, records, gaps.silent_since)
+    unserved, last_sign = ("", None) if past else _unserved(here, records, gaps.silent_since, unrecorded)
     ended: RunEnd | None = None
     alone = ""
     if not past and (alone := _without_workflow(here.state_dir, records, unserved)):
@@ -206,11 +213,11 @@ def _explain_pod(
     say("\n".join(lines(explanation, others, now, unserved=unserved, **where)))
 
 
-def _settle_journal() -> None:
-    from syncpod.api.client import settle_journal
+def _settle_journal() -> str:
+    from syncpod.cli.machine.own_journal import settled
     from syncpod.cli.machine.settings import settings
 
-    settle_journal(settings().state_dir)
+    return settled(settings().state_dir)
 
 
 def _doing(state_dir: Path, records: PodRunRecords) -> dict[tuple[str, str], str]:
@@ -332,28 +339,35 @@ def _unknown(lives: list[PodRunRecords], namespace: str, name: str, state_dir: P
         first = lives[0].begun.astimezone()
         return Failure(f'the journal has nothing of pod "{name}" before {first:%Y-%m-%d %H:%M:%S}')
     where = f"the journal of this node ({state_dir}) has no pod {name} in namespace {namespace}"
-    from syncpod.cli.machine.state_directory import recorded_worker
+    from syncpod.cli.machine.state_directory import full_disk, recorded_worker
     from syncpod.cli.temporal.ended_workflows import is_open_on
 
     worker = recorded_worker(state_dir)
     if worker is not None and is_open_on(worker.node, namespace, name):
         if serving(state_dir) is None:
             return Failure(f"{where}: it is a pod of this node, whose worker died before it noted it: `syncpod up`")
-        return Failure(f"{where} yet: it is a pod of this node, whose worker has not noted it; try again")
+        why = full_disk(state_dir) or "try again"
+        return Failure(f"{where} yet: it is a pod of this node, whose worker has not noted it; {why}")
     return Failure(f"{where}; for a pod of another node, run `explain` there")
 
 
-def _unserved(here: NodeSettings, records: PodRunRecords, silent_since: datetime | None) -> tuple[str, datetime | None]:
-    """Return the sentence that the node cannot act, and the time until which its state is known; also print a note.
+def _unserved(
+    here: NodeSettings, records: PodRunRecords, silent_since: datetime | None, unrecorded: str
+) -> tuple[str, datetime | None]:
+    """Return a sentence if the node cannot act, and until when its state is known; print a note too.
 
-    A node cannot act without a worker, or while its server does not answer (since `silent_since`). Returns "" and None
-    if the node can act, or if the pod is gone.
+    It cannot act without a worker, nor while its server does not answer, since `silent_since`. Its acts are not known
+    while they cannot be recorded, for the reason `unrecorded`. Returns "" and None otherwise, or if the pod is gone.
     """
     from syncpod.cli.machine.own_journal import last_sign
 
     if records.gone is not None:
         return "", None
     if serving(here.state_dir) is not None:
+        if unrecorded:
+            day = f"{records.seen.astimezone():%Y-%m-%d %H:%M:%S}"
+            remark(f"Note: {unrecorded}; this is the last state that could be recorded, at {day}")
+            return f"{unrecorded}: nothing that happens is recorded until that is mended", records.seen
         if silent_since is None:
             return "", None
         known = max(records.seen, silent_since)

@@ -27,14 +27,13 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
     `names` are the nodes that were named; empty = this machine's node. Raises Failure, also for another node, and
     BadInput.
     """
-    from syncpod.api.client import settle_journal
+    from syncpod.cli.machine.own_journal import settled
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.view.node_description import silence_of_server
-    from syncpod.cli.view.node_explanation import document, lines
+    from syncpod.cli.view.node_explanation import document, lines, silence_of_server
     from syncpod.journal.reading import NoJournal, gaps_of, node_summary
 
     here = settings()
-    settle_journal(here.state_dir)
+    unrecorded = settled(here.state_dir)
     now = datetime.now(UTC)
     node = _required(names, here.state_dir, here.node)
     begin = now - (_A_DAY if since is None else since)
@@ -48,6 +47,8 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
     if not unserved and gaps.silent_since is not None:
         unserved = "the Temporal server answers"
         served.append(silence_of_server(gaps.silent_since))
+    if unrecorded:
+        served.append(f"{unrecorded}: what follows lacks what has happened since")
     if (by := recorded_cordon(here.state_dir)) is not None:
         served.append(f"it is cordoned{by and f' by {by}'}: it takes no new pods (`syncpod uncordon` ends that)")
     events = [each for each in recorded_node_events(here.state_dir) if each.last >= begin]

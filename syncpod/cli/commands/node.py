@@ -32,6 +32,7 @@ def node() -> None:
     """
     from syncpod.api.client import refresh_report
     from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import full_disk
     from syncpod.cli.view.node_description import stall_lines
     from syncpod.node.loop_stalls import read_loop_stall
     from syncpod.node.report import read_node_report
@@ -52,6 +53,9 @@ def node() -> None:
     if (stall := read_loop_stall(state_dir)) is not None:
         say("\n".join(("", "Event loop:", *(f"  {line}" for line in stall_lines(stall, datetime.now(UTC))))))
     if report is not None:
+        if serves and (full := full_disk(state_dir)):
+            written = f"{_ago(report.at, datetime.now(UTC))} ago"
+            remark(f"Note: {full}: what follows is the last report that could be written, {written}")
         known = report if serves else report.model_copy(update={"ready": _unknown()})
         orphans = _part("Orphans:", _ORPHANS, [*map(_orphan, report.orphans)]) if serves else _orphans_now()
         say("\n".join(printable(line) if line else "" for line in _report(known, orphans, datetime.now(UTC))))
@@ -66,7 +70,7 @@ def _unknown() -> NodeCondition:
 
 def _silence(state_dir: Path) -> str:
     """Return the sentence that the Temporal server does not answer the worker; "" if it does, or if this is unknown."""
-    from syncpod.cli.view.node_description import silence_of_server
+    from syncpod.cli.view.node_explanation import silence_of_server
     from syncpod.journal.reading import NoJournal, gaps_of
 
     try:

@@ -23,7 +23,7 @@ from syncpod.cli.machine.processes import end, last_lines, require_not_stopped, 
 from syncpod.cli.machine.state_directory import (
     ServerRecord,
     exclusive,
-    full_disk_note,
+    full_disk,
     prepare,
     recorded_server,
     running_server,
@@ -412,5 +412,5 @@ async def _connected(settings: ClientConnectConfig, seconds: float) -> None:
 
 def _did_not_start(log: Path) -> Failure:
     said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
-    why = full_disk_note(log.parent.parent)
-    return Failure(f"the Temporal server did not start; the last line of {log}: {said}{why}")
+    full = full_disk(log.parent.parent)
+    return Failure(f"the Temporal server did not start; the last line of {log}: {said}{full and f'; {full}'}")

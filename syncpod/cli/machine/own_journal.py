@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from syncpod.api import client
 from syncpod.api.views.events import PodEvent, gone_events
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.object_store import memory_directory_of
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import full_disk
 from syncpod.journal.reading import NoJournal, PodRunRecords, last_sign_of, lives_of
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import MEMORY_DIR
@@ -58,6 +60,17 @@ def with_gone(
     client.settle_journal(settings().state_dir)
     gone = gone_events(settings().state_dir, worker.node, events, namespace, now)
     return [*events, *(event for event in gone if not names or event.pod in names)]
+
+
+def settled(state_dir: Path) -> str:
+    """Have this machine's worker, if there is one, bring the journal up to date; return why it lacks what is newest.
+
+    "" if it does not, or if no worker runs. On a full disk a Temporal server there also fails, so that pods' workflows
+    publish nothing: the journal then has nothing to write, and would seem to be up to date. Blocks.
+    """
+    why = client.settle_journal(state_dir)
+    full = full_disk(state_dir)
+    return "" if serving(state_dir) is None else full or (why and f"the journal cannot be written: {why}")
 
 
 def last_sign(here: NodeSettings) -> datetime | None:

@@ -160,8 +160,8 @@ def prepare(state_dir: Path) -> None:
         raise BadInput(f"the state directory {state_dir} cannot be written: {error.strerror}") from None
 
 
-def full_disk_note(state_dir: Path) -> str:
-    """Return a clause that the directory's disk is full; "" if it is not.
+def full_disk(state_dir: Path) -> str:
+    """Return the sentence that the directory's disk is full; "" if it is not.
 
     It completes a failure of a process that writes there: a Temporal server on a full disk reports only that a shard is
     unknown.
@@ -171,7 +171,7 @@ def full_disk_note(state_dir: Path) -> str:
     except OSError:
         return ""
     is_full = found.f_bavail * found.f_frsize < _ROOM or (found.f_files > 0 and found.f_favail == 0)
-    return f"; the disk of {state_dir} is full" if is_full else ""
+    return f"the disk of {state_dir} is full" if is_full else ""
 
 
 def mark(state_dir: Path) -> None:

@@ -170,9 +170,9 @@ class TemporalPods:
         """Return the steps that this machine's worker executes now."""
         return node_api.steps_under_way(self.state_dir)
 
-    async def settle_journal(self) -> None:
+    async def settle_journal(self) -> str:
         """Make this machine's worker, if there is one, write its journal."""
-        await asyncio.to_thread(node_api.settle_journal, self.state_dir)
+        return await asyncio.to_thread(node_api.settle_journal, self.state_dir)
 
     async def refresh_report(self) -> None:
         """Make this machine's worker, if there is one, write its report."""

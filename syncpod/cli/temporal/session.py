@@ -17,7 +17,7 @@ from syncpod.cli.console import remark, waiting
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens, somebody_listens
 from syncpod.cli.machine.settings import kept_settings, settings
-from syncpod.cli.machine.state_directory import full_disk_note, note_server, recorded_server, running_server
+from syncpod.cli.machine.state_directory import full_disk, note_server, recorded_server, running_server
 from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.worker_record import serving
 
@@ -283,4 +283,5 @@ def _full_disk_of_own_server() -> str:
         directory = settings().state_dir
     except BadInput:  # invalid settings here do not concern a server elsewhere
         return ""
-    return full_disk_note(directory) if running_server(directory) is not None else ""
+    full = full_disk(directory) if running_server(directory) is not None else ""
+    return f"; {full}" if full else ""

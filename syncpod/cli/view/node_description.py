@@ -65,12 +65,6 @@ def _sign(fetched: FetchedNode, now: datetime) -> str:
     return f"dead since {fetched.heard.astimezone():%Y-%m-%d %H:%M:%S}, {age(fetched.heard, now)} ago"
 
 
-def silence_of_server(since: datetime) -> str:
-    """Return the sentence that the Temporal server has not answered the node's worker since a moment."""
-    at = f"{since.astimezone():%Y-%m-%d %H:%M:%S}"
-    return f"the Temporal server has not answered since {at}: nothing happens to its pods until it does"
-
-
 def stall_lines(stall: LoopStall, now: datetime) -> list[str]:
     """Return lines about how long a worker's event loop stood still, when, and where."""
     lasted, ago = short_duration(timedelta(seconds=stall.seconds)), age(stall.since, now)

@@ -78,6 +78,11 @@ def lines(
     return shown
 
 
+def silence_of_server(since: datetime) -> str:
+    """Return the sentence that the Temporal server has not answered the node's worker since a moment."""
+    return f"the Temporal server has not answered since {_clock(since)}: nothing happens to its pods until it does"
+
+
 def _restless(
     summary: JournalSummary, now: datetime, since: datetime, wide: int | None, orphans: Collection[str]
 ) -> list[str]:
