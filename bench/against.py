@@ -232,6 +232,8 @@ class Contest:
     bare: Side
     durable: Side
     versions: str
+    hindrance: Callable[[], str]
+    """Returns why the times are void, after all is measured; "" = they are not."""
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -241,7 +243,7 @@ class Contest:
 
 @contextlib.asynccontextmanager
 async def contest(version: str) -> AsyncIterator[Contest]:
-    """Start all sides with their runtimes and servers, and end them. Raises `Missing`, and Hindered at the end."""
+    """Start all sides with their runtimes and servers, and end them. Raises `Missing`."""
     async with contextlib.AsyncExitStack() as stack:
         top = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-", ignore_cleanup_errors=True))
@@ -301,17 +303,17 @@ async def contest(version: str) -> AsyncIterator[Contest]:
             Bare(BARE, *ours, node=bare),
             Durable(*ours, node=bare, pids=(prototype.pid, second_server.pid), prototype=prototype),
             f"kubelet {VERSION}, containerd {ours[0].version}",
+            partial(_hindrance_of, kubelet),
         )
-        kubelet.read_log()
-        require_unhindered(kubelet.taken_up)
 
 
-class Hindered(Exception):
-    """The kubelet waited for something that the bench does not have. The text says for how long."""
+def _hindrance_of(kubelet: Kubelet) -> str:
+    kubelet.read_log()
+    return hindrance(kubelet.taken_up)
 
 
-def require_unhindered(taken_up: Mapping[str, float]) -> None:
-    """Raise Hindered if the kubelet's loop paused within a crowd, since its times are then void.
+def hindrance(taken_up: Mapping[str, float]) -> str:
+    """Return the sentence that the kubelet's loop paused within a crowd, so that its times are void; "" = it did not.
 
     `taken_up` has the time in seconds at which it began each pod, by the pod's name. In one run, the kubelet waited for
     a name server.
@@ -322,7 +324,8 @@ def require_unhindered(taken_up: Mapping[str, float]) -> None:
     for crowd, times in crowds.items():
         pause = max((after - before for before, after in itertools.pairwise(sorted(times))), default=0.0)
         if pause > _STOOD_SECONDS and len(times) >= CROWD:
-            raise Hindered(f"{crowd}: the kubelet's loop stood for {pause:.1f} s, so its times say nothing")
+            return f"{crowd}: the kubelet's loop stood for {pause:.1f} s, so its times say nothing"
+    return ""
 
 
 # --- what is done -----------------------------------------------------------------------------------------------------

@@ -27,22 +27,24 @@ WARNING: Final = (
 )
 
 
-async def against_kubelet(version: str, say: Callable[[str], None]) -> str:
-    """Measure all sides on a containerd of this version, write the page, and return its new text.
+async def against_kubelet(version: str, say: Callable[[str], None]) -> tuple[str, str]:
+    """Measure all sides on a containerd of this version, and write the page; return its new text, and "".
 
-    Raises `Missing` if the machine lacks a part, TimeoutError, and Hindered, after which nothing is written.
+    If the times are void, the page stays as it is: then return what was measured, and the sentence that says why.
+    Raises `Missing` if the machine lacks a part, and TimeoutError.
     """
     before = machine.load()
     say(f"starting two containerd {version}, a kubelet, two Temporal servers, a worker and the prototype's")
     async with contest(version) as at:
         samples = await measure(at, ROUNDS, say)
-        versions = at.versions
+        versions, why_void = at.versions, at.hindrance()
     say("history")
     async with stage(version) as staged:
         events = await histories(staged)
     text = report(markdown(rows(samples)), events, machine.environment(versions, before), is_busy=before > BUSY)
-    DOCUMENT.write_text(written(DOCUMENT.read_text(), text))
-    return text
+    if not why_void:
+        DOCUMENT.write_text(written(DOCUMENT.read_text(), text))
+    return text, why_void
 
 
 def report(table: str, events: tuple[Row, ...], environment: str, *, is_busy: bool) -> str:
