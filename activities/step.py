@@ -186,7 +186,7 @@ async def _try(
                     return await complete(attempt, StepResult(outcome=Outcome.NOT_BEGUN))
                 request = certain
             if refusal := await attempt.node.uids.bind(attempt.ref):
-                return await _of_another(attempt, interruption, refusal)
+                return await _of_another(attempt, request, interruption, refusal)
             complete = _without_status if request.lane else _with_status
             return await _act(attempt, body, request, stage, complete)
         finally:
@@ -225,14 +225,16 @@ async def _act(
             raise _pod_level(fault, detail) from fault
 
 
-async def _of_another(attempt: StepAttempt, interruption: Interruption, message: str) -> StepResult:
+async def _of_another(attempt: StepAttempt, request: StepInput, interruption: Interruption, message: str) -> StepResult:
     """Fail a step that would make something under another pod's UID. A step that ends something succeeds at once.
 
-    In both cases the result has no status, because the listing of that UID is the other pod's.
+    A deleted pod's life is then over: nothing of it was ever made. In both cases the result has no status, because the
+    listing of that UID is the other pod's.
     """
     detail = StepResult(message=message)
     if interruption.ends_something:
-        return await _without_status(attempt, detail)
+        over = isinstance(request, KillPod) and request.deleted
+        return await _without_status(attempt, detail.model_copy(update={"over": over}))
     rejection = Rejection(reason=UID_IN_USE, message=message)
     fault = PodFault(Fault.POD_REJECTED, message, rejection=rejection)
     raise _pod_level(fault, await _without_status(attempt, detail.model_copy(update={"rejection": rejection})))

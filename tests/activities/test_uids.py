@@ -88,8 +88,9 @@ async def test_a_pod_with_another_pods_uid_neither_starts_nor_ends_containers(be
     [reason, *_] = await foresee_admission(bench.node, second.pod)
     assert reason == f"UIDInUse: {error.message}"
 
-    killed = await second.kill()
-    assert (killed.outcome, await second.remove()) == (Outcome.DONE, True)
+    killed, deleted = await second.kill(), await second.delete()
+    assert (killed.outcome, killed.over, deleted.outcome, deleted.over) == (Outcome.DONE, False, Outcome.DONE, True)
+    assert await second.remove()
     assert [each.state for each in (await first.view()).containers] == ["running"]
     assert first.directory.exists()
 
