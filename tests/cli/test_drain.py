@@ -116,8 +116,8 @@ async def test_pods_of_a_kubernetes_cluster_are_left_to_it(
             "cannot delete Pods of the Kubernetes cluster, which brings them back "
             f"(use `kubectl drain {name}`): default/{name}-done, default/{name}-web",
         ]
-        for pod in ("web", "done"):  # the cluster ends them
-            assert (await syncpod("delete", "pod", f"{name}-{pod}")).code == 0
+        for kind in ("web", "done"):  # the cluster ends them
+            assert (await syncpod("delete", "pod", f"{name}-{kind}")).code == 0
         drained = await syncpod("drain", name, "--force", "--ignore-daemonsets")
     assert drained.code == 0, drained.err
     assert f"pod/{name}-bare evicted" in drained.out
