@@ -85,16 +85,27 @@ def test_a_machine_joins_runs_its_pods_and_leaves(cluster: Cluster, environ: dic
     assert upped.code == 0, upped.err
     assert f"cluster    {config}\n" in upped.out
     cluster.until(lambda objects: "/api/v1/nodes/n1" in objects)
-    for name in ("web", "app"):
-        cluster.do(cluster.server.put(pod_path(name), pod(name, spec=SLEEPS)))
+    for name, kind in (("web", "ReplicaSet"), ("app", "DaemonSet")):
+        document = pod(name, spec=SLEEPS)
+        owner = {"apiVersion": "apps/v1", "kind": kind, "name": "owner", "uid": "1", "controller": True}
+        document["metadata"]["ownerReferences"] = [owner]
+        cluster.do(cluster.server.put(pod_path(name), document))
     cluster.until(lambda objects: _phase(objects, "web") == _phase(objects, "app") == "Running")
     statuses = cluster.server.objects[pod_path("web")]["status"]["containerStatuses"]
     assert statuses[0]["state"]["running"]
 
+    kept = syncpod("drain", "n1", "--force", "--ignore-daemonsets")
+    assert (kept.code, kept.out) == (1, "node/n1 cordoned\n")
+    assert "which brings them back (use `kubectl drain n1`): default/web\n" in kept.err, kept.err
+    assert syncpod("uncordon", "n1").code == 0
     deleted = syncpod("delete", "pod", "app", "--wait=false")
     assert 'pod "app" comes from its node\'s Kubernetes cluster' in deleted.err
     cluster.do(cluster.server.delete_pod("web", 1))
     cluster.until(lambda objects: pod_path("web") not in objects)
+    drained = syncpod("drain", "n1", "--ignore-daemonsets")
+    assert (drained.code, drained.out.splitlines()[-1]) == (0, "node/n1 drained"), drained.err
+    assert "ignoring DaemonSet-managed Pods: default/app" in drained.err
+    assert syncpod("uncordon", "n1").code == 0
     assert json.loads(syncpod("get", "pods", "-o", "json").out)["items"][0]["metadata"]["name"] == "app"
 
     refused = syncpod("up", "--no-kubeconfig")
