@@ -96,6 +96,7 @@ def test_a_machine_joins_runs_its_pods_and_leaves(cluster: Cluster, environ: dic
 
     kept = syncpod("drain", "n1", "--force", "--ignore-daemonsets")
     assert (kept.code, kept.out) == (1, "node/n1 cordoned\n")
+    assert "Note: its Kubernetes cluster still sends pods to node n1: `kubectl cordon n1` ends that\n" in kept.err
     assert "which brings them back (use `kubectl drain n1`): default/web\n" in kept.err, kept.err
     assert syncpod("uncordon", "n1").code == 0
     deleted = syncpod("delete", "pod", "app", "--wait=false")

@@ -15,6 +15,7 @@ from syncpod.api.views.text import printable
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
+from syncpod.cli.machine.settings import settings
 from syncpod.cli.maintenance import Change, Draining, PodToDrain, named
 from syncpod.cli.orphan_notes import orphan_of, way_for
 from syncpod.cli.several import together
@@ -28,6 +29,7 @@ from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, r
 from syncpod.messages.node import FILE_SOURCE, node_workflow_id
 from syncpod.node.orphan_mark import why_orphaned
 from syncpod.pod.origin import is_of_cluster, list_of
+from syncpod.settings.worker_record import serving
 
 EVERY_POD: Final = Selector()
 
@@ -49,6 +51,11 @@ class OwnNodes:
         """Cordon or uncordon a node, unless it is so already. Raises Failure if the node refuses or is silent."""
         if (name in self._cordoned) is not (change == "cordon"):
             await _change(self._client, name, change)
+            worker = serving(settings().state_dir)
+            if worker is not None and (worker.node, change) == (name, "cordon") and worker.kubeconfig:
+                remark(
+                    f"Note: its Kubernetes cluster still sends pods to node {name}: `kubectl cordon {name}` ends that"
+                )
 
     async def pods(self, name: str) -> tuple[list[PodToDrain[FetchedPod]], list[str]]:
         """Return the pods of a node, and the reasons why it cannot be drained.
