@@ -1,4 +1,4 @@
-"""A node for each runtime, served by one worker process for the whole session, and a node that tests may break."""
+"""A node for each runtime, served by one worker process for all tests here, and a node that tests may break."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def engine(
     runtime: Runtime, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[EngineNode]:
-    """A node on each runtime in turn."""
+    """A node on each runtime in turn. It ends with the last test of this package: an idle one takes processor time."""
     async with engine_node(runtime, temporal_server, tmp_path_factory.mktemp("engine")) as node:
         yield node
 
