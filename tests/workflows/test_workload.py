@@ -50,6 +50,7 @@ from syncpod.messages.fleet import (
     WhoAsks,
     fleet_node_id,
 )
+from syncpod.messages.fleet_commands import ROOM
 from syncpod.messages.node import PodKey
 from syncpod.messages.workload import (
     PLACE_PODS,
@@ -60,6 +61,7 @@ from syncpod.messages.workload import (
     PlacePods,
     PodsPlaced,
     PodsWithdrawn,
+    Room,
     Survey,
     Surveyed,
     WithdrawPods,
@@ -417,6 +419,7 @@ async def test_a_daemon_set_has_a_pod_on_each_node(fleet: Fleet) -> None:
     cordoned = fleet.client.get_workflow_handle(fleet_node_id(second.pods[0].node))
     before = await surveys(handle)
     await cordoned.execute_update("cordon")
+    await handle.signal(ROOM.name, Room())  # else the next survey is up to a minute away
     await until_surveyed(handle, before + 1)
     assert (await fleet.until(handle, is_rolled_out)).desired == 2, "as in Kubernetes, whose DaemonSets tolerate it"
     await fleet.apply(fleet.document("DaemonSet", image="registry.local/web:3"))
