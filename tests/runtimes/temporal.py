@@ -79,6 +79,7 @@ class DevServer:
         )
         if not self._synced:
             command[command.index("synchronous=FULL")] = "synchronous=OFF"
+        is_new = not self.db.exists()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -94,6 +95,8 @@ class DevServer:
                 end = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
                 raise RuntimeError(f"the Temporal server did not start; the end of {self.log}:\n{end}")
             time.sleep(0.05)
+        if is_new:
+            dev_server.drop_costly_indexes(self.db)
 
     def kill(self) -> None:
         """SIGKILL the server; its database stays."""
