@@ -21,7 +21,7 @@ from syncpod.messages.identity import Message, bounded_id
 from syncpod.messages.node import SOURCE_ANNOTATION, NodeAddress, NodeCondition, NodeInfo, PodKey
 from syncpod.messages.queries import WireEvent
 from syncpod.pod.origin import FLEET_SOURCE as FLEET_SOURCE
-from syncpod.pod.wire import ForeignText, shortened
+from syncpod.pod.wire import Flag, ForeignText, shortened
 
 FLEET_NODE_WORKFLOW: Final = "FleetNode"
 """Workflow type of a node in its fleet. It holds the pods that the node should run, and the node's reports."""
@@ -256,7 +256,7 @@ class Place(Message):
     """The id of the workflow that is signalled when one of the pods changes; "" = none."""
     pods: tuple[Any, ...] = ()
     """v1 Pods."""
-    adopted: bool = False
+    adopted: Flag = False
     """The owner has adopted these pods. A pod that the node claims in exactly this form counts as placed by the owner
     from now on. Nothing else changes: otherwise a node could obtain a Secret by claiming a pod."""
 
@@ -266,7 +266,7 @@ class Withdraw(Message):
 
     pods: tuple[PodKey, ...] = ()
     reason: str = ""
-    force: bool = False
+    force: Flag = False
     """Do not wait until the node reports them gone, so that they can be replaced at once. If the node still runs, these
     pods run on beside their replacements."""
 

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from syncpod.messages.identity import Message, bounded_id
 from syncpod.messages.queries import WireEvent
+from syncpod.pod.wire import Int64
 
 FLEET_OBJECT_WORKFLOW: Final = "FleetObject"
 """Workflow type of one ConfigMap or Secret, whose id is ``object/<kind>/<namespace>/<name>``."""
@@ -80,7 +81,7 @@ class PutObject(SealedObject):
 
     type: str = ""
     """The type of a Secret."""
-    keys: int = 0
+    keys: Int64 = 0
     replaces: str = ""
     """The version that this object replaces: the same content, sealed for another key of the fleet. If the object in
     the workflow has another version, the update changes nothing. "" = this is new content."""

@@ -26,7 +26,7 @@ from syncpod.pod.origin import FILE_SOURCE as FILE_SOURCE
 from syncpod.pod.origin import KUBERNETES_SOURCE as KUBERNETES_SOURCE
 from syncpod.pod.origin import SEEN_ANNOTATION as SEEN_ANNOTATION
 from syncpod.pod.origin import SOURCE_ANNOTATION as SOURCE_ANNOTATION
-from syncpod.pod.wire import ForeignText
+from syncpod.pod.wire import ForeignText, Int64
 
 NODE_WORKFLOW: Final = "NodeWorkflow"
 """Workflow type of a node, as ``temporal workflow start --type`` takes it."""
@@ -139,7 +139,7 @@ class DeleteFromNode(Message):
     name: str = ""
     uid: str = ""
     """If set, only the pod with this UID is ended."""
-    grace_period_seconds: int | None = None
+    grace_period_seconds: Int64 | None = None
     """``None`` = the pod's own terminationGracePeriodSeconds."""
 
 

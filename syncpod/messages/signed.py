@@ -41,6 +41,8 @@ IN_TIME: Final = timedelta(minutes=5)
 REMEMBERED: Final = 256
 """How many numbers of accepted commands a workflow keeps. A command is refused if this many commands with higher
 numbers were accepted before it."""
+NOT_JSON: Final = "its payload is signed, but is not readable JSON"
+"""Why a payload with a good signature is refused: a text in it may have half of a surrogate pair."""
 _NO_PAYLOAD: Final = "it has no payload that could be signed ({} is one)"
 _ANY: Final = "`--input '{}'`"
 
@@ -240,5 +242,5 @@ def _refused_as(given: Any, purpose: str) -> str:
 
 
 def unsigned(what: str, why: str, whose: str = NODE) -> str:
-    """Return the sentence that refuses a command."""
-    return f"{what} is refused, since {why}: {whose}"
+    """Return the sentence that refuses a command. It ends with what to do about the signature, if that is at fault."""
+    return f"{what} is refused, since {why}" + ("" if why == NOT_JSON else f": {whose}")

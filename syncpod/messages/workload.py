@@ -17,6 +17,7 @@ from syncpod.messages.fleet import PodsChanged
 from syncpod.messages.identity import Message
 from syncpod.messages.node import PodKey
 from syncpod.messages.queries import WireEvent
+from syncpod.pod.wire import Flag, Int64
 
 WORKLOAD_WORKFLOW: Final = "Workload"
 """Workflow type of one workload, whose id is ``workload/<kind>/<namespace>/<name>``."""
@@ -109,7 +110,7 @@ class PodsWithdrawn(Message):
 class Undo(Message):
     """Update ``undo``: apply the template of an earlier revision again."""
 
-    to_revision: int = 0
+    to_revision: Int64 = 0
     """The number of the revision; 0 = the newest one that was not rolled back, apart from the current one."""
     template: str = ""
     """The revision's template, in place of its number: with it, a repeat of the update changes nothing."""
@@ -134,7 +135,7 @@ class RolloutRestart(Message):
 class Pause(Message):
     """Update ``pause``: pause the workload's rollouts, or resume them."""
 
-    paused: bool = True
+    paused: Flag = True
 
 
 class PendingPod(Message):

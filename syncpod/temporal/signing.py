@@ -49,7 +49,7 @@ from syncpod.messages.signature import (
     signed_metadata,
     verify,
 )
-from syncpod.messages.signed import INPUT, OVERTAKEN, RESULT, START, Marked, Received, Refused
+from syncpod.messages.signed import INPUT, NOT_JSON, OVERTAKEN, RESULT, START, Marked, Received, Refused
 from syncpod.temporal.encryption import decrypted, encrypted, readable
 from syncpod.temporal.hiding import HidingConverter
 
@@ -105,7 +105,7 @@ class _ReceivedConverter(EncodingPayloadConverter):
         try:
             value = self._inner[said[INNER]].from_payload(inner)
         except Exception:  # noqa: BLE001  # a converter may raise anything, and the payload stays in the history
-            return Received(None, refusal=refusal or "it cannot be decoded")
+            return Received(None, refusal=refusal or NOT_JSON)
         if refusal:
             return Received(value, refusal=refusal)
         return Received(value, said[PURPOSE].decode(errors="replace"), int(said[NUMBER]))

@@ -152,6 +152,18 @@ async def replays(signed: Signed, handle: Any) -> None:
     ).replay_workflow(history)
 
 
+async def test_a_signed_payload_that_is_no_json_is_refused_without_advice_about_its_signature(signed: Signed) -> None:
+    handle = await start_pod(signed.owner, signed.node, manifest())
+    await until(handle, is_ready)
+    half = Payload(metadata={"encoding": b"json/plain"}, data=rb'{"type": "ok", "status": "True", "message": "\ud800"}')
+    await handle.signal("set_condition", RawValue(half))
+    await until_refused(
+        handle, "signal set_condition is refused, since its payload is signed, but is not readable JSON"
+    )
+    assert "must be signed" not in await rejections(handle)
+    await replays(signed, handle)
+
+
 async def test_the_owner_commands_and_a_stranger_does_not(client: Client, signed: Signed) -> None:
     handle = await start_pod(signed.owner, signed.node, manifest())
     await until(handle, is_ready)
