@@ -12,11 +12,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from syncpod.messages.identity import Message, bounded_id
 from syncpod.messages.queries import WireEvent
-from syncpod.pod.wire import Int64
 
 FLEET_OBJECT_WORKFLOW: Final = "FleetObject"
 """Workflow type of one ConfigMap or Secret, whose id is ``object/<kind>/<namespace>/<name>``."""
@@ -81,7 +80,7 @@ class PutObject(SealedObject):
 
     type: str = ""
     """The type of a Secret."""
-    keys: Int64 = 0
+    keys: StrictInt = 0
     replaces: str = ""
     """The version that this object replaces: the same content, sealed for another key of the fleet. If the object in
     the workflow has another version, the update changes nothing. "" = this is new content."""

@@ -17,7 +17,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, StrictInt
 
 from syncpod.messages.identity import Message, node_task_queue
 from syncpod.messages.queries import WireEvent
@@ -26,7 +26,7 @@ from syncpod.pod.origin import FILE_SOURCE as FILE_SOURCE
 from syncpod.pod.origin import KUBERNETES_SOURCE as KUBERNETES_SOURCE
 from syncpod.pod.origin import SEEN_ANNOTATION as SEEN_ANNOTATION
 from syncpod.pod.origin import SOURCE_ANNOTATION as SOURCE_ANNOTATION
-from syncpod.pod.wire import ForeignText, Int64
+from syncpod.pod.wire import ForeignText
 
 NODE_WORKFLOW: Final = "NodeWorkflow"
 """Workflow type of a node, as ``temporal workflow start --type`` takes it."""
@@ -139,7 +139,7 @@ class DeleteFromNode(Message):
     name: str = ""
     uid: str = ""
     """If set, only the pod with this UID is ended."""
-    grace_period_seconds: Int64 | None = None
+    grace_period_seconds: StrictInt | None = None
     """``None`` = the pod's own terminationGracePeriodSeconds."""
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import AliasChoices, Field, StrictInt, model_validator
 
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.identity import Message, NodeFacts
-from syncpod.pod.wire import ForeignText, Int64
+from syncpod.pod.wire import ForeignText
 
 
 class PlegEvent(Message):
@@ -36,7 +36,7 @@ class DeletePod(Message):
     A grace of ``None`` is the pod's own terminationGracePeriodSeconds.
     """
 
-    grace_period_seconds: Int64 | None = None
+    grace_period_seconds: StrictInt | None = None
     uid: str = ""
     """If set, only the pod with this UID is deleted (the API's precondition)."""
 
@@ -54,7 +54,7 @@ class BackoffExpired(Message):
     """
 
     container: str = ""
-    restart: Int64 | None = None
+    restart: StrictInt | None = None
     """The restart whose back-off is over, by the node's queue; None = end the back-off of any restart, even early."""
     appeared: str = ""
     """The ConfigMap or Secret that was missing and is there now, if the node's agent sends the signal."""
@@ -111,6 +111,6 @@ class Evict(Message):
     """The pod's UID; a pod with another UID rejects the signal."""
     reason: str = "Evicted"
     message: ForeignText = ""
-    grace_period_seconds: Int64 = 1
+    grace_period_seconds: StrictInt = 1
     disruption: bool = False
     """The node is short of a resource, and the pod is not at fault. The pod gets the condition DisruptionTarget."""

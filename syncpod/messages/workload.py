@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.revisions import Revision
@@ -17,7 +17,7 @@ from syncpod.messages.fleet import PodsChanged
 from syncpod.messages.identity import Message
 from syncpod.messages.node import PodKey
 from syncpod.messages.queries import WireEvent
-from syncpod.pod.wire import Flag, Int64
+from syncpod.pod.wire import Flag
 
 WORKLOAD_WORKFLOW: Final = "Workload"
 """Workflow type of one workload, whose id is ``workload/<kind>/<namespace>/<name>``."""
@@ -110,7 +110,7 @@ class PodsWithdrawn(Message):
 class Undo(Message):
     """Update ``undo``: apply the template of an earlier revision again."""
 
-    to_revision: Int64 = 0
+    to_revision: StrictInt = 0
     """The number of the revision; 0 = the newest one that was not rolled back, apart from the current one."""
     template: str = ""
     """The revision's template, in place of its number: with it, a repeat of the update changes nothing."""
