@@ -28,6 +28,14 @@ class BadInput(Failure):
         super().__init__(sentence, BAD_INPUT)
 
 
+class AlreadyExists(Failure):
+    """There is an object of the name that one was to be created with; it is left as it is."""
+
+    def __init__(self, kinds: str, name: str, namespace: str) -> None:
+        """`kinds` is the kind's plural, as in kubectl's sentence."""
+        super().__init__(f'{kinds} "{name}" already exists in namespace {namespace}')
+
+
 def why_of(error: OSError) -> str:
     """Return the system's text for a failed system call, without the file's name."""
     return os.strerror(error.errno) if error.errno else str(error)

@@ -62,6 +62,7 @@ def start_operation(
     begun_by: str = "",
     recorded: Pod | None = None,
     incarnation: str = "",
+    creates: bool = False,
 ) -> WithStartWorkflowOperation[Any, Any]:
     """Return the operation that starts a pod's workflow on a node if it has none; use it for one attempt only.
 
@@ -69,6 +70,7 @@ def start_operation(
     `sender`: the identity of the client that applies the pod, for the workflow's page.
     `begun_by`: an id of the command, which `run_history.begun_by` returns later if this command began the run.
     `recorded` is the same pod as its node recorded it, in its life `incarnation`: its running containers are adopted.
+    `creates`: the server refuses the whole request if the pod has a workflow, with WorkflowAlreadyStartedError.
     """
     adopted = adoption(incarnation) if recorded is not None and incarnation else {}
     return WithStartWorkflowOperation(
@@ -79,7 +81,7 @@ def start_operation(
             "byUpdate": begun_by or True,
             **adopted,
         },
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL if creates else WorkflowIDConflictPolicy.USE_EXISTING,
         **start_arguments(pod, node, has_attributes=has_attributes, sender=sender),
     )
 

@@ -80,10 +80,12 @@ def apply(
     apply_manifests(manifests, node, patience, wait=wait)
 
 
-def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None = None, *, wait: bool = False) -> None:
+def apply_manifests(
+    manifests: Manifests, node: str, patience: timedelta | None = None, *, wait: bool = False, creates: bool = False
+) -> None:
     """Create or change the objects in manifests; pods without a node go to `node`. With `wait`, wait until they are up.
 
-    Raises BadInput, Failure.
+    With `creates`, an object that exists is left as it is, and is a failure. Raises BadInput, Failure.
     """
     from syncpod.cli.machine.object_apply import keep, require_possible
     from syncpod.cli.machine.settings import settings
@@ -96,7 +98,7 @@ def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None 
     machine = settings()
     require_possible(manifests, machine, asked=node)
     if not manifests.pods:
-        keep(manifests, machine)
+        keep(manifests, machine, creates=creates)
         return
     here = local_node(node)
 
@@ -105,8 +107,8 @@ def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None 
         pods = await without_known(client, manifests.pods)
         nodes = await refuse_cordoned(client, [admission.pod for admission in pods], here)
         await refuse_unenforced(client, [admission.pod for admission in pods], here, nodes)
-        keep(manifests, machine)
-        applied = await apply_all(client, pods, here, nodes, patience if wait else None)
+        keep(manifests, machine, creates=creates)
+        applied = await apply_all(client, pods, here, nodes, patience if wait else None, creates=creates)
         if wait:
             await _wait(client, applied, patience, timedelta(seconds=time.monotonic() - begun))
 
@@ -142,12 +144,14 @@ async def apply_all(
     node: str,
     served: Collection[str],
     patience: timedelta | None = None,
+    *,
+    creates: bool = False,
 ) -> list[Applied]:
     """Apply pods, a few at a time, and print the results in order; a failure does not stop the others.
 
     `served` are nodes that a worker is known to have served. If any other node does not answer, the server is queried:
     has a worker ever served that node? `patience` limits the wait for each answer, if it is shorter than the usual
-    limit.
+    limit. `creates` is that of `apply_pod`.
     """
     import asyncio
 
@@ -161,7 +165,7 @@ async def apply_all(
 
     async def apply_one(pod: Pod) -> Applied:
         async with slots:
-            return await apply_pod(client, pod, node=node, patience=patience)
+            return await apply_pod(client, pod, node=node, patience=patience, creates=creates)
 
     there = await asyncio.to_thread(_running_alone, admissions)
     for key in (key for key, is_sure in there.items() if is_sure):

@@ -11,7 +11,7 @@ import typer
 from syncpod.api.label_selector import Selector
 from syncpod.cli.commands.apply import apply_manifests, try_manifests
 from syncpod.cli.console import say
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import AlreadyExists, BadInput, Failure
 from syncpod.cli.input.arguments import read_dry_run
 from syncpod.cli.input.manifests import Manifests, admitted
 from syncpod.cli.input.options import DryRun as ManifestDryRun
@@ -81,7 +81,7 @@ def create(
     if mark:
         try_manifests(manifests, node, mark, asks=dry_run == "server")
         return
-    apply_manifests(manifests, node)
+    apply_manifests(manifests, node, creates=True)
 
 
 def existing_pods(manifests: Manifests) -> list[str]:
@@ -96,7 +96,7 @@ def existing_pods(manifests: Manifests) -> list[str]:
         metas = [admission.pod.metadata for admission in manifests.pods]
         found = await asyncio.gather(*(read_pod(client, meta.namespace, meta.name) for meta in metas))
         return [
-            _exists("pods", meta.name, meta.namespace)
+            str(AlreadyExists("pods", meta.name, meta.namespace))
             for meta, fetched in zip(metas, found, strict=True)
             if fetched is not None
         ]
@@ -110,14 +110,10 @@ def _existing_objects(manifests: Manifests) -> list[str]:
 
     named = [(taken.object.kind, taken.object.metadata) for taken in manifests.objects]
     return [
-        _exists(f"{kind.lower()}s", meta.name, meta.namespace)
+        str(AlreadyExists(f"{kind.lower()}s", meta.name, meta.namespace))
         for kind, meta in named
         if find(kind, (meta.name,), meta.namespace, Selector())[0]
     ]
-
-
-def _exists(what: str, name: str, namespace: str) -> str:
-    return f'{what} "{name}" already exists in namespace {namespace}'
 
 
 @app.command("configmap", cls=Page)
@@ -249,7 +245,7 @@ def _create(wanted: ConfigMap | Secret, immutable: bool, dry_run: str, output: s
         with saying_what_failed():
             store = store_to_write()
             if not store.add(wanted):
-                raise Failure(_exists(f"{kind}s", name, wanted.metadata.namespace))
+                raise AlreadyExists(f"{kind}s", name, wanted.metadata.namespace)
             shown = store.get(ref_of(wanted))
     if shown is not None:
         _print(shown, output, dry_run)

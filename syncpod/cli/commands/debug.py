@@ -10,7 +10,7 @@ import typer
 
 from syncpod.cli.commands.exec import has_terminal
 from syncpod.cli.console import remark, say, warn
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import AlreadyExists, BadInput
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.kind_words import NODE_WORDS
 from syncpod.cli.input.options import AttachUntilEnd, InnerCommand, Namespace, OurStdin, OurTerminal, PodName
@@ -269,12 +269,16 @@ async def _copy(client: Client, pod: Pod, wanted: DebugRequest, how: _How) -> tu
 
     namespace, name = pod.metadata.namespace, how.copy.name
     copy, container = debug_copy(pod, wanted, how.copy)
+    taken = BadInput(f'--copy-to: there is a pod "{name}" already')
     if await read_pod(client, namespace, name) is not None:
-        raise BadInput(f'--copy-to: there is a pod "{name}" already')
+        raise taken
     await refuse_cordoned(client, [copy.pod], pod.spec.node_name)
     if container and not (wanted.name or how.quiet):
         remark(f"Defaulting debug container name to {container}.")
-    await apply_pod(client, copy.pod, node=pod.spec.node_name)
+    try:
+        await apply_pod(client, copy.pod, node=pod.spec.node_name, creates=True)
+    except AlreadyExists:
+        raise taken from None
     if not how.quiet:
         say(f"pod/{name} created")
     for warning in copy.warnings:

@@ -111,7 +111,7 @@ def run(
     elif is_attached:
         raise typer.Exit(_attached(_new(admission), node, name, namespace, remove=remove))
     else:
-        apply_manifests(_new(admission), node, read_timeout(timeout), wait=wait)
+        apply_manifests(_new(admission), node, read_timeout(timeout), wait=wait, creates=True)
 
 
 def _new(admission: Admission) -> Manifests:
@@ -133,7 +133,7 @@ def _attached(manifests: Manifests, node: str, name: str, namespace: str, *, rem
         pod = (await require_pod(client, namespace, name)).pod
         return await stay(await until_begun(client, pod, name), name)
 
-    apply_manifests(manifests, node)
+    apply_manifests(manifests, node, creates=True)  # raises before the pod could count as ours
     interrupts.enable()
     try:
         return session.run(work)

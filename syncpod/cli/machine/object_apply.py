@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from syncpod.cli.console import say, warn
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import AlreadyExists, BadInput
 from syncpod.cli.machine.object_store import saying_what_failed, store_to_read, store_to_write
 from syncpod.settings.worker_record import serving
 
@@ -56,10 +56,10 @@ def what_would_change(manifests: Manifests, here: NodeSettings) -> list[Expected
     return found
 
 
-def keep(manifests: Manifests, here: NodeSettings) -> None:
+def keep(manifests: Manifests, here: NodeSettings, *, creates: bool = False) -> None:
     """Write the ConfigMaps and Secrets, and print the result of each as kubectl does.
 
-    Raises Failure for an error of the file system.
+    Raises Failure for an error of the file system, and with `creates` AlreadyExists for the first object that exists.
     """
     from syncpod.objects import ref_of
 
@@ -69,7 +69,9 @@ def keep(manifests: Manifests, here: NodeSettings) -> None:
         store = store_to_write(here)
         for wanted, warnings in manifests.objects:
             ref = ref_of(wanted)
-            say(f"{ref.kind.lower()}/{ref.name} {store.put(wanted)}")
+            if creates and not store.add(wanted):
+                raise AlreadyExists(f"{ref.kind.lower()}s", ref.name, ref.namespace)
+            say(f"{ref.kind.lower()}/{ref.name} {'created' if creates else store.put(wanted)}")
             for warning in warnings:
                 warn(f"{ref.kind.lower()} {ref.name}: {warning}")
 

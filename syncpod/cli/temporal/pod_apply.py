@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
@@ -13,9 +14,10 @@ from weakref import WeakSet
 
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import AlreadyExists, BadInput, Failure
 from syncpod.cli.temporal.liveness import absence, lives
 from syncpod.cli.temporal.nodes import read_summary
 from syncpod.cli.temporal.pods import read_pod, require_pods_own
@@ -101,9 +103,17 @@ async def refuse_unmatched(client: Client, pod: Pod, node: str, nodes: Mapping[s
 
 
 async def apply_pod(
-    client: Client, pod: Pod, *, node: str, has_attributes: bool | None = None, patience: timedelta | None = None
+    client: Client,
+    pod: Pod,
+    *,
+    node: str,
+    has_attributes: bool | None = None,
+    patience: timedelta | None = None,
+    creates: bool = False,
 ) -> Applied:
     """Apply an admitted pod, on `node` unless it names another; one request also starts its workflow if necessary.
+
+    With `creates`, the same request is refused if there is a pod of its name, which is left as it is: AlreadyExists.
 
     `has_attributes`: whether the namespace has our search attributes; None = found out by the server's answer. Waits as
     `answer_in_time` does, at most `patience`; for a new pod, only until its node is known not to answer. A retry is
@@ -114,7 +124,7 @@ async def apply_pod(
     node = pod.spec.node_name or node
     seconds = patience.total_seconds() if patience else math.inf
     command = uuid.uuid4().hex
-    sending = _until_answered(client, pod, node, has_attributes, command)
+    sending = _until_answered(client, pod, node, has_attributes, command, creates=creates)
     answer = await answer_in_time(client, node, _unless_silent(client, pod, node, command, sending), seconds)
     if answer is None:
         return await _unanswered(client, pod, node, command)
@@ -153,17 +163,41 @@ async def has_search_attributes(client: Client) -> bool:
     return SEARCH_ATTRIBUTES.keys() <= answer.custom_attributes.keys()
 
 
-async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: bool | None, command: str) -> AppliedPod:
-    """Send the update until it is answered; return the answer. Raises BadInput with the workflow's refusal."""
+async def _is_to_be_created(client: Client, pod: Pod, command: str) -> bool:
+    """Return whether a pod whose name was taken is still to be created. Raises AlreadyExists.
+
+    It is not if an earlier attempt of this command, whose answer was lost, has created it. It is if the name's last pod
+    has ended, whose workflow closes in a moment, or if the server does not answer now.
+    """
+    meta = pod.metadata
+    with contextlib.suppress(RPCError):
+        if await _has_begun(client, pod, command):
+            return False
+        if await read_pod(client, meta.namespace, meta.name) is not None:
+            raise AlreadyExists("pods", meta.name, meta.namespace)
+    return True
+
+
+async def _until_answered(
+    client: Client, pod: Pod, node: str, has_attributes: bool | None, command: str, *, creates: bool = False
+) -> AppliedPod:
+    """Send the update until it is answered; return the answer.
+
+    Raises BadInput with the workflow's refusal, and with `creates` AlreadyExists.
+    """
     update_id, is_signed_anew = command, False
     while True:
         attributes = client not in _without_attributes if has_attributes is None else has_attributes
         # A later attempt may find the workflow that an earlier one has started.
-        start = start_operation(pod, node, has_attributes=attributes, sender=client.identity, begun_by=command)
+        start = start_operation(
+            pod, node, has_attributes=attributes, sender=client.identity, begun_by=command, creates=creates
+        )
         try:
             answer = await client.execute_update_with_start_workflow(
                 "apply", pod_to_wire(pod), id=update_id, result_type=dict, start_workflow_operation=start
             )
+        except WorkflowAlreadyStartedError:
+            creates = await _is_to_be_created(client, pod, command)
         except WorkflowUpdateFailedError as error:
             # Overtaken: another client may have applied the same new pod. Sign anew only once: if this machine's clock
             # is far behind, further attempts would not help.
