@@ -24,7 +24,7 @@ from tests.e2e.test_limits import (
 )
 from tests.runtimes import kernel_limits
 
-pytestmark = pytest.mark.every_runtime("UpdateContainerResources is the runtime's")
+pytestmark = pytest.mark.every_runtime("UpdateContainerResources is the runtime's", one_containerd=True)
 
 SMALL = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
 LARGE = {"requests": {"cpu": "200m", "memory": "32Mi"}, "limits": {"cpu": "400m", "memory": "128Mi"}}
