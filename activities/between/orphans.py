@@ -9,6 +9,7 @@ touched.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
@@ -103,8 +104,9 @@ class OrphanEnder:
             except Interrupted:
                 return OrphanEnd(done=False)
             if found.kind == "sandbox":
-                await _gone(self._node.cri.stop_pod_sandbox(found.id))
-                await _gone(self._node.cri.remove_pod_sandbox(found.id))
+                with contextlib.suppress(NotFound):
+                    await self._node.cri.stop_pod_sandbox(found.id)
+                await self._node.cri.remove_pod_sandbox(found.id)
             return OrphanEnd(done=True)
 
     async def _end_container(self, attempt: StepAttempt, container: ContainerSummary, grace_seconds: int) -> None:
@@ -119,7 +121,7 @@ class OrphanEnder:
             await attempt.wait_for({call})
             call.result()
             attempt.checkpoint()
-        await _gone(self._node.cri.remove_container(container.id))
+        await self._node.cri.remove_container(container.id)
 
     async def end_duplicates(
         self, uid: str, choose: Callable[[ObservedPod], Iterable[ObservedContainer]]
@@ -172,11 +174,3 @@ def _targets(
         for each in containers
         if each.state != "exited"
     )
-
-
-async def _gone(call: Awaitable[None]) -> None:
-    """Await a call that stops or removes an object; NotFound is success. Raises CriError."""
-    try:
-        await call
-    except NotFound:
-        return

@@ -16,7 +16,7 @@ from activities.containers.lost_instances import discard, end_what_was_lost
 from activities.containers.noted_starts import may_have_begun
 from activities.node.clock import monotonic
 from activities.step_attempt import StepAttempt
-from syncpod.cri.errors import NotFound, StillStarting, TaskLeft
+from syncpod.cri.errors import StillStarting, TaskLeft
 from syncpod.journal.records import Instance
 from syncpod.messages import ObservedContainer, ObservedSandbox
 from syncpod.node.log_files import log_directory
@@ -32,7 +32,7 @@ async def remove_dead(attempt: StepAttempt, container: ObservedContainer, *, kee
     """Remove a container that the last listing shows as exited, with its logs unless they are to be kept.
 
     Mirrors kuberuntime_container.go, v1.36, removeContainer: the logs are removed first, so that no log is left without
-    its container. NotFound is success. Raises CriError, OSError.
+    its container. Raises CriError, OSError.
     """
     if container.state != "exited":
         raise ValueError(f"container {container.id} is {container.state}: removing it would kill it without grace")
@@ -95,32 +95,27 @@ async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: b
 async def remove_given_up(attempt: StepAttempt, container_id: str) -> None:
     """Remove a container whose start the runtime gave up although its process may have started, and end that process.
 
-    Its start mark stays, since it may have run. NotFound is success. Raises CriError.
+    Its start mark stays, since it may have run. Raises CriError.
     """
     await end_what_was_lost(attempt, [container_id])
     await _remove(attempt, container_id)
 
 
 async def remove_sandbox(attempt: StepAttempt, sandbox: ObservedSandbox) -> None:
-    """Remove a stopped sandbox, and processes that the runtime left in it. NotFound is success. Raises CriError.
+    """Remove a stopped sandbox, and processes that the runtime left in it. Raises CriError.
 
     If RunPodSandbox was cut off, containerd 2 reports the sandbox as stopped and removed, but leaves its pause process
     behind, not yet started and listed nowhere. This process would keep the pod's cgroup from being removed. So it is
     killed while the sandbox's id is still known.
     """
     await end_what_was_lost(attempt, [sandbox.id])
-    try:
-        await attempt.node.cri.remove_pod_sandbox(sandbox.id)
-    except NotFound:
-        return
+    await attempt.node.cri.remove_pod_sandbox(sandbox.id)
 
 
 async def _remove(attempt: StepAttempt, container_id: str) -> None:
-    """Remove a container, and first a task that blocks its removal. NotFound is success. Raises CriError."""
+    """Remove a container, and first a task that blocks its removal. Raises CriError."""
     try:
         await attempt.node.cri.remove_container(container_id)
-    except NotFound:
-        return
     except TaskLeft:
         if not await discard(attempt, container_id):
             raise

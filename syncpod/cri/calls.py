@@ -50,6 +50,7 @@ CALLS: Final[Mapping[str, CallSpec]] = {
     "Wait": CallSpec("wait_task", changes=False),
     "Get": CallSpec("get_task", changes=False),
     "DeleteTask": CallSpec("delete_task", changes=True),
+    "CreateRecord": CallSpec("create_record", changes=True),
     "ListStatuses": CallSpec("list_ingests", changes=False),
 }
 """Every call of `syncpod.cri.client`, by the name of its request without `Request`; the last ones are containerd's."""

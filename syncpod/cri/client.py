@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, Self, TypeVar, cast
 
 import grpc
@@ -13,13 +15,20 @@ import grpc.aio
 from google.protobuf.message import Message
 from typing_extensions import override
 
-from protos.cri.containerd import content_pb2, content_pb2_grpc, tasks_pb2, tasks_pb2_grpc
+from protos.cri.containerd import (
+    containers_pb2,
+    containers_pb2_grpc,
+    content_pb2,
+    content_pb2_grpc,
+    tasks_pb2,
+    tasks_pb2_grpc,
+)
 from protos.cri.v1 import api_pb2, api_pb2_grpc
 from syncpod.cri import records, telemetry
 from syncpod.cri.answers import ReadableAnswers, asked_for, is_id, process_id, word
 from syncpod.cri.calls import call_of
 from syncpod.cri.endpoint import socket_path
-from syncpod.cri.errors import CriError, NotFound, Unimplemented, Unreadable, believing, classify
+from syncpod.cri.errors import CriError, NotFound, RecordLost, Unimplemented, Unreadable, believing, classify
 from syncpod.cri.keyring import Credential
 from syncpod.cri.known_items import KnownItems
 from syncpod.cri.port import (
@@ -43,6 +52,8 @@ from syncpod.cri.port import (
     SandboxSummary,
 )
 from syncpod.redaction import of_process
+
+log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_SECONDS: Final = 120.0
 """The kubelet's runtimeRequestTimeout."""
@@ -71,11 +82,15 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 _RPC: Final = {
     method.input_type.name: f"{service.full_name}/{method.name}"
-    for file in (api_pb2.DESCRIPTOR, tasks_pb2.DESCRIPTOR, content_pb2.DESCRIPTOR)
+    for file in (api_pb2.DESCRIPTOR, tasks_pb2.DESCRIPTOR, content_pb2.DESCRIPTOR, containers_pb2.DESCRIPTOR)
     for service in file.services_by_name.values()
     for method in service.methods
 }
 """Full method names by request type; no two methods share one."""
+
+_ANY_RUNTIME: Final = containers_pb2.Runtime(name="io.containerd.runc.v2")
+_ANY_SPEC: Final = containers_pb2.Spec(type_url="types.containerd.io/opencontainers/runtime-spec/1/Spec", value=b"{}")
+"""A record without a runtime or a spec is refused, but a container that has run needs neither."""
 
 _Headers = tuple[tuple[str, str], ...]
 _CONTAINERD: Final[_Headers] = (("containerd-namespace", "k8s.io"),)
@@ -105,6 +120,7 @@ class CriClient(CriRuntime):
         self._images = api_pb2_grpc.ImageServiceStub(answers)
         self._tasks = tasks_pb2_grpc.TasksStub(answers)
         self._content = content_pb2_grpc.ContentStub(answers)
+        self._records = containers_pb2_grpc.ContainersStub(answers)
 
     async def close(self) -> None:
         """Close the connection, and cancel the calls under way."""
@@ -168,7 +184,12 @@ class CriClient(CriRuntime):
     @override
     async def remove_pod_sandbox(self, sandbox_id: str) -> None:
         request = api_pb2.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
-        await self._call(self._runtime.RemovePodSandbox, request, about=_sandbox(sandbox_id))
+        remove = partial(self._call, self._runtime.RemovePodSandbox, request, about=_sandbox(sandbox_id))
+        try:
+            await self._with_records(remove)
+        except NotFound:
+            if await self.list_pod_sandboxes(id=sandbox_id):
+                raise
 
     @override
     async def pod_sandbox_status(self, sandbox_id: str, *, verbose: bool = False) -> SandboxStatus:
@@ -212,17 +233,49 @@ class CriClient(CriRuntime):
     async def stop_container(self, container_id: str, *, timeout_seconds: int) -> None:
         seconds = min(timeout_seconds, LONGEST_TIMEOUT_SECONDS)
         request = api_pb2.StopContainerRequest(container_id=container_id, timeout=seconds)
-        await self._call_within(
-            self._timeout + seconds,
-            self._runtime.StopContainer,
-            request,
-            about={**_container(container_id), "syncpod.grace_period_seconds": seconds},
-        )
+        about: _About = {**_container(container_id), "syncpod.grace_period_seconds": seconds}
+        timeout = self._timeout + seconds
+        await self._with_records(partial(self._call_within, timeout, self._runtime.StopContainer, request, about=about))
 
     @override
     async def remove_container(self, container_id: str) -> None:
         request = api_pb2.RemoveContainerRequest(container_id=container_id)
-        await self._call(self._runtime.RemoveContainer, request, about=_container(container_id))
+        remove = partial(self._call, self._runtime.RemoveContainer, request, about=_container(container_id))
+        try:
+            await self._with_records(remove)
+        except NotFound:
+            if await self.list_containers(id=container_id):
+                raise
+
+    async def _with_records(self, call: Callable[[], Awaitable[object]]) -> None:
+        """Make a call that stops or removes; make the records of containers that it lacks, and repeat it each time.
+
+        With a record, containerd finds a task that may be left, and refuses to remove the container (TaskLeft).
+        """
+        made = set[str]()
+        while True:
+            try:
+                await call()
+            except RecordLost as lost:
+                if lost.container_id in made:
+                    raise
+                await self._make_record(lost)
+                made.add(lost.container_id)
+            else:
+                return
+
+    async def _make_record(self, lost: RecordLost) -> None:
+        """Make the record of a container in containerd. Raises `lost` if the runtime lacks that call, CriError."""
+        record = containers_pb2.Record(id=lost.container_id, runtime=_ANY_RUNTIME, spec=_ANY_SPEC)
+        request = containers_pb2.CreateRecordRequest(container=record)
+        try:
+            await self._call(self._records.Create, request, about=_container(lost.container_id), headers=_CONTAINERD)
+        except Unimplemented:
+            raise lost from None
+        except CriError as error:
+            if error.code != grpc.StatusCode.ALREADY_EXISTS.name:
+                raise
+        log.warning("containerd had lost the record of container %s; it has one again", lost.container_id)
 
     @override
     async def discard_task(self, container_id: str) -> None:

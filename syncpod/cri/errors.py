@@ -17,6 +17,7 @@ and 2.4 as measured, CRI-O by its sources).
     ├── Unimplemented           this runtime, or this version of it, lacks the call
     └── RuntimeFailure          the runtime tried and failed: a fault of the pod, as a rule
         ├── TaskLeft            RemoveContainer, RemovePodSandbox: containerd has a task that its CRI has lost track of
+        ├── RecordLost          a stop or a removal: containerd has no record of a container that its CRI lists
         ├── StillStarting       RemoveContainer: the container is being started
         └── InvalidImageName, RegistryUnavailable, SignatureValidationFailed    PullImage
 
@@ -136,6 +137,21 @@ class TaskLeft(RuntimeFailure):
     """
 
 
+class RecordLost(RuntimeFailure):
+    """StopContainer, RemoveContainer, RemovePodSandbox: containerd has no record of a container that its CRI lists.
+
+    Somebody has removed the record by containerd's own API (`ctr containers rm`). Before 1.6.21 and 1.7.1, containerd
+    then refuses each removal of the container, and of its sandbox, until it is restarted. With any version, a process
+    of the container runs on: a stop does not find it.
+    """
+
+    @property
+    def container_id(self) -> str:
+        """Id of the container without a record."""
+        named = _RECORD_LOST.search(self.message)
+        return named.group(1) if named else ""
+
+
 class StillStarting(RuntimeFailure):
     """RemoveContainer: the container is being started, and cannot be removed before the start has ended."""
 
@@ -157,7 +173,9 @@ _RESERVED = re.compile(r'name "[^"]*" is reserved for |name is reserved$|name "[
 # "in removing state" is not among these: such a container will never start, so the error is a RuntimeFailure.
 _STARTED = re.compile(r"is already in starting state|is in CONTAINER_\w+ state|is not in created state")
 _TASK_LEFT = re.compile(r"cannot delete running task ")
+_RECORD_LOST = re.compile(r'get container info: container "([^"]+)" in namespace "[^"]*": not found')
 _STARTING = re.compile(r"starting state")
+_ENDING = ("stop_container", "remove_container", "remove_podsandbox")
 _BAD_REFERENCE = re.compile(r"failed to parse image reference|invalid reference format|invalid image name")
 
 
@@ -190,6 +208,8 @@ def _kind(operation: str, code: grpc.StatusCode, message: str) -> type[CriError]
             return Unimplemented
         case grpc.StatusCode.NOT_FOUND if operation == "create_container" and "image" in message:
             return ImageAbsent
+        case grpc.StatusCode.NOT_FOUND if operation in _ENDING and _RECORD_LOST.search(message):
+            return RecordLost
         case grpc.StatusCode.NOT_FOUND:
             return NotFound
     if operation in ("run_podsandbox", "create_container") and _RESERVED.search(message):

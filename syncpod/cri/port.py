@@ -328,8 +328,8 @@ class CriRuntime(Protocol):
     async def remove_pod_sandbox(self, sandbox_id: str) -> None:
         """Remove the sandbox and its containers, killing what still runs; do nothing if it is gone.
 
-        Raises TaskLeft if containerd cannot remove it. The call may also succeed and leave a pause process that was
-        never started.
+        Raises NotFound only if the sandbox is still listed, RecordLost or TaskLeft if containerd cannot remove it. The
+        call may also succeed and leave a pause process that was never started.
         """
         ...
 
@@ -359,7 +359,8 @@ class CriRuntime(Protocol):
     async def remove_container(self, container_id: str) -> None:
         """Remove a container, killing it without grace if it runs; do nothing if it is gone. Its log file stays.
 
-        Raises TaskLeft if containerd has a task of it that must be discarded first.
+        Raises NotFound only if the container is still listed, TaskLeft if containerd has a task of it that must be
+        discarded first, RecordLost if containerd cannot remove it.
         """
         ...
 

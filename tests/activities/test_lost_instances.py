@@ -16,11 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+import grpc
 import pytest
 import pytest_asyncio
 from temporalio.exceptions import ApplicationError
 
 from activities.node.pod_record import note_pod
+from protos.cri.containerd.tasks_pb2 import GetRequest
 from syncpod.cri.errors import CriError, Unimplemented
 from syncpod.kernel.cgroupfs import CgroupBusy
 from syncpod.messages.steps import Fault, Outcome, StepResult
@@ -280,6 +282,58 @@ async def test_a_runtime_without_the_task_api_is_reported_with_the_refused_remov
     assert (refused.value.type, refused.value.non_retryable) == ("TaskLeft", False)
     assert f"cannot delete running task {left}" in refused.value.message
     assert (await pod.remove_containers(left)).status.containers == ()
+
+
+# --- containers without a record --------------------------------------------------------------------------------------
+
+
+async def ended(pod: PodOnBench, *names: str) -> list[str]:
+    """Start containers that end at once, take their records from containerd, and return their ids."""
+    await pod.create_sandbox()
+    ids = [(await pod.start(name)).id for name in names]
+    for each in ids:
+        await pod.until_state(each, "exited")
+        await asyncio.to_thread(pod.bench.runtime.ctr, "containers", "rm", each)
+    return ids
+
+
+async def test_a_container_whose_record_is_lost_is_removed(bench: Bench) -> None:
+    """containerd before 1.6.21 answers NotFound to its removal, and goes on listing it."""
+    pod = bench.pod(container(command=("true",)))
+    [main] = await ended(pod, "main")
+    assert [each.id for each in (await pod.view()).containers] == [main]
+    assert (await pod.remove_containers(main)).status.containers == ()
+    await assert_gone(pod, main)
+
+
+async def test_a_sandbox_with_containers_whose_records_are_lost_is_removed(bench: Bench) -> None:
+    pod = bench.pod(container(command=("true",)), container("other", command=("true",)))
+    main, other = await ended(pod, "main", "other")
+    await bench.cri.stop_pod_sandbox(pod.sandbox_id)
+    await bench.cri.remove_pod_sandbox(pod.sandbox_id)
+    view = await pod.view()
+    assert (view.sandboxes, view.containers) == ((), ())
+    for each in (main, other, pod.sandbox_id):
+        await assert_gone(pod, each)
+
+
+async def test_a_process_whose_container_lost_its_record_is_killed(bench: Bench) -> None:
+    pod = bench.pod(container(command=SLEEP))
+    await pod.create_sandbox()
+    main = (await pod.start()).id
+    await asyncio.to_thread(lose_record, bench, main)
+    result = await pod.kill(grace=2)
+    assert [(each.id, each.state) for each in result.status.containers] == [(main, "exited")]
+    assert await pod.remove()
+    await assert_gone(pod, main)
+
+
+def lose_record(bench: Bench, container_id: str) -> None:
+    """Remove a container's record by containerd's API, which does not look for a task, as `ctr` does."""
+    with grpc.insecure_channel(bench.runtime.endpoint, options=[("grpc.default_authority", "localhost")]) as channel:
+        delete = channel.unary_unary("/containerd.services.containers.v1.Containers/Delete")
+        request = GetRequest(container_id=container_id)  # the same on the wire
+        delete(request.SerializeToString(), metadata=[("containerd-namespace", "k8s.io")])
 
 
 # --- what no list has -------------------------------------------------------------------------------------------------

@@ -20,12 +20,21 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from protos.cri.containerd import containers_pb2 as containerd_records
 from protos.cri.containerd import content_pb2 as content
 from protos.cri.containerd import tasks_pb2 as tasks
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri import calls, client, telemetry
 from syncpod.cri.client import CriClient
-from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, TransportFault, Unavailable, Unimplemented
+from syncpod.cri.errors import (
+    CriError,
+    DeadlineExceeded,
+    NotFound,
+    RecordLost,
+    TransportFault,
+    Unavailable,
+    Unimplemented,
+)
 from syncpod.cri.keyring import Credential
 from syncpod.cri.port import CpuUsage, Ingest, InterfaceUsage, MemoryUsage
 from syncpod.redaction import of_process
@@ -33,7 +42,7 @@ from tests.node.owned_pods import OwnedPod
 
 HANDLERS = {
     f"/{service.full_name}/{method.name}": method
-    for file in (cri.DESCRIPTOR, tasks.DESCRIPTOR, content.DESCRIPTOR)
+    for file in (cri.DESCRIPTOR, tasks.DESCRIPTOR, content.DESCRIPTOR, containerd_records.DESCRIPTOR)
     for service in file.services_by_name.values()
     for method in service.methods
 }
@@ -49,6 +58,8 @@ class AnyCri(grpc.GenericRpcHandler):
         self.headers: dict[str, dict[str, str | bytes]] = {}
         self.refusals: dict[str, grpc.StatusCode] = {}
         self.words: dict[str, str] = {}
+        self.mends: dict[str, str] = {}
+        """Calls, each with the call that is not refused after it."""
 
     def service(self, call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         name = HANDLERS[call_details.method].name
@@ -57,6 +68,8 @@ class AnyCri(grpc.GenericRpcHandler):
             self.deadlines[name] = context.time_remaining()
             self.requests[name] = request
             self.headers[name] = dict(context.invocation_metadata() or ())
+            if name in self.mends:
+                del self.refusals[self.mends[name]]
             if name in self.refusals:
                 await context.abort(self.refusals[name], self.words.get(name, "refused"))
             if name == "StartContainer" and name not in self.answers:
@@ -554,3 +567,66 @@ async def test_cancelled_call_is_counted_as_failed(recorded: Recorded) -> None:
         with pytest.raises(asyncio.CancelledError):
             await call
     assert recorded.counts()["kubelet_runtime_operations_errors_total", "version"] == 1
+
+
+# --- removals ---------------------------------------------------------------------------------------------------------
+
+
+def without_record(container_id: str) -> str:
+    """What containerd 1.6.20 answers about a container whose record somebody has removed."""
+    return f'get container info: container "{container_id}" in namespace "k8s.io": not found'
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "words"),
+    [
+        (lambda client: client.remove_container("c"), "RemoveContainer", without_record("c")),
+        (lambda client: client.stop_container("c", timeout_seconds=1), "StopContainer", without_record("c")),
+        (
+            lambda client: client.remove_pod_sandbox("s"),
+            "RemovePodSandbox",
+            f'failed to remove container "c": {without_record("c")}',
+        ),
+    ],
+    ids=["container", "stop", "sandbox"],
+)
+async def test_a_container_that_containerd_has_no_record_of_gets_one_and_is_removed(
+    server: tuple[AnyCri, CriClient], call: Callable[[CriClient], Awaitable[object]], name: str, words: str
+) -> None:
+    handler, client = server
+    handler.refusals[name], handler.words[name] = grpc.StatusCode.NOT_FOUND, words
+    handler.mends["Create"] = name
+    await call(client)
+    assert list(handler.requests) == [name, "Create"]
+    assert handler.headers["Create"]["containerd-namespace"] == "k8s.io"
+    made = containerd_records.CreateRecordRequest.FromString(handler.requests["Create"]).container
+    assert (made.id, made.runtime.name, bool(made.spec.type_url)) == ("c", "io.containerd.runc.v2", True)
+
+
+async def test_a_record_that_does_not_help_is_made_once(server: tuple[AnyCri, CriClient]) -> None:
+    handler, client = server
+    handler.refusals["RemoveContainer"] = grpc.StatusCode.NOT_FOUND
+    handler.words["RemoveContainer"] = without_record("c")
+    for refusal in (None, grpc.StatusCode.ALREADY_EXISTS, grpc.StatusCode.UNIMPLEMENTED):
+        if refusal is not None:
+            handler.refusals["Create"] = refusal
+        with pytest.raises(RecordLost) as lost:
+            await client.remove_container("c")
+        assert lost.value.container_id == "c"
+
+
+async def test_a_removal_answered_with_not_found_has_succeeded_if_the_thing_is_not_listed(
+    server: tuple[AnyCri, CriClient],
+) -> None:
+    handler, client = server
+    handler.refusals |= dict.fromkeys(("RemoveContainer", "RemovePodSandbox"), grpc.StatusCode.NOT_FOUND)
+    await client.remove_container("c")
+    await client.remove_pod_sandbox("s")
+    listed = cri.ListContainersResponse(containers=[cri.Container(id="c")])
+    handler.answers["ListContainers"] = listed.SerializeToString()
+    sandboxes = cri.ListPodSandboxResponse(items=[cri.PodSandbox(id="s")])
+    handler.answers["ListPodSandbox"] = sandboxes.SerializeToString()
+    with pytest.raises(NotFound):
+        await client.remove_container("c")
+    with pytest.raises(NotFound):
+        await client.remove_pod_sandbox("s")

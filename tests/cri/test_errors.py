@@ -14,6 +14,7 @@ from syncpod.cri.errors import (
     InvalidImageName,
     NameReserved,
     NotFound,
+    RecordLost,
     RegistryUnavailable,
     RuntimeFailure,
     SignatureValidationFailed,
@@ -28,6 +29,7 @@ from syncpod.cri.errors import (
 HOLDER = "0879829db632e645fba88e1b331b8ab91cf379b520fbe8afcfd21e7095cc0c55"
 RESERVED = f'failed to reserve sandbox name "a_d_u1_0": name "a_d_u1_0" is reserved for "{HOLDER}"'
 LOST = f'failed to delete containerd container "{HOLDER}": cannot delete running task {HOLDER}: failed precondition'
+NO_RECORD = f'get container info: container "{HOLDER}" in namespace "k8s.io": not found'
 NOT_CREATED = 'failed to set starting state for container "dc13": container is in CONTAINER_{} state'
 
 
@@ -148,6 +150,16 @@ NOT_CREATED = 'failed to set starting state for container "dc13": container is i
             TaskLeft,
         ),
         ("words of a lost task from another call", "stop_container", StatusCode.UNKNOWN, LOST, RuntimeFailure),
+        ("no record of a container", "remove_container", StatusCode.NOT_FOUND, NO_RECORD, RecordLost),
+        ("no record of a container to stop", "stop_container", StatusCode.NOT_FOUND, NO_RECORD, RecordLost),
+        (
+            "no record of a container of a sandbox",
+            "remove_podsandbox",
+            StatusCode.NOT_FOUND,
+            f'failed to remove container "{HOLDER}": {NO_RECORD}',
+            RecordLost,
+        ),
+        ("no record, from another call", "container_status", StatusCode.NOT_FOUND, NO_RECORD, NotFound),
         (
             "a name that is none",
             "pull_image",

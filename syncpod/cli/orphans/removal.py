@@ -92,12 +92,12 @@ async def _by_bare_calls(
     """Stop all containers at once, each with its grace period; then remove them and the sandboxes. Raises Failure."""
     found = tuple(containers)
     async with _runtime(place, ", ".join(sandboxes)) as runtime:
-        await asyncio.gather(*(_gone(_stop(runtime, each, grace)) for each in found))
+        await asyncio.gather(*(_stopped(_stop(runtime, each, grace)) for each in found))
         for each in found:
-            await _gone(runtime.remove_container(each.id))
+            await runtime.remove_container(each.id)
         for sandbox in sandboxes:
-            await _gone(runtime.stop_pod_sandbox(sandbox))
-            await _gone(runtime.remove_pod_sandbox(sandbox))
+            await _stopped(runtime.stop_pod_sandbox(sandbox))
+            await runtime.remove_pod_sandbox(sandbox)
 
 
 async def _stop(runtime: CriRuntime, container: ContainerSummary, grace: int | None) -> None:
@@ -131,7 +131,7 @@ async def _runtime(place: Here, what: str) -> Any:
         raise Failure(f"the runtime at {place.endpoint} does not end {what}: {error.message or error.code}") from None
 
 
-async def _gone(call: Awaitable[None]) -> None:
-    """Await a call that removes something; NotFound is success. Raises CriError."""
+async def _stopped(call: Awaitable[None]) -> None:
+    """Await a call that stops something; NotFound is success. Raises CriError."""
     with contextlib.suppress(NotFound):
         await call

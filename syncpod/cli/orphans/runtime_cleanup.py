@@ -65,7 +65,7 @@ async def _clear(endpoint: str, node: str, *, everything: bool) -> list[SandboxS
                 continue
             with contextlib.suppress(NotFound):
                 await runtime.stop_pod_sandbox(sandbox.id)
-                await runtime.remove_pod_sandbox(sandbox.id)
+            await runtime.remove_pod_sandbox(sandbox.id)
             remark(paint(f"sandbox {sandbox.id[:13]} ({sandbox.name}), which no workflow knew, removed", "dim"))
             if sandbox.uid and NODE_LABEL in sandbox.labels:
                 removed.append(sandbox)
