@@ -331,9 +331,11 @@ async def test_a_process_whose_container_lost_its_record_is_killed(bench: Bench)
 def lose_record(bench: Bench, container_id: str) -> None:
     """Remove a container's record by containerd's API, which does not look for a task, as `ctr` does."""
     with grpc.insecure_channel(bench.runtime.endpoint, options=[("grpc.default_authority", "localhost")]) as channel:
-        delete = channel.unary_unary("/containerd.services.containers.v1.Containers/Delete")
+        delete: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+            "/containerd.services.containers.v1.Containers/Delete"
+        )
         request = GetRequest(container_id=container_id)  # the same on the wire
-        delete(request.SerializeToString(), metadata=[("containerd-namespace", "k8s.io")])
+        delete(request.SerializeToString(), metadata=(("containerd-namespace", "k8s.io"),))
 
 
 # --- what no list has -------------------------------------------------------------------------------------------------
