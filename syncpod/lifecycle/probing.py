@@ -41,16 +41,17 @@ class ProbeState:
 
 @dataclass(frozen=True)
 class Failures:
-    """The number of failed answers of one probe of one instance, and how many of them the pod's workflow has received.
+    """The number of failures of one probe of one instance, and how many of them the pod's workflow has received.
 
-    The kubelet emits an event for each failure, and the API server counts them. Here the workflow is sent the count at
-    1, 10, 100 and so on, when the result changes, and when the instance ends.
+    Failed answers are counted, and apart from them the times that the probe could not be run. The kubelet emits an
+    event for each, and the API server counts them. Here the workflow is sent a count at 1, 10, 100 and so on, and when
+    the instance ends; that of failed answers also when the result changes.
     """
 
     total: int = 0
     told: int = 0
     text: str = ""
-    """The answer of the last failure."""
+    """The answer of the last failure, or why the probe could not be run."""
 
     @property
     def untold(self) -> int:
@@ -63,7 +64,7 @@ class Failures:
         return self.untold > 0 and self.total == 10 ** (len(str(self.total)) - 1)
 
     def one_more(self, text: str) -> Failures:
-        """Return the count with one more failed answer, whose text is `text`."""
+        """Return the count with one more failure, whose text is `text`."""
         return replace(self, total=self.total + 1, text=text)
 
     def all_told(self) -> Failures:
@@ -74,6 +75,11 @@ class Failures:
 def failure_text(type_: ProbeType, answer: str) -> str:
     """Return the message of the event Unhealthy for a failed answer (prober/prober.go, v1.36, probe)."""
     return f"{type_.capitalize()} probe failed: {answer}"
+
+
+def error_text(type_: ProbeType, error: str) -> str:
+    """Return the message of the event Unhealthy for a probe that could not be run (the same function)."""
+    return f"{type_.capitalize()} probe errored and resulted in unknown state: {error}"
 
 
 def first_failures(state: ProbeState) -> Failures:

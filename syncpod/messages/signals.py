@@ -79,7 +79,7 @@ class SetCondition(Message):
 
 
 class ProbeChanged(Message):
-    """Signal ``probe``: the result of a probe of one container instance, or how often it has failed.
+    """Signal ``probe``: the result of a probe of one container instance, or how often it failed or could not be run.
 
     Sent when the result has changed, when it first fails, and when the count of failures is 10, 100 and so on.
     """
@@ -102,6 +102,9 @@ class ProbeChanged(Message):
     """The last failed answer; "" means that it is `message`."""
     warning: bool = False
     """A success with a warning: the probe was redirected to another host."""
+    errors: int = Field(default=0, ge=0, le=1_000_000_000)
+    """How often the probe could not be run since the last signal about that; 0 counts as once where `result` is
+    ``unknown`` and `failures` 0."""
 
 
 class Evict(Message):

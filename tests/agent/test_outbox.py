@@ -53,6 +53,27 @@ async def test_unsent_probe_failures_are_added_up_and_never_sent_twice() -> None
     assert (sent[3].result, sent[3].failures) == ("success", 0)
 
 
+async def test_unsent_errors_of_a_probe_are_added_up() -> None:
+    sent: list[ProbeChanged] = []
+    answers: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def send(ref: PodRef, change: ProbeChanged) -> bool:
+        sent.append(change)
+        if not await answers.get():
+            raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+        return True
+
+    outbox = Outbox(PodRef(name="web"), send, taken=lambda _: None, emptied=lambda: None)
+    for times in (1, 9):
+        outbox.put(ProbeChanged(container_id="c0", message=f"cannot {times}", errors=times))
+        await until(lambda: bool(sent))
+    answers.put_nowait(False)
+    await until(lambda: len(sent) == 2)
+    answers.put_nowait(True)
+    await until(lambda: not outbox)
+    assert (sent[1].errors, sent[1].message) == (10, "cannot 9")
+
+
 async def test_a_probe_result_found_during_a_send_is_sent_next() -> None:
     sent: list[ProbeChanged] = []
     taken: list[ProbeChanged] = []

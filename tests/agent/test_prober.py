@@ -285,7 +285,7 @@ async def test_unsent_probe_results_of_an_ended_container_are_sent_and_then_drop
     await prober.close()
 
 
-async def test_a_probe_that_cannot_run_is_reported_once_and_gives_no_result(
+async def test_a_probe_that_cannot_run_is_counted_and_gives_no_result(
     tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 85: a probe that cannot be run three times makes an event, and counts neither as success nor as failure."""
@@ -296,7 +296,10 @@ async def test_a_probe_that_cannot_run_is_reported_once_and_gives_no_result(
     await passing(lambda: node.results() == [("c1", "liveness", "unknown")])
     assert node.told[0].message == "couldn't find port: nowhere"
     await asked.again()
-    assert len(node.told) == 1
+    await passing(lambda: bool(prober.untold(UID)))
+    [untold] = prober.untold(UID)
+    assert untold.message == "Liveness probe errored and resulted in unknown state: couldn't find port: nowhere"
+    assert [change.errors for change in node.told] == [1]
     await passing(lambda: not prober._pods[UID].outbox)
     assert prober._pods[UID].results == {}, "the next worker begins where this one did"
     await prober.close()
@@ -401,6 +404,7 @@ class Told:
 
     def __init__(self, **probe: Any) -> None:
         self.reports: list[tuple[str, int, str]] = []
+        self.errors: list[tuple[int, str]] = []
         self.says: ProbeAnswer | NoAnswer = ProbeAnswer("failure", "no")
         self.worker = ProbeWorker(
             "a probe", first_state("readiness"), Probe(**probe), Schedule(), self.ask, self.tell, started=True
@@ -413,6 +417,8 @@ class Told:
 
     def tell(self, _: ProbeState, report: Report) -> None:
         self.reports.append((report.result, report.failures.untold, report.failures.text))
+        if report.errors.untold:
+            self.errors.append((report.errors.untold, report.answer.text))
 
     async def runs(self, times: int, answer: ProbeAnswer) -> None:
         self.says = answer
@@ -429,6 +435,22 @@ async def test_probe_failures_are_counted_locally_and_sent_at_the_1st_10th_and_1
     assert told.reports[3:] == [("unknown", 23, "no")]
     told.worker.end()
     assert len(told.reports) == 4
+
+
+async def test_errors_of_a_probe_are_counted_locally_and_sent_at_the_1st_10th_and_100th(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Row 85: an event for each, as in the kubelet, without a signal for each."""
+    monkeypatch.setattr(worker, "_ENDING_SECONDS", 0)
+    told = Told()
+    told.says = NoAnswer("cannot")
+    for _ in range(123):
+        await told.worker._run_once()
+    assert told.errors == [(1, "cannot"), (9, "cannot"), (90, "cannot")]
+    told.worker.end()
+    told.worker.end()
+    assert told.errors[3:] == [(23, "cannot")]
+    assert {report[:2] for report in told.reports} == {("unknown", 0)}
 
 
 async def test_probe_failures_are_sent_with_the_next_change_of_the_result() -> None:

@@ -80,8 +80,12 @@ async def test_a_probe_error_is_an_event_and_not_a_result(client: Client, node: 
     )
     await says(handle, "web", "liveness", "unknown", "couldn't find port: nowhere")
     pod = await until(handle, is_ready)
-    events = [event["message"] for event in await handle.query("events") if event["reason"] == "Unhealthy"]
-    assert events == ["Liveness probe errored and resulted in unknown state: couldn't find port: nowhere"]
+    later = {"container": "web", "containerID": instance(pod, "web"), "probe": "liveness", "result": "unknown"}
+    await handle.signal("probe", {**later, "message": "couldn't find port: nowhere", "errors": 9})
+    events = [
+        (each["message"], each["count"]) for each in await handle.query("events") if each["reason"] == "Unhealthy"
+    ]
+    assert events == [("Liveness probe errored and resulted in unknown state: couldn't find port: nowhere", 10)]
     assert container(pod, "web")["restartCount"] == 0
 
 

@@ -12,7 +12,7 @@ from syncpod.journal.records import EventType
 from syncpod.lifecycle.exit import KILLED, OUT_OF_MEMORY, STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, merge, order_containers, order_restarts
-from syncpod.lifecycle.probing import failure_text
+from syncpod.lifecycle.probing import error_text, failure_text
 from syncpod.messages.identity import NodeFacts
 from syncpod.messages.signals import ProbeChanged
 from syncpod.messages.steps import (
@@ -203,11 +203,10 @@ def take_probe_result(state: PodState, change: ProbeChanged, now: datetime) -> b
 
     Events are those of prober/prober.go.
     """
-    what = f"{change.probe.capitalize()} probe"
     failures = max(change.failures, int(change.result == "failure"))
     if change.result == "unknown" and not failures:  # the probe could not be carried out, which is no result
-        text = f"{what} errored and resulted in unknown state: {change.message}"
-        state.event(now, "Warning", "Unhealthy", text, change.container)
+        text = error_text(change.probe, change.message)
+        state.event(now, "Warning", "Unhealthy", text, change.container, times=max(1, change.errors))
         return False
     if state.ending and change.probe != "readiness" and change.result != "success":
         return False  # only readiness can fail now (worker.go, v1.36, doProbe: success once deletion is requested)
@@ -215,7 +214,13 @@ def take_probe_result(state: PodState, change: ProbeChanged, now: datetime) -> b
         text = failure_text(change.probe, change.failure or change.message)
         state.event(now, "Warning", "Unhealthy", text, change.container, times=failures)
     if change.warning:
-        state.event(now, "Warning", "ProbeWarning", f"{what} warning: {change.message}", change.container)
+        state.event(
+            now,
+            "Warning",
+            "ProbeWarning",
+            f"{change.probe.capitalize()} probe warning: {change.message}",
+            change.container,
+        )
     if change.result == "unknown":
         return False
     before = state.probes.get(change.probe, {})

@@ -34,7 +34,9 @@ def _key(change: ProbeChanged) -> _Key:
 
 
 def _with_failures(change: ProbeChanged, earlier: ProbeChanged) -> ProbeChanged:
-    """Return `change` with the failures of `earlier`, a change that was not sent."""
+    """Return `change` with the failures and errors of `earlier`, a change that was not sent."""
+    if earlier.errors:
+        return change.model_copy(update={"errors": change.errors + earlier.errors})
     if not earlier.failures:
         return change
     text = change.failure or (change.message if change.failures else earlier.failure or earlier.message)

@@ -13,9 +13,10 @@ Differences:
 - The first probe runs as soon as the initial delay is over, not at the next tick of the period.
 - After a start of the worker the first probe is delayed by a fixed share of the period; the kubelet's share is random.
 - Results survive a restart of the worker, as does the time for which an exec probe has waited (`slow_answers.py`).
-- If a probe cannot be run, or succeeds with a warning, only the first such answer in a row is reported.
-- Failures are counted here. The count is signalled at 1, 10, 100 and so on, with a change of the result, and when the
-  instance ends. Events that are read through the node's API include all failures.
+- If a probe succeeds with a warning, only the first such answer in a row is reported.
+- Failures are counted here, and so is how often a probe cannot be run. A count is signalled at 1, 10, 100 and so on,
+  and when the instance ends; that of failures also with a change of the result. Events that are read through the node's
+  API include all of them.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from syncpod.lifecycle.probing import (
     ProbeResult,
     ProbeState,
     ProbeType,
+    error_text,
     failure_text,
     first_state,
     period_seconds,
@@ -190,13 +192,17 @@ class Prober:
         failed = (
             UntoldFailures(
                 container=instance.container.name,
-                message=failure_text(worker.state.type, _text(worker.failures.text)),
-                failures=worker.failures.untold,
-                at=datetime.fromtimestamp(worker.failed_at, UTC),
+                message=said(worker.state.type, _text(counted.text)),
+                failures=counted.untold,
+                at=datetime.fromtimestamp(at, UTC),
             )
             for instance in instances
             for worker in instance.workers
-            if worker.failures.untold
+            for counted, at, said in (
+                (worker.failures, worker.failed_at, failure_text),
+                (worker.errors, worker.errored_at, error_text),
+            )
+            if counted.untold
         )
         return (*failed, *(overdue for instance in instances for overdue in _overdue(instance)))
 
@@ -331,6 +337,7 @@ class Prober:
             warning=report.answer.result == "warning",
             failures=report.failures.untold,
             failure=_text(report.failures.text) if report.answer.result != "failure" else "",
+            errors=report.errors.untold,
         )
         pod.outbox.put(change)
         if state.type == "startup" and report.result == "success":

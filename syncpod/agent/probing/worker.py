@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 _ENDING_SECONDS: Final = 1.0
 """Seconds until a probe that cannot be run is reported: an exit of the container is noticed within this time."""
 _REMARK_AGAIN_SECONDS: Final = 300.0
-"""The least seconds between two remarks, which change no result, so that they do not flood the pod's events."""
+"""The least seconds between two reported warnings, which change no result, so that they do not flood the events."""
 
 Ask = Callable[[Probe], Awaitable[ProbeAnswer]]
 """Runs the probe once. Raises NoAnswer if it cannot be run."""
@@ -50,6 +50,8 @@ class Report:
     answer: ProbeAnswer
     failures: Failures = _NONE
     """The failures so far; `untold` counts those that this report adds."""
+    errors: Failures = _NONE
+    """The same of the times that the probe could not be run; such a report has no failures."""
 
 
 Tell = Callable[[ProbeState, Report], None]
@@ -70,6 +72,9 @@ class ProbeWorker:
         self.failures = first_failures(state)
         self.failed_at = 0.0
         """When the last failed answer came, in seconds since the epoch."""
+        self.errors = _NONE
+        self.errored_at = 0.0
+        """When the probe could not be run, the last time."""
         self._name = name
         self._probe = probe
         self._schedule = schedule
@@ -82,7 +87,7 @@ class ProbeWorker:
         self._over = state.on_hold
         self._remarked = -_REMARK_AGAIN_SECONDS
         self._remarkable = False
-        """Whether the last run led to a remark: it succeeded with a warning, or could not be run."""
+        """Whether the last answer was a success with a warning."""
 
     def begin(self, delay: float) -> None:
         """Plan the first run in `delay` seconds; if the probe waits for the container's start, not before that."""
@@ -98,6 +103,8 @@ class ProbeWorker:
         """Stop probing, and report failures that were not reported yet; the answer of a running probe is ignored."""
         if self.failures.untold:
             self._tell_of(Report("unknown", ProbeAnswer("failure", self.failures.text), self.failures))
+        if self.errors.untold:
+            self._tell_of_errors()
         self._over = True
         if self._task is not None:
             self._task.cancel()
@@ -136,7 +143,10 @@ class ProbeWorker:
             return
         except NoAnswer as error:
             await asyncio.sleep(_ENDING_SECONDS)
-            self._remark(Report("unknown", ProbeAnswer("failure", str(error))))
+            self.errors = self.errors.one_more(str(error))
+            self.errored_at = time.time()
+            if self.errors.is_due:
+                self._tell_of_errors()
             return
         before = self.state
         self.state = answered(before, self._probe, "failure" if answer.result == "failure" else "success")
@@ -157,8 +167,13 @@ class ProbeWorker:
             self.failures = self.failures.all_told()
         self._tell(self.state, report)
 
+    def _tell_of_errors(self) -> None:
+        report = Report("unknown", ProbeAnswer("failure", self.errors.text), errors=self.errors)
+        self.errors = self.errors.all_told()
+        self._tell(self.state, report)
+
     def _remark(self, report: Report) -> None:
-        """Report a warning, or that the probe cannot be run: the first in a row, and at most one in five minutes."""
+        """Report a warning: the first in a row, and at most one in five minutes."""
         begins, self._remarkable = not self._remarkable, True
         now = time.monotonic()
         if begins and now - self._remarked >= _REMARK_AGAIN_SECONDS:
