@@ -20,6 +20,7 @@ from syncpod.pod import ExecAction, Lifecycle, LifecycleHandler, admit_pod, cont
 from workflows.pod import decide, desired, observing, outcome, report
 from workflows.pod.decision import Step
 from workflows.pod.published import PublishedPod
+from workflows.pod.repetition import AT_ONCE
 from workflows.pod.state import PodState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -234,3 +235,29 @@ def test_a_run_ends_after_the_kill_too_if_another_pod_was_applied_in_its_place()
     desired.apply(state, heir, NOW)
     state = killed(state)
     assert (state.removed, state.successor is not None) == (True, True)
+
+
+def test_a_step_that_is_done_again_and_again_without_a_change_waits() -> None:
+    """As tried: the node counted a kill as done that the workflow still wanted, 40 times a second."""
+    state = a_pod(web="running")
+    desired.delete(state, DeletePod(), NOW)
+    done = 0
+    while (step := decide.next_step(state, NOW).step) is not None and done < 20:
+        decide.record_step(state, step, NOW)
+        outcome.finished_step(state, step, StepResult().model_dump(mode="json"), NOW, NOW)
+        done += 1
+    assert done == AT_ONCE + 2
+    [held] = decide.next_step(state, NOW).holds
+    assert (held.subject, held.reason, held.delay) == ("kill_pod", "NoEffect", timedelta(seconds=10))
+    event = state.events[-1]
+    assert (event.reason, event.type) == ("FailedKillPod", "Warning") and "nothing has changed" in event.message
+
+    step = begun(state, NOW + timedelta(seconds=11))
+    outcome.finished_step(state, step, StepResult().model_dump(mode="json"), NOW, NOW + timedelta(seconds=12))
+    [held] = decide.next_step(state, NOW + timedelta(seconds=12)).holds
+    assert held.delay == timedelta(seconds=20)
+
+    step = begun(state, NOW + timedelta(seconds=40))
+    changed = StepResult(status=listing(2, web="exited"))
+    outcome.finished_step(state, step, changed.model_dump(mode="json"), NOW, NOW + timedelta(seconds=41))
+    assert not state.backoff.entries, "a change ends it"

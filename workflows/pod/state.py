@@ -117,6 +117,17 @@ class Kill(BaseModel):
     """An earlier step was already to kill the container, and may have ended it."""
 
 
+class Repetition(BaseModel):
+    """How often the same step was done in a row without a change of the view."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    done: str = ""
+    """A hash of the step and of the view after it; "" = the last step does not count."""
+    times: int = 0
+    """How often the step was repeated after it was first done."""
+
+
 class PodState(BaseModel):
     """The snapshot. Mutable; changed only by functions of this package, between two awaits.
 
@@ -165,6 +176,7 @@ class PodState(BaseModel):
     """By runtime id, for a container that is killed for a failed probe: when its grace ends. Forgotten with it."""
 
     backoff: BackoffStore = Field(default_factory=BackoffStore)
+    repeated: Repetition = Repetition()
     released: dict[str, int] = {}
     """By container or step: the restart that an operator or the agent allows to start during its back-off, however long
     that still lasts."""
