@@ -48,6 +48,7 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
         took_ms=_took(started, now, result), container=step.container, fact=step.fact,
     )  # fmt: skip
     _look(state, step, result, started, now)
+    repetition.settle(state, step, now, done=result.outcome in (Outcome.DONE, Outcome.ADOPTED))
     match result.outcome:
         case Outcome.SPENT:
             verdicts.take_back_rejection(state, step)
@@ -63,7 +64,6 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
                 resizing.answered(state, step.input, result.allocation, now, outdated=step.outdated)
         case Outcome.NOT_BEGUN | Outcome.CANCELLED | Outcome.STOPPING:
             state.cleared = _without(state.cleared, step.container)
-    repetition.settle(state, step, now, done=result.outcome in (Outcome.DONE, Outcome.ADOPTED))
 
 
 def _with_hooks(step: Step, result: StepResult) -> str:

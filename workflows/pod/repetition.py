@@ -29,7 +29,7 @@ NO_EFFECT: Final = "NoEffect"
 def settle(state: PodState, step: Step, now: datetime, *, done: bool) -> None:
     """Forget the back-off of a step that has not failed; record a failure if it was done too often without a change.
 
-    Call this once the step's listing is in the view. A step that is not `done` has let go, and does not count.
+    Call this once the step's listing is in the view, and before the step's other effects. A step that is not `done` has let go, and does not count.
     """
     state.repeated = _counted(state, step) if done else Repetition()
     if state.repeated.times <= AT_ONCE:
@@ -42,7 +42,7 @@ def settle(state: PodState, step: Step, now: datetime, *, done: bool) -> None:
 
 def _counted(state: PodState, step: Step) -> Repetition:
     """Return the repetition after this step: one more if the step before it was the same and left the same view."""
-    if step.name not in REPEATED or state.removed:
+    if step.name not in REPEATED:
         return Repetition()
     view = state.observed.model_dump_json(exclude={"seq", "observed_at"})
     done = hashlib.sha256("\n".join((step.name, step.container, step.why, view)).encode()).hexdigest()
