@@ -29,7 +29,8 @@ NO_EFFECT: Final = "NoEffect"
 def settle(state: PodState, step: Step, now: datetime, *, done: bool) -> None:
     """Forget the back-off of a step that has not failed; record a failure if it was done too often without a change.
 
-    Call this once the step's listing is in the view, and before the step's other effects. A step that is not `done` has let go, and does not count.
+    Call this once the step's listing is in the view, and before the step's other effects. A step that is not `done` has
+    let go, and does not count.
     """
     state.repeated = _counted(state, step) if done else Repetition()
     if state.repeated.times <= AT_ONCE:
