@@ -160,6 +160,9 @@ class Attend(WhoAsks):
     everything."""
     seconds: float = ATTEND_SECONDS
     """The longest to wait for a change; never more than :data:`ATTEND_SECONDS`."""
+    taken: int = 0
+    """The generation of the newest intent, which the node had taken before this request; 0 = a newer one is on its
+    way."""
 
 
 class FleetNodeReport(Message):
@@ -236,6 +239,8 @@ class Attended(Spoken):
     """The version of this report."""
     generation: int = 0
     """The generation of the newest intent that the node had taken when it made the report."""
+    lacks: int = 0
+    """The request's `taken` if the node's own intent is older: its disk was restored from a backup. 0 = it is not."""
     present: tuple[PodKey, ...] | None = None
     """All pods of the fleet that the node has or may have; None = those of the previous report, without `gone`."""
     node: FleetNodeReport | None = None

@@ -196,6 +196,21 @@ async def test_a_report_has_the_number_of_no_other_fleets_list(bench: Bench, mon
     assert (await bench.member.attend(Attend(fleet="f", node="n1"))).generation == 1
 
 
+async def test_a_node_with_an_older_list_than_it_had_taken_says_so_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk was restored from a backup. The fleet would wait up to ten minutes for a change there."""
+    monkeypatch.setattr(FleetReports, "is_complete", lambda *_: True)
+    monkeypatch.setattr(member, "COALESCED_SECONDS", 0.0)
+    await bench.member.take(bench.intent(3, pod("web")))
+    first = await bench.member.attend(Attend(fleet="f", node="n1", taken=5))
+    assert (first.generation, first.lacks) == (3, 5)
+    nothing_else = await bench.member.attend(Attend(fleet="f", node="n1", version=first.version, taken=5))
+    assert (nothing_else.generation, nothing_else.lacks, nothing_else.node) == (3, 5, None)
+    await bench.member.take(bench.intent(5))
+    assert (await bench.member.attend(Attend(fleet="f", node="n1", taken=5))).lacks == 0
+
+
 async def test_a_node_that_was_removed_ends_its_pods_and_takes_no_list_from_before(bench: Bench) -> None:
     await bench.member.take(bench.intent(7, pod("web"), pod("db")))
     bench.fails = True

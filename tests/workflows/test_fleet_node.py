@@ -23,7 +23,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from activities.fleet_node import fleet_answers
-from syncpod.agent.fleet.member import why_stale
+from syncpod.agent.fleet.member import lacking, why_stale
 from syncpod.cli.view.fleet_description import describe_node
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.fleet import (
@@ -97,6 +97,7 @@ class ScriptedMember:
         return Attended(
             version=str(self.number),
             generation=self.taken.generation,
+            lacks=lacking(asked, self.taken.generation),
             present=there,
             node=FleetNodeReport(ready=True, labels={"disk": "ssd"}, allocatable={"cpu": "2"}),
             pods=tuple(self.pods.values()),
@@ -324,6 +325,31 @@ async def test_a_restored_fleet_that_has_given_more_commands_than_its_backup_lac
         await fleet.place(pod("next"))
         await fleet.until(lambda view: view.taken == view.generation)
         assert fleet.member.names() == ["newer", "next"]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_restored_from_a_backup_is_sent_its_list_again(fleet: Fleet) -> None:
+    """Before, it ran its old list until the fleet's next command for it."""
+    await fleet.start()
+    async with fleet.node():
+        await fleet.until(lambda view: view.presence == "Ready")
+        await fleet.place(pod("web"))
+        await fleet.until(lambda view: view.taken == view.generation)
+        backup = fleet.member.taken
+        await fleet.withdraw("web")
+        await fleet.place(pod("db"))
+        await fleet.until(lambda view: view.taken == view.generation)
+        newest = fleet.member.taken.generation
+        assert fleet.member.names() == ["db"]
+    fleet.member.taken = backup
+    await fleet.member.has(PodReport(name="web", status="Running"))
+    async with fleet.node():
+        view = await fleet.until(lambda view: view.taken == newest and fleet.member.names() == ["db"])
+    (event,) = [each for each in view.events if each.reason == "LostIntent"]
+    assert event.type == "Warning" and event.message.startswith(
+        f"the node has list {backup.generation}, although it had taken list {newest}: "
+    )
+    assert fleet.member.lists[-2:] == [newest, newest], "no command was needed for that, and it was sent once"
 
 
 @pytest.mark.asyncio(loop_scope="session")

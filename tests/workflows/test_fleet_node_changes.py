@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from syncpod.agent.fleet.member import why_stale
 from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, FleetNodeReport, Intent, IntentTaken, PodReport
 from syncpod.messages.node import PodKey
 from workflows.fleet import node_changes
@@ -118,6 +119,26 @@ def test_a_node_with_another_key_is_sent_its_list_again_if_objects_were_sealed_f
     state.referred, state.report = (), FleetNodeReport(key="a")
     node_changes.attended(state, Attended(node=FleetNodeReport(ready=True, key="c")), NOW)
     assert state.generation == 1
+
+
+def test_a_report_from_before_a_list_was_taken_is_not_that_of_a_restored_node() -> None:
+    state = node()
+    state.generation, state.taken, state.stamp = 5, 5, 50
+    late = Attended(generation=3, lacks=4)  # requested after list 4, and made before list 5 was taken
+    for report in (late, Attended(node=FleetNodeReport(ready=True)), Attended(generation=5, lacks=5)):
+        node_changes.attended(state, report, NOW)
+        assert (state.taken, state.events) == (5, ()), report
+    assert state.settled_generation == 5
+    node_changes.attended(state, Attended(generation=3, lacks=5), NOW)
+    assert (state.taken, state.generation, state.settled_generation) == (3, 5, 0)
+    assert [(event.reason, event.message.partition(":")[0]) for event in state.events] == [
+        ("LostIntent", "the node has list 3, although it had taken list 5")
+    ]
+    again = node_changes.sending(state, NOW)
+    other = Intent(generation=5, stamp=50)
+    assert why_stale(other, again) == "", "a second machine of the node, which was not restored, takes it too"
+    node_changes.attended(state, Attended(generation=3, lacks=5), NOW)
+    assert len(state.events) == 1, "the list is on its way already"
 
 
 def test_each_list_names_those_that_the_node_may_have_since_the_last_that_it_is_known_to_have() -> None:

@@ -364,6 +364,7 @@ def sealed(state: FleetNodeState, answer: ObjectsSealed, now: datetime) -> None:
 def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
     """Fold the node's report into the state."""
     state.version = answer.version
+    _take_back(state, answer, now)
     was_cordoned = state.is_cordoned
     if answer.node is not None:
         _seal_anew(state, answer.node.key, now)
@@ -388,6 +389,24 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
         if key not in state.pods and key not in unchanged(answer):
             state.note(key)
             del state.withdrawn[key]
+
+
+def _take_back(state: FleetNodeState, answer: Attended, now: datetime) -> None:
+    """Send the node its list again if it has an older one than it had taken: its disk was restored from a backup.
+
+    A report does not count if the node has taken another list since the request for it, or must be sent one anyway.
+    """
+    # Replay: an earlier version sent no `taken` with its requests, so no answer in its histories has `lacks`.
+    if not answer.lacks or answer.lacks != state.settled_generation or answer.generation >= state.taken:
+        return
+    text = (
+        f"the node has list {answer.generation}, although it had taken list {state.taken}: it was restored from a"
+        f" backup, or has lost its files; list {state.taken} is sent again"
+    )
+    state.event(now, "Warning", "LostIntent", text)
+    # If two machines answer as this node, the other one may have the list that was sent last, and must not refuse it.
+    _may_have(state, state.stamp)
+    state.taken = max(0, answer.generation)
 
 
 def _seal_anew(state: FleetNodeState, key: str, now: datetime) -> None:

@@ -169,7 +169,9 @@ class NodeRequests:
         try:
             returned: RawValue = await workflow.execute_activity(
                 ATTEND,
-                Attend(fleet=state.fleet, node=state.name, version=version, seconds=longest),
+                Attend(
+                    fleet=state.fleet, node=state.name, version=version, seconds=longest, taken=state.settled_generation
+                ),
                 task_queue=fleet_node_id(state.name),
                 start_to_close_timeout=timedelta(seconds=ATTEND_SECONDS) + grace,
                 schedule_to_start_timeout=begin_within,

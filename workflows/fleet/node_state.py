@@ -266,6 +266,11 @@ class FleetNodeState(EventLog, BaseModel):
         troubles = [why for _, why in sorted(self.troubles.items())]
         return "; ".join([self.duplicate_nodes, *troubles] if self.duplicate_nodes else troubles)
 
+    @property
+    def settled_generation(self) -> int:
+        """The generation of the node's list if the node has taken it; 0 = the node must still be sent its list."""
+        return self.taken if self.taken == self.generation else 0
+
     def needs_key(self) -> bool:
         """Say whether the node may need the fleet's key."""
         return self.key_generation > self.taken

@@ -180,11 +180,11 @@ class FleetMembership:
         while self._parting or (news := await self._news(asked.version)) is None:
             if self._parting and not self._has_parted.is_set():
                 return self.farewell()
-            if loop.time() > end:
-                kept = await self._kept()
-                return self._signed(Attended(version=asked.version, generation=self._generation(kept)))
+            if loop.time() > end or lacking(asked, self._generation(await self._kept())):
+                news = Attended(version=asked.version, generation=self._generation(await self._kept()))
+                break
             await asyncio.sleep(LOOK_SECONDS)
-        return self._signed(news)
+        return self._signed(news.model_copy(update={"lacks": lacking(asked, news.generation)}))
 
     async def part(self, why: str) -> None:
         """Report to the fleet that the node leaves, and why. Otherwise the fleet would notice only the node's silence.
@@ -344,6 +344,14 @@ def why_stale(kept: Intent, intent: Intent) -> str:
     if kept.generation > intent.taken and kept.stamp not in (intent.stamp, *intent.after):
         return f"list {kept.generation}, which is missing in the fleet's database, as list {intent.generation} shows"
     return ""
+
+
+def lacking(asked: Attend, generation: int) -> int:
+    """Return the generation of the list that the node must have if its own list is older; 0 if it is not.
+
+    The node had taken that list before the request was made, so its disk has been restored from a backup since.
+    """
+    return asked.taken if generation < asked.taken else 0
 
 
 def _why(missing: set[str]) -> str:
