@@ -145,6 +145,8 @@ class _Found:
     """The node's name if its workflow did not return the states of the workload's pods; else ""."""
     unseen: str = ""
     """The node's name if it is in the fleet and has no offer; else ""."""
+    unread: str = ""
+    """The node's name if it has joined, but its list could not be read; else ""."""
 
 
 def _surveyed(found: Sequence[_Found]) -> Surveyed:
@@ -155,6 +157,7 @@ def _surveyed(found: Sequence[_Found]) -> Surveyed:
         own=tuple(sorted(own, key=lambda each: each.news.node)),
         missed=tuple(sorted(each.missed for each in found if each.missed)),
         unseen=tuple(sorted(each.unseen for each in found if each.unseen)),
+        unread=tuple(sorted(each.unread for each in found if each.unread)),
     )
 
 
@@ -174,14 +177,15 @@ async def _look_at(client: Client, run: WorkflowExecution, wanted: Sequence[Pod]
     except (ValueError, KeyError, RuntimeError):
         # The workflow has just begun and has no memo yet, or is forged.
         return _Found(unseen=run.id.removeprefix(FLEET_NODE_PREFIX))
+    unread = "" if node.presence == "Joining" else node.name
     handle = client.get_workflow_handle(run.id)  # it may be a later run than the listed one, or none
     try:
         said = await handle.query("intent", reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_QUERY)
         offer = offer_of(node, Intent.model_validate(said).pods, wanted, owner)
     except ValueError:
-        return _Found(unseen=node.name)
+        return _Found(unseen=node.name, unread=unread)
     except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
-        return _Found() if _has_left(error) else _Found(missed=node.name, unseen=node.name)
+        return _Found() if _has_left(error) else _Found(missed=node.name, unseen=node.name, unread=unread)
     if offer is None:
         return _Found(unseen=node.name)
     if not any(there.owner == owner for there in offer.pods):

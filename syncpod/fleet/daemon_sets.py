@@ -6,6 +6,7 @@ Mirrors pkg/apis/apps/v1/defaults.go and pkg/apis/apps/validation/validation.go,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from typing_extensions import override
 
 from syncpod.fleet.daemons import DaemonRolloutSpec, decide_daemons, standing, with_daemon_tolerations
 from syncpod.fleet.members import Member
-from syncpod.fleet.rollout import WorkloadDecision
+from syncpod.fleet.rollout import Counts, WorkloadDecision
 from syncpod.fleet.workload_documents import PodTemplate, check_sizes, is_none, or_default
 from syncpod.fleet.workload_kinds import Situation, TemplatedKind
 from syncpod.fleet.workload_pods import revision_of
@@ -103,12 +104,12 @@ class DaemonSets(TemplatedKind[DaemonSet]):
 
     @override
     def decide(self, workload: DaemonSet, at: Situation, now: datetime) -> WorkloadDecision:
+        spec = self.rollout_spec(workload)
         if at.nodes is None:
-            return WorkloadDecision(at.rollout, says="the nodes have not been surveyed yet")
+            return _before_the_survey(spec, at)
         pod = self.pod(workload, workload.spec.template, 0)
         standings = {node.name: standing(pod, node) for node in at.nodes}
-        spec = self.rollout_spec(workload)
-        return decide_daemons(spec, standings, at.members, at.rollout, now, self.free_numbers(at))
+        return decide_daemons(spec, standings, at.members, at.rollout, now, self.free_numbers(at), at.unread)
 
     @override
     def desired(self, workload: DaemonSet, decided: int | None) -> int:
@@ -129,3 +130,11 @@ class DaemonSets(TemplatedKind[DaemonSet]):
             max_surge=(rolling.max_surge or 0) if rolling is not None else 0,
             min_ready=timedelta(seconds=daemons.spec.min_ready_seconds),
         )
+
+
+def _before_the_survey(spec: DaemonRolloutSpec, at: Situation) -> WorkloadDecision:
+    """Decide nothing, and keep the numbers of the last decision: a new run has not surveyed the nodes yet."""
+    counts = at.counts if spec.revision == at.rollout.asked else replace(at.counts, updated=0)
+    says = "the nodes have not been surveyed yet" if counts.desired is None else "the nodes are being surveyed again"
+    # Replay: earlier versions counted nothing here, and wrote the memo when the survey was there.
+    return WorkloadDecision(at.rollout, says=says, counts=counts, noted=Counts())

@@ -3,6 +3,8 @@
 Mirrors pkg/controller/daemon, v1.36 (daemon_controller.go, update.go). Differences:
 
 - A new template's first failing pod ends its rollout, and the last good template is rolled out again.
+- While the last survey lacks a node, nothing is complete or becomes good. The node counts on, and its pod stays as it
+  is. The other nodes' pods are replaced within bounds that include that node.
 - Nodes that cannot be reached count neither for the rollout's bounds nor for its end. The rollout goes on without them,
   and reaches them when they are back.
 - A cordoned node gets no new pod. Its present pod stays, with that pod's template.
@@ -112,13 +114,15 @@ def decide_daemons(
     state: RolloutState,
     now: datetime,
     numbers: Iterator[int],
+    unread: Collection[str] = (),
 ) -> WorkloadDecision:
     """Decide what a DaemonSet does next. The order of nodes and pods does not matter.
 
     A node gets a second pod only as a surge, and only while no other pod is ending there. `nodes` has the nodes that
-    a survey has found. A pod on any other node stays. `numbers` are those of new pods.
+    a survey has found. A pod on any other node stays. `numbers` are those of new pods. `unread` are nodes that the last
+    survey could not read; `nodes` has what an earlier survey found of them, if there was one.
     """
-    return _DaemonSetDecider(spec, nodes, members, state, now, numbers).decision()
+    return _DaemonSetDecider(spec, nodes, members, state, now, numbers, unread).decision()
 
 
 class _DaemonSetDecider:
@@ -132,12 +136,22 @@ class _DaemonSetDecider:
         state: RolloutState,
         now: datetime,
         numbers: Iterator[int],
+        unread: Collection[str],
     ) -> None:
-        self._spec, self._nodes, self._now, self._numbers = spec, dict(sorted(nodes.items())), now, numbers
+        self._spec, self._now, self._numbers = spec, now, numbers
         self._members = sorted(members, key=lambda member: member.name)
+        self._unread = frozenset(unread)
+        hosts = {member.node: Standing(True, True) for member in self._members if member.node in self._unread}
+        self._nodes = dict(sorted((hosts | dict(nodes)).items()))
         self._going: dict[str, str] = {}
         self._heard = [name for name, node in self._nodes.items() if node.is_heard and node.should_run]
-        self._closed = [name for name, node in self._nodes.items() if node.is_heard and not node.should_run]
+        self._read = [name for name in self._heard if name not in self._unread]
+        """Those of `_heard` whose pods are made and replaced now."""
+        self._closed = [
+            name
+            for name, node in self._nodes.items()
+            if node.is_heard and not node.should_run and name not in self._unread
+        ]
         """Nodes that take no new pod. A pod that such a node has stays, unless it is outdated and not available."""
         self._surge = size_of(spec.max_surge, len(self._heard), up=True)
         self._unavailable = size_of(spec.max_unavailable, len(self._heard), up=True)
@@ -149,7 +163,7 @@ class _DaemonSetDecider:
     def decision(self) -> WorkloadDecision:
         self._clear()
         self._judge()
-        for name in (*self._heard, *self._closed):
+        for name in (*self._read, *self._closed):
             self._fill(name)
         self._replace_outdated()
         self._mark_good()
@@ -220,7 +234,7 @@ class _DaemonSetDecider:
             self._times.append(self._state.held_until)
         for member in filter(self._counts, self._members):
             node = self._nodes.get(member.node, _UNSEEN)
-            if not node.may_stay:
+            if not node.may_stay and member.node not in self._unread:
                 self._going[member.name] = f"{member.called} is removed: {node.why}"
 
     def _judge(self) -> None:
@@ -253,9 +267,7 @@ class _DaemonSetDecider:
     def _replace_outdated(self) -> None:
         """Remove old pods, or create new ones beside them, as many as the bounds allow."""
         held = self._is_held() or self._is_in_trouble()
-        alone = [
-            there[0] for name in self._heard if len(there := self._there(name)) == 1 and not self._is_new(there[0])
-        ]
+        alone = [there[0] for name in self._read if len(there := self._there(name)) == 1 and not self._is_new(there[0])]
         both = sum(len(self._there(name)) > 1 for name in self._heard)
         lacking = sum(not any(map(self._is_available, self._there(name))) for name in self._heard)
         for member in (one for name in self._closed for one in self._there(name) if not self._is_new(one)):
@@ -289,8 +301,11 @@ class _DaemonSetDecider:
         return f"{self._state.target} is being rolled out"
 
     def _is_complete(self) -> bool:
-        """Say whether each reachable node has exactly one pod, and the pod is available and of the target revision."""
-        return not self._create and all(
+        """Say whether each reachable node has exactly one pod, and the pod is available and of the target revision.
+
+        A node that was not read may lack its pod.
+        """
+        return not (self._create or self._unread) and all(
             len(there := self._there(name)) == 1 and self._is_new(there[0]) and self._is_available(there[0])
             for name in self._heard
         )
@@ -313,4 +328,12 @@ class _DaemonSetDecider:
         how = "is incomplete" if state.target == state.good else "is being rolled out"
         said = f"{state.rolled_back or f'{state.target} {how}'}: {numbers}"
         there = [one for name in self._heard for one in self._there(name) if self._is_new(one)]
-        return "; ".join([said, *(why_unavailable(each) for each in there if not self._is_available(each))][:2])
+        unread = [f"no answer from {_some(self._unread)}"] if self._unread else []
+        lacks = (why_unavailable(each) for each in there if not self._is_available(each))
+        return "; ".join([said, *unread, *lacks][:2])
+
+
+def _some(nodes: Collection[str]) -> str:
+    """Return nodes for use in a sentence: up to three by name."""
+    names = sorted(nodes)
+    return f"{', '.join(names[:3])} and {len(names) - 3} more" if len(names) > 3 else ", ".join(names)

@@ -7,8 +7,8 @@ a kind, such as `syncpod.fleet.deployments`, has the rest; `syncpod.fleet.worklo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -18,7 +18,7 @@ from syncpod.fleet.members import Member
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.pod_names import LARGEST_NUMBER
 from syncpod.fleet.presence import written_off_at
-from syncpod.fleet.rollout import RolloutState, WorkloadDecision
+from syncpod.fleet.rollout import Counts, RolloutState, WorkloadDecision
 from syncpod.fleet.selectors import selects
 from syncpod.fleet.when_lost import WHEN_LOST, WhenLost, when_lost
 from syncpod.fleet.workload_documents import (
@@ -50,6 +50,10 @@ class Situation:
     is_paused: bool = False
     nodes: Sequence[NodeOffer] | None = None
     """The nodes of the last survey; None = there was none."""
+    unread: Collection[str] = ()
+    """The nodes that the last survey could not read. `nodes` has what an earlier survey of this run found of them."""
+    counts: Counts = field(default_factory=Counts)
+    """The numbers of the last decision, also of an earlier run."""
     is_placed: bool = False
     """Whether a node has been chosen for one of its pods."""
 

@@ -74,6 +74,9 @@ class Surveyed(Message):
     unseen: tuple[str, ...] | None = None
     """The other nodes of the fleet, which offer nothing yet: they are joining, or their workflows did not answer. None:
     an earlier version made the survey, and a node that it does not name may be in the fleet."""
+    unread: tuple[str, ...] | None = None
+    """Those of `unseen` that have joined, but whose lists could not be read. None: an earlier version made the
+    survey."""
 
 
 class PlacePods(Message):

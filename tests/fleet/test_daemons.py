@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from syncpod.fleet.daemons import DaemonRolloutSpec, Standing, decide_daemons, standing, with_daemon_tolerations
 from syncpod.fleet.members import Member
 from syncpod.fleet.offers import NodeOffer, Taint
-from syncpod.fleet.rollout import RolloutState, WorkloadDecision
+from syncpod.fleet.rollout import Counts, RolloutState, WorkloadDecision
 from syncpod.pod import Pod
 from tests.fleet.fleets import node, pod
 from tests.fleet.simulation import BAD, START
 
+RUNNING = Standing(True, True)
 RUNS, STAYS, NEITHER = (True, True), (False, True), (False, False)
 
 
@@ -70,9 +71,10 @@ class Nodes:
             self._report(member)
         before = list(self.members.values())
         seen = self.seen()
-        decision = decide_daemons(self.spec, seen, before, self.state, self.now, self.numbers())
+        args = (self.state, self.now)
+        decision = decide_daemons(self.spec, seen, before, *args, self.numbers(), self.unseen)
         turned = dict(reversed(seen.items()))
-        assert decision == decide_daemons(self.spec, turned, reversed(before), self.state, self.now, self.numbers())
+        assert decision == decide_daemons(self.spec, turned, reversed(before), *args, self.numbers(), self.unseen)
         self._check(before, decision)
         self.state = decision.state
         for withdrawal in decision.withdraw:
@@ -124,6 +126,7 @@ class Nodes:
             is_ending = any(one.node == name and (one.leaving or one.name in gone) for one in before)
             assert not made or not is_ending
             assert len(kept) + len(made) <= (2 if self.spec.max_surge else 1)
+        assert not (self.unseen and (decision.complete or decision.became_good or "is rolled out" in decision.says))
         assert self.unseen.isdisjoint(one.node for one in before if one.name in gone and not one.ended)
         heard = [name for name, each in self.seen().items() if each.is_heard and each.should_run]
         if self.spec.max_surge == 0 and isinstance(self.spec.max_unavailable, int):
@@ -204,9 +207,39 @@ def test_a_node_that_a_survey_misses_keeps_its_pod() -> None:
     fleet.spec = DaemonRolloutSpec("b")
     fleet.settle()
     assert {one.node: one.revision for one in fleet.members.values()} == {"n1": "b", "n2": "a", "n3": "b"}
+    assert fleet.state.good == "a", "n2 may lack its pod"
     fleet.unseen.clear()
     fleet.settle()
     assert {one.node: one.revision for one in fleet.members.values()} == {"n1": "b", "n2": "b", "n3": "b"}
+    assert fleet.state.good == "b"
+
+
+@pytest.mark.parametrize("earlier", [(), ("n2", "n3")])
+def test_a_template_does_not_become_good_on_the_nodes_that_a_survey_has_read(earlier: tuple[str, ...]) -> None:
+    """Before, it was rolled out with one pod of three, and a failure on the next node had nothing to go back to.
+
+    `earlier`: nodes that an earlier survey of the same run has found.
+    """
+    pods = [
+        Member(f"log-{number}", revision, START, f"n{number}", ready_since=START, status="Running")
+        for number, revision in ((1, "b"), (2, "a"), (3, "a"))
+    ]
+    state = RolloutState(asked="b", target="b", good="a", replicas=3)
+    nodes = {name: Standing(True, True) for name in ("n1", *earlier)}
+    found = decide_daemons(DaemonRolloutSpec("b"), nodes, pods, state, START, count(4), ("n2", "n3"))
+    assert (found.became_good, found.complete, found.withdraw, found.create) == ("", "", (), ())
+    assert found.says == "b is being rolled out: 1 of 3 nodes have it, 3 are available; no answer from n2, n3"
+    assert found.counts == Counts(desired=3, replicas=3, updated=1, ready=3, available=3)
+
+
+def test_a_pod_that_is_down_on_an_unread_node_counts_for_the_bounds_of_a_rollout() -> None:
+    ready = [Member(f"log-{each}", "a", START, f"n{each}", ready_since=START, status="Running") for each in (1, 2)]
+    down = Member("log-3", "a", START, "n3", status="Running")
+    state, nodes = RolloutState(asked="b", target="b", good="a", replicas=3), dict.fromkeys(("n1", "n2"), RUNNING)
+    for pods, going in (([*ready, down], 0), (ready, 1)):
+        unread = {one.node for one in pods} - nodes.keys()
+        found = decide_daemons(DaemonRolloutSpec("b"), nodes, pods, state, START, count(4), unread)
+        assert len(found.withdraw) == going
 
 
 def test_a_rollout_does_not_wait_for_a_node_that_takes_no_pods() -> None:

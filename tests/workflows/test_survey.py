@@ -102,7 +102,7 @@ async def test_a_node_that_does_not_answer_is_named_and_the_others_are_surveyed(
         ("n5", "intent"): left,
     }
     found = await survey(Server(silent, nodes=("n1", "n2", "n3", "n4", "n5")))
-    assert found.missed == ("n1", "n2")
+    assert found.missed == ("n1", "n2") and found.unseen == found.unread == ("n1",)
     assert [node.name for node in found.nodes] == ["n2", "n3", "n4"]
     assert [(each.news.node, each.news.presence, [pod.name for pod in each.news.pods]) for each in found.own] == [
         ("n2", "Unknown", ["web-2"]),

@@ -799,6 +799,11 @@ def is_on(machine: Machine, view: WorkloadView) -> bool:
     return is_settled(view) and view.pods[0].node == machine.name
 
 
+def numbers(view: WorkloadView) -> tuple[int, ...]:
+    """Return what ``get daemonsets`` prints."""
+    return (view.desired, view.replicas, view.ready, view.updated, view.available)
+
+
 @dataclass
 class Steps:
     """The steps of a workload, without any node behind them."""
@@ -810,6 +815,8 @@ class Steps:
     heard: asyncio.Event = field(default_factory=asyncio.Event)
     missed: tuple[str, ...] = ()
     """Nodes that do not report their pods."""
+    unread: tuple[str, ...] | None = None
+    """Nodes whose lists cannot be read."""
     own: tuple[HostedPods, ...] = ()
     slow: asyncio.Event | None = None
     """Surveys do not return until this is set."""
@@ -821,7 +828,8 @@ class Steps:
             self.surveys += 1
             if self.slow is not None:
                 await self.slow.wait()
-            return Surveyed(nodes=(NodeOffer("n1"), NodeOffer("n2")), own=self.own, missed=self.missed)
+            offers = tuple(NodeOffer(name) for name in ("n1", "n2") if name not in (self.unread or ()))
+            return Surveyed(nodes=offers, own=self.own, missed=self.missed, unseen=self.unread, unread=self.unread)
 
         @activity.defn(name=PLACE_PODS)
         async def place(asked: PlacePods) -> PodsPlaced:
@@ -867,6 +875,34 @@ async def test_a_node_that_does_not_answer_stops_no_other(client: Client, worker
         await handle.execute_update("delete")
         await handle.result()
         assert steps.surveys == surveys + 1, "n9 was asked again before the workload ended"
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_new_run_whose_survey_cannot_read_every_node_keeps_the_numbers_and_surveys_again_soon(
+    client: Client, worker_options: dict[str, Any]
+) -> None:
+    fleet, steps = Fleet(client, f"w{uuid.uuid4().hex[:8]}"), Steps(unread=())
+    document = fleet.document("DaemonSet")
+    del document["spec"]["template"]["spec"]["nodeSelector"]
+    async with steps.worker(fleet, worker_options):
+        handle = await fleet.apply(document)
+        await fleet.until(handle, lambda _view: len(steps.asked) == 2)
+        for node, number in steps.asked:
+            named = f"{fleet.prefix}-{number}"
+            there = PlacedPod(name=named, state="taken", report=PodReport(name=named, status="Running", ready=True))
+            await handle.signal("pods_changed", PodsChanged(node=node, presence="Ready", pods=(there,)))
+        before = await fleet.until(handle, is_rolled_out)
+        first, steps.slow = (await handle.describe()).run_id, asyncio.Event()
+        await handle.signal("renew", {})
+        view = await fleet.until(handle, lambda view: "surveyed again" in view.says)
+        assert (await handle.describe()).run_id != first
+        assert numbers(view) == numbers(before) == (2, 2, 2, 2, 2)
+        steps.unread = ("n2",)
+        steps.slow.set()
+        view = await fleet.until(handle, lambda view: "no answer from n2" in view.says)
+        assert numbers(view) == numbers(before) and not view.complete
+        steps.unread = ()
+        await fleet.until(handle, is_rolled_out)
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -13,10 +13,10 @@ from syncpod.fleet.offers import NodeOffer
 from syncpod.messages.fleet import PodsChanged
 from syncpod.messages.workload import Surveyed
 from tests.workflows.test_workload_changes import NOW, OWNER, applied, known
-from workflows.fleet import workload_rollout
+from workflows.fleet import workload_report, workload_rollout
 from workflows.fleet.open_requests import OpenRequests
 from workflows.fleet.workload_requests import WorkloadRequests
-from workflows.fleet.workload_state import KnownPod
+from workflows.fleet.workload_state import KnownPod, WorkloadState
 
 
 def questions(kind: str, monkeypatch: pytest.MonkeyPatch) -> WorkloadRequests:
@@ -168,3 +168,79 @@ async def test_a_survey_of_an_earlier_version_alone_decides(monkeypatch: pytest.
     assert asked.surveyed_at == NOW
     asked.take_report(LOST)
     assert asked.nodes == nodes and not any(pod.leaving for pod in asked.state.pods.values())
+
+
+async def test_a_node_that_a_survey_could_not_read_is_not_forgotten_and_the_next_survey_comes_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before, a DaemonSet counted the other nodes alone for a minute, and called its template rolled out."""
+    asked, n1, n2 = surveying("DaemonSet", PodsChanged(), monkeypatch), NodeOffer("n1"), NodeOffer("n2")
+    found = [Surveyed(nodes=(n1, n2), unseen=(), unread=())]
+
+    async def call(*_args: Any, **_kwargs: Any) -> Surveyed:
+        return found[-1]
+
+    monkeypatch.setattr(asked, "call", call)
+    await asked.survey()
+    assert (asked.unread(), asked.next_survey()) == (frozenset(), NOW + timedelta(seconds=60))
+    found.append(Surveyed(nodes=(n1,), unseen=("n2",), unread=("n2",)))
+    pauses = []
+    for _ in range(6):
+        await asked.survey()
+        assert (asked.nodes, asked.unread()) == ((n1, n2), {"n2"})
+        pauses.append(((asked.next_survey() or NOW) - NOW).total_seconds())
+    assert pauses == [5, 10, 20, 40, 60, 60]
+    asked.take_report(PodsChanged(node="n2", removed=True))
+    assert (asked.nodes, asked.unread()) == ((n1,), frozenset())
+    found.append(Surveyed(nodes=(n1,), unseen=(), unread=()))
+    await asked.survey()
+    assert asked.next_survey() == NOW + timedelta(seconds=60)
+
+
+@pytest.mark.parametrize("unseen", [(), ("n2",)])
+async def test_a_node_with_a_pod_that_a_survey_does_not_find_is_not_gone(
+    unseen: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its workflow was beginning a new run, or has begun anew. The first survey of the workload's run finds it so."""
+    asked = surveying("DaemonSet", PodsChanged(), monkeypatch)
+    asked.state.pods["web-2"].node = "n2"
+
+    async def call(*_args: Any, **_kwargs: Any) -> Surveyed:
+        return Surveyed(nodes=(NodeOffer("n1"),), unseen=unseen, unread=())
+
+    monkeypatch.setattr(asked, "call", call)
+    await asked.survey()
+    assert (asked.unread(), asked.next_survey()) == ({"n2"}, NOW + timedelta(seconds=5))
+    decided = workload_rollout.decision(asked.state, asked.nodes, NOW, asked.unread())
+    assert decided.counts.desired == 2 and "no answer from n2" in decided.says
+
+
+@pytest.mark.parametrize(("unread", "seconds"), [((), 5), (None, 60)])
+async def test_a_deployment_whose_pods_a_node_may_have_asks_that_node_again_soon(
+    unread: tuple[str, ...] | None, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None: the survey of an earlier version, whose run must replay."""
+    asked = surveying("Deployment", PodsChanged(), monkeypatch)
+    asked.state.is_known = False
+
+    async def call(*_args: Any, **_kwargs: Any) -> Surveyed:
+        return Surveyed(missed=("n9",), unseen=("n9",), unread=unread)
+
+    monkeypatch.setattr(asked, "call", call)
+    await asked.survey()
+    assert asked.state.missed == ("n9",) and asked.next_survey() == NOW + timedelta(seconds=seconds)
+
+
+def test_a_new_run_of_a_daemon_set_keeps_its_numbers_until_its_first_survey(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, lists showed ``0 0 0 0 0`` for that long."""
+    state = questions("DaemonSet", monkeypatch).state
+    first = workload_rollout.decision(state, (NodeOffer("n1"), NodeOffer("n2")), NOW)
+    workload_rollout.carry_out(state, first, NOW)
+    second = workload_rollout.decision(state, (NodeOffer("n1"), NodeOffer("n2")), NOW)
+    workload_rollout.carry_out(state, second, NOW)
+    later = WorkloadState.model_validate(state.model_dump(mode="json"))
+    kept = workload_rollout.decision(later, None, NOW)
+    before, shown = workload_report.summary(state, second), workload_report.summary(later, kept)
+    assert (before.desired, before.replicas, before.updated) == (2, 2, 2)
+    assert shown == before.model_copy(update={"says": "the nodes are being surveyed again"})
+    assert not workload_report.noted(later, kept).observed, "the survey is a reason to write the memo, as before"

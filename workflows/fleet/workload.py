@@ -108,7 +108,7 @@ class WorkloadWorkflow:
             workload_rollout.withdraw_all(state)  # each time: pods that a survey finds only now are removed too
             return
         for _ in range(_DECISIONS):
-            self.decided = decided = workload_rollout.decision(state, self.requests.nodes, now)
+            self.decided = decided = workload_rollout.decision(state, self.requests.nodes, now, self.requests.unread())
             workload_rollout.carry_out(state, decided, now)
             if not (decided.create or decided.withdraw or decided.rolled_back or decided.became_good):
                 break

@@ -50,6 +50,9 @@ _SHOWN: Final = 200
 """The most nodes whose refusals are kept for a pod that fits no node."""
 _SURVEYED_AGAIN: Final = timedelta(seconds=60)
 """The time between two surveys of the nodes for a DaemonSet, or of nodes that have not yet reported their pods."""
+_UNREAD_AGAIN: Final = timedelta(seconds=5)
+"""The time until the next survey after one that could not read every node. It doubles with each such survey in a row,
+up to :data:`_SURVEYED_AGAIN`."""
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -82,6 +85,10 @@ class WorkloadRequests:
         self.state, self.owner, self.busy = state, owner, busy
         self.nodes: tuple[NodeOffer, ...] | None = None
         """The nodes of this run's newest survey, as they have reported since; None = there was none yet."""
+        self.failed: frozenset[str] | None = None
+        """The nodes that this survey could not read. Replay: None after a survey of an earlier version."""
+        self.partial = 0
+        """How many surveys in a row could not read every node."""
         self.is_whole = False
         """The newest survey names every node of the fleet. Replay: a survey of an earlier version may omit some; then
         decisions were based on it alone until the next survey."""
@@ -114,6 +121,8 @@ class WorkloadRequests:
         if self.surveyed_at is None:
             return None
         later = self.surveyed_at + _SURVEYED_AGAIN
+        if self.partial:
+            later = min(later, self.surveyed_at + _UNREAD_AGAIN * 2 ** min(self.partial - 1, 8))
         return later if self.room_at is None else min(later, self.room_at)
 
     def take_report(self, news: PodsChanged) -> None:
@@ -122,6 +131,8 @@ class WorkloadRequests:
             heard.append(news)
         if self.retry_at is not None and news.gone:  # there may be room now
             self.retry_at = min(self.retry_at, workflow.now() + timedelta(seconds=1))
+        if news.removed and self.failed is not None:
+            self.failed -= {news.node}
         if self.nodes is not None:
             if workload_news.is_outdated(self.nodes, news):
                 self.survey_anew()
@@ -138,6 +149,17 @@ class WorkloadRequests:
     def survey_anew(self) -> None:
         """Make the next survey of the nodes due at once, if surveys are needed."""
         self.surveyed_at = None
+
+    def unread(self) -> frozenset[str]:
+        """Return the nodes that should have an offer, and have none or an earlier one: their absence decides nothing.
+
+        If a node that has pods of the workload is missing altogether, its workflow was beginning a new run. The removal
+        of such a node would be reported.
+        """
+        if self.failed is None or self.nodes is None:
+            return frozenset()
+        offered = {node.name for node in self.nodes}
+        return self.failed.union(pod.node for pod in self.state.pods.values() if pod.node and pod.node not in offered)
 
     def needs_surveys(self) -> bool:
         """Say whether the nodes must be surveyed: for a DaemonSet, and until each node has reported its pods."""
@@ -184,12 +206,16 @@ class WorkloadRequests:
         missed = () if self.is_per_node() or not self.state.is_known else self.state.missed
         asked = Survey(owner=self.owner, nodes=missed)
         self.room_at = None  # a message from now on may come too late for this survey
+        before = self.partial
         seen = await self.look(asked, summary="which nodes are there?")
         # Replay: this is the time of the task that has the answer; the next survey is timed from it.
         self.surveyed_at = now = workflow.now()
         if seen is None:
             return
         workload_news.surveyed(self.state, seen.found, now, seen.heard)
+        # Replay: after a survey of an earlier version, the next one never came sooner.
+        is_partial = seen.found.unread is not None and bool(self.unread() or self.state.missed)
+        self.partial = before + 1 if is_partial else 0
         if seen.is_outdated and not missed:
             self.survey_anew()
 
@@ -213,7 +239,14 @@ class WorkloadRequests:
         for news in heard:
             nodes = workload_news.as_reported(nodes, news)
         if number > self.newest and not asked.nodes:
-            self.newest, self.nodes, self.is_whole = number, nodes, True
+            self.newest, self.is_whole = number, True
+            earlier, self.nodes = self.nodes or (), nodes
+            left = {news.node for news in heard if news.removed}
+            self.failed = frozenset(found.unread) - left if found.unread is not None else None
+            unread = self.unread()
+            kept = [node for node in earlier if node.name in unread]
+            self.nodes = tuple(sorted([*nodes, *kept], key=lambda node: node.name)) if kept else nodes
+            self.partial = self.partial or int(bool(unread))
             names = {*(node.name for node in nodes), *found.unseen}
             workload_news.give_up_unplaced(self.state, lambda node: node not in names, workflow.now())
         return _Seen(found, nodes, heard)

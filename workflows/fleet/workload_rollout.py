@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from syncpod.fleet import revisions
@@ -12,17 +12,19 @@ from syncpod.fleet.workloads import kind_of
 from workflows.fleet.workload_state import PODS_LIMIT, KnownPod, WorkloadState
 
 
-def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datetime) -> WorkloadDecision:
-    """Decide what is next. `nodes` are those of the last survey; None = there was none."""
+def decision(
+    state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datetime, unread: Collection[str] = ()
+) -> WorkloadDecision:
+    """Decide what is next. `nodes` are those of the last survey, which could not read `unread`; None = no survey."""
     workload = state.workload()
     if workload is None or not state.is_known:
         return WorkloadDecision(state.rollout, says="the nodes have not been asked yet")
-    return kind_of(workload).decide(workload, state.situation(nodes), now)
+    return kind_of(workload).decide(workload, state.situation(nodes, unread), now)
 
 
 def carry_out(state: WorkloadState, decided: WorkloadDecision, now: datetime) -> None:
     """Fold a decision into the state: pods to create, and pods to remove."""
-    state.rollout = decided.state
+    state.rollout, state.counts = decided.state, decided.counts
     for withdrawal in decided.withdraw:
         pod = state.pods[withdrawal.name]
         pod.leave(withdrawal.why)

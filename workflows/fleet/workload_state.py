@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from syncpod.fleet.members import Member
 from syncpod.fleet.offers import NodeOffer, Presence
 from syncpod.fleet.pod_names import NUMBERED, PodNames
 from syncpod.fleet.revisions import Revision
-from syncpod.fleet.rollout import RolloutState
+from syncpod.fleet.rollout import Counts, RolloutState
 from syncpod.fleet.workload_documents import PodTemplate
 from syncpod.fleet.workload_kinds import Situation
 from syncpod.fleet.workload_pods import MOST_REPLICAS, revision_of
@@ -93,6 +93,8 @@ class WorkloadState(EventLog, BaseModel):
     history: tuple[Revision, ...] = ()
     """The revisions, oldest first. A single Pod has none."""
     rollout: RolloutState = RolloutState()
+    counts: Counts = Counts()
+    """The numbers of the last decision."""
     pods: dict[str, KnownPod] = {}
     """By name. If two nodes have a pod of one name, the key of the pod found last also contains its node."""
     numbered: int = 0
@@ -181,10 +183,18 @@ class WorkloadState(EventLog, BaseModel):
         """Return the pods in the form that decisions use."""
         return [_member(name, pod, self.pod_name(name)) for name, pod in sorted(self.pods.items())]
 
-    def situation(self, nodes: Sequence[NodeOffer] | None = None) -> Situation:
-        """Return what its decisions depend on; `nodes` are those of the last survey."""
-        is_placed = any(pod.node for pod in self.pods.values())
-        return Situation(self.members(), self.rollout, self.numbered, self.is_paused, nodes, is_placed)
+    def situation(self, nodes: Sequence[NodeOffer] | None = None, unread: Collection[str] = ()) -> Situation:
+        """Return what its decisions depend on; `nodes` are those of the last survey, which could not read `unread`."""
+        return Situation(
+            members=self.members(),
+            rollout=self.rollout,
+            numbered=self.numbered,
+            is_paused=self.is_paused,
+            nodes=nodes,
+            unread=unread,
+            counts=self.counts,
+            is_placed=any(pod.node for pod in self.pods.values()),
+        )
 
     def forget_templates(self, asked: str) -> None:
         """Drop the templates that are not needed any more. `asked` is the document's revision."""
