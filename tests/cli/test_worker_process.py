@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import worker_process
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.state_directory import StartedWorker, prepare, recorded_worker, write_worker
+from syncpod.cli.machine.state_directory import StartedWorker, prepare, recorded_worker, worker_log, write_worker
 from syncpod.cli.machine.worker_process import _not_ready
-from syncpod.kernel.procfs import ProcessIdentity
+from syncpod.kernel.procfs import ProcessIdentity, identify
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.node import node_settings
 from syncpod.settings.variables import MANIFEST_DIR
@@ -58,7 +60,7 @@ def test_the_reason_why_a_worker_is_not_ready(tmp_path: Path, log: str, script: 
         try:
             if not script.startswith("sleep"):
                 child.wait()
-            failure = _not_ready(child, file, len(BEFORE))
+            failure = _not_ready(child.pid, child.poll(), file, len(BEFORE))
         finally:
             child.kill()
     assert failure.code == code
@@ -94,6 +96,45 @@ def test_a_worker_that_could_not_serve_leaves_the_record_of_the_one_before(
     with pytest.raises(Failure, match="ended with exit code 2"):
         worker_process.start(here, "unix:///a", other, own_server=False)  # type: ignore[arg-type]
     assert recorded_worker(here.state_dir) == known
+
+
+LATE = """
+import os, sys, time
+from pathlib import Path
+from syncpod.settings.worker_record import WorkerRecord, write_worker_record
+
+time.sleep(0.5)
+write_worker_record(Path(sys.argv[1]), WorkerRecord(os.getpid(), "", "n1", "unix:///a", "", "a:1", "default", "", 1))
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("gets_ready", [True, False])
+def test_a_worker_whose_command_was_ended_before_it_served_is_waited_for(
+    gets_ready: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second worker would find the directory in use."""
+    monkeypatch.setattr(worker_process, "_READY_SECONDS", 30 if gets_ready else 0.1)
+    here = settings(state_dir=str(tmp_path / "state"))
+    prepare(here.state_dir)
+    worker_log(here.state_dir).write_text(BEFORE)
+    with subprocess.Popen([sys.executable, "-c", LATE, str(here.state_dir)]) as child:
+        try:
+            process = identify(child.pid)
+            assert process is not None
+            write_worker(
+                here.state_dir, StartedWorker(process, "n1", "/logs", "unix:///a", "a:1", "default", False, "", "")
+            )
+            other: Any = {"target_host": "a:1", "namespace": "default"}
+            if gets_ready:
+                record, started = worker_process.start(here, "unix:///a", other, own_server=False)
+                assert (record.pid, started) == (child.pid, False)
+            else:
+                with pytest.raises(Failure, match=rf"the worker \(pid {child.pid}\) is not ready after 0.1 s"):
+                    worker_process.start(here, "unix:///a", other, own_server=False)
+            assert child.poll() is None
+        finally:
+            child.kill()
 
 
 def test_a_worker_that_is_to_follow_no_directory_is_told_so_whatever_the_node_was_started_with(tmp_path: Path) -> None:

@@ -150,8 +150,7 @@ async def apply_all(
     """Apply pods, a few at a time, and print the results in order; a failure does not stop the others.
 
     `served` are nodes that a worker is known to have served. If any other node does not answer, the server is queried:
-    has a worker ever served that node? `patience` limits the wait for each answer, if it is shorter than the usual
-    limit. `creates` is that of `apply_pod`.
+    has a worker ever served that node? `patience` may shorten the wait for each answer; `creates`: see `apply_pod`.
     """
     import asyncio
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from syncpod.cli.machine.runtime_choice import Choice
     from syncpod.pod import Pod
     from syncpod.settings.node import NodeSettings
+    from syncpod.settings.worker_record import WorkerRecord
 
 
 RuntimeEndpoint = Annotated[
@@ -223,7 +225,9 @@ def up(
     cannot be pulled: it ends with exit code 1 and the reason, and the node goes on trying.
     """
     with _nothing_started():
-        here = _settings(
+        made = _manifests(filename, namespace)
+        read = partial(
+            _read,
             node=node,
             state_dir=state_dir,
             memory_dir=memory_dir,
@@ -239,10 +243,8 @@ def up(
             journal_age=journal_age,
             journal_size=journal_size,
         )
-        here = checked(here, made := _manifests(filename, namespace), memory_is_named=bool(memory_dir), guard=guard)
-        choice = _choice(here, runtime_endpoint, embedded=embedded, simulate=simulate)
-    server = _start(here, choice, made, read_timeout(timeout), _ports(port, ui_port, ui, guard))
-    tell_what_next(here, server, made.pods)
+    choose = partial(_choice, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
+    _start(read, choose, made, read_timeout(timeout), _ports(port, ui_port, ui, guard))
 
 
 @contextlib.contextmanager
@@ -266,11 +268,14 @@ def _ports(server: int | None, ui_port: int | None, ui: bool, guard: bool) -> lo
     return local_processes.Ports(server, ui_port, ui, guard)
 
 
-def _settings(**flags: Any) -> NodeSettings:
-    """Return the node's settings, given flags. Raises BadInput."""
+def _read(manifests: Manifests, guard: bool, **flags: Any) -> tuple[NodeSettings, WorkerRecord | None]:
+    """Return the node's checked settings, given flags, and the worker that served it then. Raises Failure, BadInput."""
     from syncpod.cli.machine.settings import settings
+    from syncpod.settings.worker_record import serving
 
-    return settings(**flags)
+    here = settings(**flags)
+    worker = serving(here.state_dir)
+    return checked(here, manifests, memory_is_named=bool(flags["memory_dir"]), guard=guard), worker
 
 
 def _manifests(filename: list[str] | None, namespace: str) -> Manifests:
@@ -278,7 +283,7 @@ def _manifests(filename: list[str] | None, namespace: str) -> Manifests:
     return admitted(filename, namespace) if filename else Manifests([], [])
 
 
-def _choice(here: NodeSettings, asked: str, *, embedded: bool, simulate: bool) -> Choice:
+def _choice(here: NodeSettings, *, asked: str, embedded: bool, simulate: bool) -> Choice:
     """Return the runtime to use. Raises Failure and BadInput."""
     from syncpod.cli.machine.runtime_choice import choose
 
@@ -286,29 +291,38 @@ def _choice(here: NodeSettings, asked: str, *, embedded: bool, simulate: bool) -
 
 
 def _start(
-    here: NodeSettings,
-    choice: Choice,
+    read: Callable[[Manifests, bool], tuple[NodeSettings, WorkerRecord | None]],
+    choose: Callable[[NodeSettings], Choice],
     manifests: Manifests,
     patience: timedelta | None,
     ports: local_processes.Ports,
-) -> local_processes.Server:
-    """Start what does not run, and apply the manifests; return the server. Raises Failure.
+) -> None:
+    """Start what does not run, apply the manifests, and print what to do next. Raises Failure.
 
-    On Ctrl-C, prints which processes are running, and exits.
+    If another command has started the node's worker since the settings were read, they are read again, since those of
+    the last start hold. On Ctrl-C, prints which processes are running, and exits.
     """
     import asyncio
 
-    from syncpod.cli import local_processes
     from syncpod.cli.machine.object_apply import keep
     from syncpod.cli.machine.settings import kept_settings
     from syncpod.cli.orphans import notice
+    from syncpod.settings.worker_record import serving
 
+    with _nothing_started():
+        here, worker = read(manifests, ports.guard)
+        choice = choose(here)
     admissions = manifests.pods
     begun = False
     try:
         followed = kept_settings(here.state_dir).variables.get(MANIFEST_DIR, "")
-        server = local_processes.start_server(here, ports)
-        running = local_processes.start_node(here, choice, server)
+        try:
+            server, running = _processes(here, choice, ports)
+        except Failure:
+            if serving(here.state_dir) == worker:
+                raise
+            here, _ = read(manifests, ports.guard)
+            server, running = _processes(here, choose(here), ports)
         if not (server.started or running.started):
             remark("Everything runs already")
         tell(here, server, running)
@@ -327,7 +341,17 @@ def _start(
         what = how_to_go_on(admissions) if begun else what_runs(here, admissions)
         remark("\n".join(["", *exports(here, None), what]))
         raise typer.Exit(INTERRUPTED) from None
-    return server
+    tell_what_next(here, server, admissions)
+
+
+def _processes(
+    here: NodeSettings, choice: Choice, ports: local_processes.Ports
+) -> tuple[local_processes.Server, local_processes.LocalNode]:
+    """Start the server, the runtime and the worker, each if it does not run. Raises Failure."""
+    from syncpod.cli import local_processes
+
+    server = local_processes.start_server(here, ports)
+    return server, local_processes.start_node(here, choice, server)
 
 
 async def _bring_up(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import syncpod
-from syncpod.cli.console import program
+from syncpod.cli.console import program, waiting
 from syncpod.cli.failure import BAD_INPUT, Failure
 from syncpod.cli.machine.processes import require_not_stopped, since, size_of, start_recorded
 from syncpod.cli.machine.settings import kept_settings, settings
@@ -23,10 +23,12 @@ from syncpod.cli.machine.state_directory import (
     forget_worker,
     prepare,
     recorded_worker,
+    running_worker,
     worker_log,
     write_worker,
 )
 from syncpod.journal.reading import last_sign_of
+from syncpod.kernel.procfs import is_running
 from syncpod.settings.kept import beneath
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.table import as_arguments
@@ -69,12 +71,13 @@ def start(
 ) -> tuple[WorkerRecord, bool]:
     """Start the node's worker if it does not run, and return once it serves; returns also whether it was started.
 
+    A worker that does not serve yet may run already: the command that started it was ended before it served.
     `own_server`: whether the server is the state directory's own. Raises Failure with the worker's own error.
     """
     prepare(node.state_dir)
     log = worker_log(node.state_dir)
     with exclusive(node.state_dir):
-        running = serving(node.state_dir)
+        running = serving(node.state_dir) or _gets_ready(node.state_dir, log)
         if running is not None:
             _require_signs_of_life(node, running)
             return running, False
@@ -100,17 +103,39 @@ def start(
             log=log,
             environment={**os.environ, "TEMPORAL_ADDRESS": address},
         )
-        deadline = time.monotonic() + _READY_SECONDS
-        while child.poll() is None:
-            record = read_worker_record(node.state_dir)
-            if record is not None and record.pid == child.pid:
-                return record, True
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.05)
-        if child.poll() is not None:
+        record = _record_of(node.state_dir, child.pid, lambda: child.poll() is None)
+        if record is not None:
+            return record, True
+        code = child.poll()
+        if code is not None:
             _put_back(node.state_dir, before)
-    raise _not_ready(child, log, begin)
+    raise _not_ready(child.pid, code, log, begin)
+
+
+def _gets_ready(state_dir: Path, log: Path) -> WorkerRecord | None:
+    """Return the record of a worker that `up` started earlier, once it serves; None if none runs, or it ends first."""
+    process, begin = running_worker(state_dir), size_of(log)
+    if process is None:
+        return None
+    require_not_stopped("worker", process.pid)
+    with waiting(f"waiting up to {_READY_SECONDS:g} s for the worker (pid {process.pid}) to serve"):
+        record = _record_of(state_dir, process.pid, lambda: is_running(process))
+    if record is None and is_running(process):
+        raise _not_ready(process.pid, None, log, begin)
+    return record
+
+
+def _record_of(state_dir: Path, pid: int, lives: Callable[[], bool]) -> WorkerRecord | None:
+    """Return a worker's record once it serves; None if it ends first, or does not serve within _READY_SECONDS."""
+    deadline = time.monotonic() + _READY_SECONDS
+    while lives():
+        record = read_worker_record(state_dir)
+        if record is not None and record.pid == pid:
+            return record
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    return None
 
 
 def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
@@ -177,15 +202,17 @@ _EXCEPTION: Final = re.compile(r"[\w.]*[A-Z]\w+: .+")
 """The last line of a traceback."""
 
 
-def _not_ready(child: subprocess.Popen[bytes], log: Path, begin: int) -> Failure:
-    """Return the failure of a worker that did not get ready, with the reason in its log since byte `begin`, if any."""
+def _not_ready(pid: int, code: int | None, log: Path, begin: int) -> Failure:
+    """Return the failure of a worker that did not get ready, with the reason in its log since byte `begin`, if any.
+
+    `code` is its exit code; None = it still runs.
+    """
     lines = since(log, begin).splitlines()
     trouble = [text for level, text in map(_entry, lines) if level in ("WARNING", "ERROR", "CRITICAL")]
-    code = child.poll()
     if code is None:
         doing = f"; its last warning: {trouble[-1]}" if trouble else ""
         return Failure(
-            f"the worker (pid {child.pid}) is not ready after {_READY_SECONDS:g} s, and keeps trying{doing}; "
+            f"the worker (pid {pid}) is not ready after {_READY_SECONDS:g} s, and keeps trying{doing}; "
             f"`{program()} node` shows when it serves, and {log} what it does"
         )
     refusals = [line.removeprefix(_REFUSAL) for line in lines if line.startswith(_REFUSAL)]
