@@ -1,4 +1,4 @@
-"""A node returns after its certificate expired or its fleet's key was lost, or joins again by a new invitation."""
+"""A node returns after its certificate expired, its fleet's key was lost, or its files were restored from a backup."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from syncpod.agent.fleet.kept_intent import FILE_NAME, read_intent
 from syncpod.gate.authority import now
 from syncpod.settings.membership import keep_membership
 from tests.e2e.test_fleet import FleetOfOne, Node, fleet, node, pod, words
@@ -52,3 +53,28 @@ async def test_a_node_returns_whatever_went_while_it_was_away(node: Node, fleet:
     said = (node.directory / "stderr").read_text()
     assert "Traceback" not in said, said
     assert "is refused: it was sealed for another key (the fleet asked it for an earlier certificate" in said
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_whose_files_are_restored_from_a_backup_gets_its_newest_list(
+    node: Node, fleet: FleetOfOne
+) -> None:
+    """Before, the old list stayed until the fleet's next command for the node."""
+    name, file = node.name, node.state_dir / FILE_NAME
+    keep_membership(node.state_dir, fleet.invitation(name))
+    await fleet.expect(name, grace=50)
+    await fleet.until(name, is_back)
+    await fleet.say("apply", "-f", "-", stdin=pod("before", name))
+    await fleet.until(name, lambda view: words(view) == {"before": "Running"})
+    backup = file.read_bytes()
+    await fleet.say("delete", "pod", "before")
+    await fleet.say("apply", "-f", "-", stdin=pod("after", name))
+    view = await fleet.until(name, lambda view: words(view) == {"after": "Running"})
+    node.kill()
+    file.write_bytes(backup)
+    old = read_intent(node.state_dir).generation
+    await node.serve()
+    view = await fleet.until(name, lambda view: "LostIntent" in {each.reason for each in view.events})
+    assert old < view.generation
+    await fleet.until(name, lambda view: view.taken == view.generation and words(view) == {"after": "Running"})
+    assert read_intent(node.state_dir).generation == view.generation, "and no command was needed"

@@ -187,7 +187,7 @@ async def test_a_node_that_a_survey_could_not_read_is_not_forgotten_and_the_next
     pauses = []
     for _ in range(6):
         await asked.survey()
-        assert (asked.nodes, asked.unread()) == ((n1, n2), {"n2"})
+        assert (asked.nodes, asked.unread()) == ((n1, n2), frozenset({"n2"}))
         pauses.append(((asked.next_survey() or NOW) - NOW).total_seconds())
     assert pauses == [5, 10, 20, 40, 60, 60]
     asked.take_report(PodsChanged(node="n2", removed=True))
@@ -210,7 +210,7 @@ async def test_a_node_with_a_pod_that_a_survey_does_not_find_is_not_gone(
 
     monkeypatch.setattr(asked, "call", call)
     await asked.survey()
-    assert (asked.unread(), asked.next_survey()) == ({"n2"}, NOW + timedelta(seconds=5))
+    assert (asked.unread(), asked.next_survey()) == (frozenset({"n2"}), NOW + timedelta(seconds=5))
     decided = workload_rollout.decision(asked.state, asked.nodes, NOW, asked.unread())
     assert decided.counts.desired == 2 and "no answer from n2" in decided.says
 
