@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from syncpod.kernel.pidfd_info import tells_exits
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, held, shell, until
 from tests.e2e.words import say, waits_for
+from tests.runtimes.containerd import Containerd
 from tests.workflows.scripted import container
 
 log = logging.getLogger("faults")
@@ -250,6 +253,28 @@ async def test_a_failing_container_start_is_retried_until_it_succeeds(node: Faul
     await pod.running(a=2, b=2)
     await pod.assert_whole(a=2, b=2)
     await pod.delete()
+
+
+@pytest.mark.parametrize("runtime", ["containerd16"], indirect=True)
+async def test_an_init_container_without_a_record_delays_neither_the_next_sandbox_nor_the_end(node: FaultyNode) -> None:
+    """containerd 1.6.20 goes on listing a container after `ctr containers rm`, and refuses to remove it."""
+    pod = await node.apply(shell("a"), initContainers=[shell("i", "true")])
+    await pod.running()
+    await lose_record(pod, "i")
+    [sandbox] = await pod.sandboxes()
+    os.kill((await node.cri.pod_sandbox_status(sandbox.id, verbose=True)).pid, signal.SIGKILL)
+    await pod.running_in_another_sandbox(sandbox.id)
+    assert [line["subject"] for line in await pod.history()].count("remove_container") == 1
+    await lose_record(pod, "i")
+    await pod.delete()
+
+
+async def lose_record(pod: Pod, name: str) -> None:
+    """Remove the records of a container's ended instances from containerd."""
+    assert isinstance(pod.node.runtime, Containerd)
+    for each in await pod.containers():
+        if each.name == name:
+            await asyncio.to_thread(pod.node.runtime.ctr, "containers", "rm", each.id)
 
 
 async def waits_for_both(pod: Pod) -> bool:
