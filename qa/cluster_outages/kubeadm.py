@@ -23,6 +23,7 @@ from qa.conformance.images import kubeadms_images
 from qa.conformance.namespace import ADDRESS, network_namespace
 from qa.conformance.nodes import runtime
 from qa.conformance.programs import VERSION, program
+from syncpod.yaml_text import yaml_text
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import write_archive
 from tests.runtimes.require import Missing
@@ -76,7 +77,7 @@ def _documents(machine: KubeadmsMachine, containerd: Containerd) -> list[dict[st
 
 def _written(machine: KubeadmsMachine, name: str, documents: list[dict[str, Any]]) -> Path:
     path = machine.directory / name
-    path.write_text(yaml.safe_dump_all(documents))
+    path.write_text("---\n".join(map(yaml_text, documents)))
     return path
 
 

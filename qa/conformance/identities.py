@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from syncpod.yaml_text import yaml_text
 
 _LIFE: Final = datetime.timedelta(days=2)
 _ADMINISTRATORS: Final = "system:masters"
@@ -93,7 +94,7 @@ class Authority:
             ],
         }
         path = self.directory / f"{name}.conf"
-        _write_private(path, yaml.safe_dump(content).encode())
+        _write_private(path, yaml_text(content).encode())
         return path
 
     def _write(self, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Identity:

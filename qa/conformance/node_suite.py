@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from qa.conformance import suite, units
 from qa.conformance.namespace import ADDRESS, WITHIN
 from qa.conformance.nodes import SYNCPOD, own_environment
 from qa.conformance.programs import program
 from qa.differential.kubelet import CONTAINER_LOGS, make_cgroup
+from syncpod.yaml_text import yaml_text
 from tests.agent.machine_bus import DAEMON
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.leftovers import CGROUPS, remove_cgroup, unmount_below
@@ -94,7 +93,7 @@ def run(
     programs = units.install(out / "machine")
     _write_node(out / "programs", node)
     configuration = out / "kubelet-base.yaml"
-    configuration.write_text(yaml.safe_dump(_configuration(containerd)))
+    configuration.write_text(yaml_text(_configuration(containerd)))
     command = [*WITHIN, str(program("ginkgo")), f"--procs={processes or mode.processes}", "--no-color"]
     command += [f"--timeout={_MINUTES}m", f"--label-filter={labels or mode.labels}", f"--output-dir={out}"]
     command += [*(f"--focus-file={each}" for each in mode.files), *(f"--focus={each}" for each in focus)]

@@ -10,8 +10,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import yaml
-
 from qa.conformance import cluster_dns
 from qa.conformance.control_plane import CLUSTER_DNS, DOMAIN, ControlPlane
 from qa.conformance.images import cluster_images, test_images
@@ -19,6 +17,7 @@ from qa.conformance.namespace import FIRST, SECOND, WITHIN, Host, join_pod_netwo
 from qa.conformance.programs import program
 from qa.conformance.registry import registry
 from qa.differential.kubelet import CONTAINER_LOGS, make_cgroup
+from syncpod.yaml_text import yaml_text
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import write_archive
 from tests.runtimes.leftovers import remove_cgroup, unmount_below
@@ -68,7 +67,7 @@ def _started(
 ) -> Iterator[None]:
     directory.mkdir(parents=True)
     config = directory / "config.yaml"
-    config.write_text(yaml.safe_dump(_kubelet_configuration(cluster, containerd, directory, host)))
+    config.write_text(yaml_text(_kubelet_configuration(cluster, containerd, directory, host)))
     command = [*host.within, *program, f"--config={config}", f"--kubeconfig={_kubeconfig(cluster, host)}"]
     command += [f"--root-dir={directory / 'root'}", f"--cert-dir={directory / 'pki'}"]
     command += [f"--hostname-override={host.node}", f"--node-ip={host.address}", "-v=2"]

@@ -18,9 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-import yaml
-
 from qa.conformance import programs
+from syncpod.yaml_text import yaml_text
 from tests.runtimes.leftovers import CGROUPS, remove_cgroup, unmount_below
 from tests.runtimes.require import Missing
 
@@ -64,7 +63,7 @@ class Kubelet:
         make_cgroup(cgroup_root)
         port, self._read_only_port = _free_ports(2)
         config = directory / "config.yaml"
-        config.write_text(yaml.safe_dump(self._configuration(endpoint, port)))
+        config.write_text(yaml_text(self._configuration(endpoint, port)))
         command: list[str | Path] = [
             executable,
             "--config",

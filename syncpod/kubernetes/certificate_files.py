@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kubernetes.certificates import new_key
 from syncpod.kubernetes.kubeconfig import Kubeconfig
+from syncpod.yaml_text import yaml_text
 
 DIRECTORY: Final = "kubernetes"
 _KUBECONFIG, _AUTHORITIES = "kubelet.conf", "ca.crt"
@@ -104,4 +103,4 @@ def write_kubeconfig(state_dir: Path, path: Path, bootstrap: Kubeconfig, authori
     }
     if authorities:
         replace_file(directory / _AUTHORITIES, authorities, durable=True)
-    replace_file(path, yaml.safe_dump(document, sort_keys=False), durable=True)
+    replace_file(path, yaml_text(document), durable=True)

@@ -36,6 +36,7 @@ def edit(
     The pod may change as with `apply`. A change that cannot be applied is kept in the file, whose name is printed.
     """
     from syncpod.cli.temporal import session
+    from syncpod.yaml_text import yaml_text
 
     name = pod_name(what or [])
     command = editor or next((text for each in _EDITORS if (text := os.environ.get(each, ""))), "vi")
@@ -47,7 +48,7 @@ def edit(
 
     document = session.run(read)
     shown = {key: value for key, value in document.items() if key not in _APART}
-    text = _text(shown)
+    text = yaml_text(shown)
     path = _edited(text, command, name)
     if path.read_text() == text:
         path.unlink()
@@ -79,13 +80,6 @@ def _apply(path: Path, namespace: str, name: str) -> None:
 
     session.run(work)
     say(f"pod/{name} edited")
-
-
-def _text(document: dict[str, Any]) -> str:
-    import yaml
-
-    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
-    return text
 
 
 def _edited(text: str, command: str, name: str) -> Path:

@@ -88,17 +88,6 @@ def print_documents(documents: Sequence[dict[str, Any]], output: str, *, single:
         rendered = parse_jsonpath(output.partition("=")[2]).render(whole)
         sys.stdout.write(harmless(rendered, sys.stdout) if sys.stdout.isatty() else rendered)
         return
-    import yaml
+    from syncpod.yaml_text import yaml_text
 
-    yaml.add_representer(str, _block_text, yaml.SafeDumper)
-    written = yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, width=1000)
-    sys.stdout.write("\n".join(map(printable, written.split("\n"))))
-
-
-def _block_text(dumper: Any, text: str) -> Any:
-    """Write text of several lines as a block scalar, and text with control or invisible characters in quotes.
-
-    Between quotes, the escapes of `printable` are valid YAML. PyYAML itself does not escape right-to-left marks.
-    """
-    style = '"' if not text.replace("\n", "").isprintable() else "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+    sys.stdout.write("\n".join(map(printable, yaml_text(whole).split("\n"))))
