@@ -195,6 +195,7 @@ REFUSED: Final = (
     ("run web --image=b ls -l", "write -- before the command, since it has options: syncpod run web --image=b -- ls"),
     ("debug web --image=b --custom=c.yaml", "No such option: --custom: profiles are taken as they are, --profile: a "),
     ("debug web --image=b --set-image=a=c", "--set-image needs --copy-to"),
+    ("run web ls --image=b", "write the command last, behind --: syncpod run web --image=b -- ls"),
     ("debug web --image=b ls -l", "write -- before the command, since it has options: syncpod debug web --image=b "),
     ("fleet exec web ls -l", "write -- before the command, since it has options: syncpod fleet exec web -- ls -l "),
     (

@@ -9,7 +9,7 @@ import typer
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
-from syncpod.cli.input.options import Namespace
+from syncpod.cli.input.options import Namespace, kinds_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -18,7 +18,9 @@ _STATUSES: Final = {status.lower(): status for status in ("True", "False", "Unkn
 
 
 def condition(
-    what: Annotated[list[str], typer.Argument(metavar="POD TYPE=STATUS", hidden=True, show_default=False)],
+    what: Annotated[
+        list[str], typer.Argument(metavar="POD TYPE=STATUS", hidden=True, show_default=False, callback=kinds_of)
+    ],
     reason: Annotated[str, typer.Option("--reason", metavar="WORD", help="Why, in one word: Registered.")] = "",
     message: Annotated[str, typer.Option("--message", metavar="TEXT", help="Why, in a sentence.")] = "",
     namespace: Namespace = "default",

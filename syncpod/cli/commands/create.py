@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from getpass import getpass
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ from syncpod.cli.commands.apply import apply_manifests, try_manifests
 from syncpod.cli.console import say
 from syncpod.cli.failure import AlreadyExists, BadInput, Failure
 from syncpod.cli.input.arguments import read_dry_run
+from syncpod.cli.input.manifest_files import standard_input
 from syncpod.cli.input.manifests import Manifests, admitted
 from syncpod.cli.input.options import DryRun as ManifestDryRun
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Namespace, Node, Recursive
@@ -200,9 +200,10 @@ def docker_registry(
 
 def _password() -> str:
     """Read a line from standard input, without echo on a terminal."""
-    if sys.stdin.isatty():
+    given = standard_input()
+    if given.isatty():
         return getpass()
-    return sys.stdin.readline().rstrip("\r\n")
+    return given.readline().rstrip("\r\n")
 
 
 @secret_app.command("tls", cls=Page)

@@ -17,7 +17,7 @@ from syncpod.cli.console import paint, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.kubectl_words import no_such_pod
-from syncpod.cli.input.options import AllNamespaces, Namespace, NoHeaders, PodNames
+from syncpod.cli.input.options import AllNamespaces, Namespace, NoHeaders, PodNames, kind_of
 from syncpod.cli.node_api import NodeApi
 from syncpod.cli.orphan_notes import note_orphans
 from syncpod.cli.streams import interrupts
@@ -43,7 +43,9 @@ def events(
     what: PodNames = None,
     namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
-    about: Annotated[str, typer.Option("--for", metavar="pod/NAME", help="Only events of this pod.")] = "",
+    about: Annotated[
+        str, typer.Option("--for", metavar="pod/NAME", help="Only events of this pod.", callback=kind_of)
+    ] = "",
     types: Types = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print each new event.")] = False,
     output: Annotated[

@@ -11,9 +11,18 @@ from syncpod.api.views.text import columns
 from syncpod.cli.commands import top as local
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import pod_names, read_selector
+from syncpod.cli.input.arguments import node_names, pod_names, read_selector
 from syncpod.cli.input.kind_words import NODE_WORDS, POD_WORDS
-from syncpod.cli.input.options import AllNamespaces, Namespace, NoHeaders, OfNode, PodNames, Selector, StateDir
+from syncpod.cli.input.options import (
+    AllNamespaces,
+    Namespace,
+    NodesIfAny,
+    NoHeaders,
+    OfNode,
+    PodNames,
+    Selector,
+    StateDir,
+)
 from syncpod.cli.manual import Group, Page
 
 if TYPE_CHECKING:
@@ -62,12 +71,12 @@ def pod(
 
 
 def node(
-    what: Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)] = None,
+    what: NodesIfAny = None,
     no_headers: NoHeaders = False,
     state_dir: StateDir = "",
 ) -> None:
     """Show the CPU and memory usage of the fleet's nodes, including processes outside pods."""
-    names = [name.rpartition("/")[2] for name in what or ()]
+    names = node_names(what) if what else []
     found, trouble, _ = _rows(["top", "node", "--no-headers"], 5, names, state_dir)
     found = sorted(row[:-1] for row in found)
     _print(["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"], found, headers=not no_headers)

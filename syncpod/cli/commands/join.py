@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -11,7 +10,7 @@ import typer
 from syncpod.cli.commands.fleet_gate import parse_listen
 from syncpod.cli.console import first_few, remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.manifest_files import STDIN
+from syncpod.cli.input.manifest_files import STDIN, standard_input
 from syncpod.cli.input.options import StateDir
 from syncpod.kernel.os_errors import sentence_of, why_of
 from syncpod.settings.values import SettingsInvalid
@@ -146,7 +145,7 @@ def _read(source: str) -> Invitation:
     if source != "-":
         return read_invitation(Path(source))
     try:
-        return parse_invitation(sys.stdin.buffer.read(LARGEST_BYTES + 1))
+        return parse_invitation(standard_input().buffer.read(LARGEST_BYTES + 1))
     except SettingsInvalid as wrong:
         raise SettingsInvalid(f"invitation {STDIN}: {wrong}") from None
 

@@ -10,12 +10,15 @@ import typer
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_selector
-from syncpod.cli.input.options import Namespace, Selector
+from syncpod.cli.input.options import Namespace, Selector, kinds_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-Words = Annotated[list[str] | None, typer.Argument(metavar="POD KEY=VALUE|KEY-...", show_default=False, hidden=True)]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="POD KEY=VALUE|KEY-...", show_default=False, hidden=True, callback=kinds_of),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace values that are there.")]
 Everything = Annotated[bool, typer.Option("--all", help="All pods of the namespace.")]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -13,6 +12,7 @@ import typer
 from syncpod.cli.console import say
 from syncpod.cli.failure import BAD_INPUT, FAILED, BadInput, Failure
 from syncpod.cli.input.arguments import nodes_among, pod_names, require_json
+from syncpod.cli.input.manifest_files import standard_input
 from syncpod.cli.input.options import Namespace, OnlyJson, PodNames
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _of_file(filename: str) -> list[Replayed]:
     from syncpod.temporal.plugin import NoServer, connection_settings
 
     try:
-        data = sys.stdin.buffer.read() if filename == "-" else Path(filename).read_bytes()
+        data = standard_input().buffer.read() if filename == "-" else Path(filename).read_bytes()
         history = read_history(data)
         namespace = connection_settings()["namespace"]
         return [asyncio.run(replayed(history, session.keys_of(settings()), namespace))]

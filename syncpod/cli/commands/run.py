@@ -15,7 +15,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.input.options import AttachUntilEnd, Namespace, Node, OurStdin, OurTerminal, Timeout
-from syncpod.cli.streams import interrupts
+from syncpod.cli.streams import interrupts, terminal
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -93,6 +93,8 @@ def run(
     _check(restart, dry_run, output)
     is_attached = stdin if attach is None else attach
     _check_streams(stdin=stdin, tty=tty, is_attached=is_attached, remove=remove, wait=wait)
+    if stdin and is_attached and dry_run == "none":
+        terminal.our_input()  # raises if our input is closed, before the pod is made
     tty = tty and (not is_attached or has_terminal(stdin=stdin))
     name, *rest = words
     # With a terminal, stdinOnce is not set, since a terminal may attach again.

@@ -13,9 +13,9 @@ import typer
 from syncpod.api.views.text import columns
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import pod_names, read_selector
+from syncpod.cli.input.arguments import node_names, pod_names, read_selector
 from syncpod.cli.input.kind_words import NODE_WORDS, POD_WORDS
-from syncpod.cli.input.options import AllNamespaces, Namespace, NoHeaders, PodNames, Selector
+from syncpod.cli.input.options import AllNamespaces, Namespace, NodesIfAny, NoHeaders, PodNames, Selector
 from syncpod.cli.manual import Group, Page
 from syncpod.cli.streams import interrupts
 
@@ -106,7 +106,7 @@ def _tell_what_lacks(chosen: _Chosen, found: Sequence[TopContainer], silent: Seq
 
 
 def node(
-    what: Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)] = None,
+    what: NodesIfAny = None,
     no_headers: NoHeaders = False,
     watch: Watch = False,
 ) -> None:
@@ -115,8 +115,8 @@ def node(
     Everything counts, pods or not. Percentages are of the machine's total. With --watch, it is measured every second.
     """
     here = _node()
-    for name in what or ():
-        if name.removeprefix("node/").removeprefix("nodes/") != here:
+    for name in node_names(what) if what else ():
+        if name != here:
             raise Failure(f'node "{name}" is not this machine, {here}: run this command there')
     if not watch:
         say("\n".join(_node_lines(here, headers=not no_headers)))

@@ -6,9 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-import typer
+from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.api.listed import ListedPod, Recorded
 from syncpod.api.views.durations import read_moment
@@ -17,7 +15,7 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import node_names, require_json
 from syncpod.cli.input.kind_words import POD_WORDS
-from syncpod.cli.input.options import OnlyJson
+from syncpod.cli.input.options import NodesIfAny, OnlyJson
 from syncpod.cli.orphan_notes import note_orphans
 
 if TYPE_CHECKING:
@@ -31,11 +29,9 @@ if TYPE_CHECKING:
 _ASKED_OF_STEPS: Final = 50
 """Maximum number of pods whose pending steps are read from the server."""
 
-Nodes = Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)]
-
 
 def tree(
-    nodes: Nodes = None,
+    nodes: NodesIfAny = None,
     output: OnlyJson = "",
 ) -> None:
     """Draw nodes, pods and containers, and what each waits for.

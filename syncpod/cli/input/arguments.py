@@ -91,6 +91,9 @@ _OF_NODES: Final[Mapping[str, str]] = {
 }
 """What to use instead of a command that does not take nodes, by command."""
 
+_ALL_KINDS: Final = frozenset((*_KINDS, *_ELSEWHERE))
+"""The words for kinds of kubectl, also for those that are not here."""
+
 _LONG_SPAN: Final = re.compile(r"(?=[0-9]+[yd])(?:(?P<years>[0-9]{1,9})y)?(?:(?P<days>[0-9]{1,9})d)?(?P<rest>.*)")
 """Years and days, which Go's durations do not have, and the Go duration that may follow."""
 _LONGEST_DAYS: Final = 2562047 // 24
@@ -110,6 +113,26 @@ def way_elsewhere(word: str) -> str:
     return _ELSEWHERE.get(word, "")
 
 
+def in_lower_case(words: Sequence[str]) -> list[str]:
+    """Return these arguments with the words for kinds in lower case: ``Pod/web``, ``ConfigMaps,Secrets a``.
+
+    kubectl takes kinds in any case. Names and other words stay as they are.
+    """
+    return [_with_lower_kind(word, can_be_kind=not at) for at, word in enumerate(words)]
+
+
+def _with_lower_kind(word: str, *, can_be_kind: bool) -> str:
+    """Return ``KIND/NAME``, or the kinds of a word without a name if `can_be_kind`, with the kinds in lower case."""
+    kinds, slash, name = word.partition("/")
+    is_kind = (slash or can_be_kind) and all(_kind_word(part) in _ALL_KINDS for part in kinds.split(","))
+    return f"{kinds.lower()}{slash}{name}" if is_kind else word
+
+
+def _kind_word(word: str) -> str:
+    """Return a word for a kind in lower case, without the kind's group: ``Deployments.apps``."""
+    return word.lower().partition(".")[0]
+
+
 def named(words: Sequence[str]) -> dict[Kind, list[str]]:
     """Return names by kind: ``pods a b``, ``cm/a secret/b``, ``cm,secrets``, or just ``a b`` for pods.
 
@@ -122,6 +145,7 @@ def named(words: Sequence[str]) -> dict[Kind, list[str]]:
             if "/" in name:
                 _refuse_elsewhere(name)
                 raise BadInput(f"{name!r}: the kind is named already; write {name.rpartition('/')[2]}")
+            _require_name(name, name, kinds[0])
         return {kind: list(dict.fromkeys(names)) for kind in kinds}
     found: dict[Kind, list[str]] = {}
     for word in names:
@@ -151,7 +175,7 @@ def pod_names(words: Sequence[str]) -> list[str]:
     A first word ``pod`` is always the kind: alone, it names no pod. ``deploy`` alone is a pod's name, but ``deploy
     web`` is refused, as is every other kind before a name. Raises BadInput.
     """
-    if len(words) == 1 and not {"/", ","} & set(words[0]) and words[0] not in POD_WORDS:
+    if len(words) == 1 and words[0] and not {"/", ","} & set(words[0]) and words[0] not in POD_WORDS:
         return list(words)
     kinds, rest = _opened(words)
     if kinds and kinds != ["Pod"]:
@@ -211,8 +235,7 @@ def _names_of_nodes(words: Sequence[str]) -> list[str]:
         kind, slash, name = word.rpartition("/")
         if slash and kind not in NODE_WORDS:
             raise BadInput(f"{word!r}: only nodes can be named here, as NAME or node/NAME")
-        if not name:
-            raise BadInput(f"{word!r}: the node's name is missing")
+        _require_name(name, word, "Node")
         names.append(name)
     return list(dict.fromkeys(names))
 
@@ -295,9 +318,14 @@ def _split(word: str, kinds: Mapping[str, Kind], sentence: str) -> tuple[Kind, s
         _refuse_elsewhere(word)
         raise BadInput(f"{word!r}: {sentence}")
     one: Kind = kinds[kind] if slash else "Pod"
-    if not name:
-        raise BadInput(f"{word!r}: the {one.lower()}'s name is missing")
+    _require_name(name, word, one)
     return one, name
+
+
+def _require_name(name: str, word: str, kind: str) -> None:
+    """Raise BadInput if the name in an argument, `word`, is empty, as that of a shell's unset variable is."""
+    if not name:
+        raise BadInput(f"{word!r}: the {kind.lower()}'s name is missing")
 
 
 def _refuse_elsewhere(word: str) -> None:

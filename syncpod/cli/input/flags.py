@@ -71,12 +71,38 @@ def require_dashes(command: Any, words: Sequence[str], path: str) -> None:
     if not takes_another or "--" in words:
         return
     at = _beyond_first(command, words)
-    own, others = words[:at], words[at:]
-    if any(len(word) > 1 and word.startswith("-") for word in others):
-        raise BadInput(
-            f"write -- before the command, since it has options: {path} {shlex.join(own)} -- {shlex.join(others)} "
-            f"(those of `{path}` come before it)"
-        )
+    if not _has_options(words[at:]):
+        return
+    own, others = _parted(command, words[at:])
+    right = f"{path} {shlex.join([*words[:at], *own])} -- {shlex.join(others)}"
+    if _has_options(others):
+        raise BadInput(f"write -- before the command, since it has options: {right} (those of `{path}` come before it)")
+    raise BadInput(f"write the command last, behind --: {right}")
+
+
+def _has_options(words: Sequence[str]) -> bool:
+    return any(len(word) > 1 and word.startswith("-") for word in words)
+
+
+def _parted(command: Any, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words that are our own options, with their values, and the others, which are the program to run.
+
+    Unless an option with our long name is among them, all may be of the program: ``ls -l``.
+    """
+    own: list[str] = []
+    others: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        name, equals, _ = word.partition("=")
+        option = option_of(command, name) if _has_options([word]) else None
+        takes_next = option is not None and not option.is_flag and not equals
+        if option is None or (takes_next and _has_options(left[:1])):
+            others.append(word)
+        else:
+            own += [word, *left[: int(takes_next)]]
+            del left[: int(takes_next)]
+    return (own, others) if any(word.startswith("--") for word in own) else ([], list(words))
 
 
 def _beyond_first(command: Any, words: Sequence[str]) -> int:

@@ -70,12 +70,16 @@ def admitted(
 def named_in(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, str]], list[ObjectRef]]:
     """Return namespace and name of each pod in the sources, and each object, without checking the rest.
 
-    Raises BadInput.
+    Raises BadInput, also for an object without a name.
     """
     from syncpod.objects import ref_of
     from syncpod.pod import Pod
+    from syncpod.pod.validation.metadata import check_name
 
     found, problems = _documents(sources, namespace)
+    problems += [
+        f"{source}: {problem}" for source, document in found for problem in check_name(document.metadata, "metadata")
+    ]
     _refuse(problems)
     pods, objects = [], []
     for _, document in found:

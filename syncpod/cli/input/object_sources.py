@@ -107,6 +107,8 @@ def _files(text: str) -> Iterator[tuple[str, bytes]]:
         key, name = "", text
     elif not key or not name or "=" in name:
         raise BadInput(f"--from-file: {text!r} must be FILE, KEY=FILE or a directory, with no other '='")
+    if not name:
+        raise BadInput("--from-file: the name of a file is missing")
     path = Path(name)
     if not path.is_dir():
         yield key or path.name, read(name, "--from-file")

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, show_default=False)]
-PodNames = Annotated[list[str] | None, typer.Argument(metavar="POD", hidden=True, show_default=False)]
+from syncpod.cli.input.arguments import in_lower_case
+from syncpod.cli.input.manifest_files import listed
+
+
+def kinds_of(words: Any) -> Any:
+    """Return arguments with the words for kinds in lower case; None, for no arguments, stays as it is."""
+    return in_lower_case(words) if words else words
+
+
+def kind_of(word: Any) -> Any:
+    """Return one argument, ``KIND/NAME`` or ``NAME``, with its kind in lower case."""
+    return in_lower_case(["", word])[1] if word else word
+
+
+NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, show_default=False, callback=kinds_of)]
+NodesIfAny = Annotated[
+    list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False, callback=kinds_of)
+]
+PodNames = Annotated[
+    list[str] | None, typer.Argument(metavar="POD", hidden=True, show_default=False, callback=kinds_of)
+]
 """Pods in kubectl's ways of naming them: ``web``, ``pod web``, ``pod/web``."""
-PodName = Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)]
+PodName = Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False, callback=kind_of)]
 """One pod: ``web`` or ``pod/web``."""
 InnerCommand = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True, show_default=False)]
 """The command to run in a container: the words after ``--``."""
@@ -25,7 +44,9 @@ LocalAddresses = Annotated[
         show_default="localhost",
     ),
 ]
-Things = Annotated[list[str] | None, typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)]
+Things = Annotated[
+    list[str] | None, typer.Argument(metavar="KIND NAME", hidden=True, show_default=False, callback=kinds_of)
+]
 """Pods, ConfigMaps and Secrets in kubectl's ways of naming them: ``web``, ``cm settings``, ``secret/keys``."""
 Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.")]
 NamespaceOrFiles = Annotated[
@@ -74,7 +95,13 @@ Watch = Annotated[
 ]
 Filenames = Annotated[
     list[str] | None,
-    typer.Option("--filename", "-f", metavar="FILE|DIR|-", help="A manifest, a directory of them, or standard input."),
+    typer.Option(
+        "--filename",
+        "-f",
+        metavar="FILE|DIR|-",
+        help="A manifest, a directory of them, or standard input; several with commas or repeated.",
+        callback=listed,
+    ),
 ]
 Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="Also read the directories in a directory.")]
 Kustomize = Annotated[

@@ -29,15 +29,20 @@ def check_object_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
     """
     if metadata.generate_name and (wrong := syntax.prefix_of_names(metadata.generate_name)):
         yield Problem(f"{path}.generateName", wrong)
+    yield from check_name(metadata, path)
+    if metadata.namespace and (wrong := syntax.dns_label(metadata.namespace)):
+        yield Problem(f"{path}.namespace", wrong)
+    yield from check_labels(metadata.labels, f"{path}.labels")
+    yield from check_annotations(metadata.annotations, f"{path}.annotations")
+
+
+def check_name(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
+    """Check the name of an object."""
     if not metadata.name:
         hint = "; a name is not generated here" if metadata.generate_name else ""
         yield Problem(f"{path}.name", f"required{hint}")
     elif wrong := syntax.dns_subdomain(metadata.name):
         yield Problem(f"{path}.name", wrong)
-    if metadata.namespace and (wrong := syntax.dns_label(metadata.namespace)):
-        yield Problem(f"{path}.namespace", wrong)
-    yield from check_labels(metadata.labels, f"{path}.labels")
-    yield from check_annotations(metadata.annotations, f"{path}.annotations")
 
 
 def _names_are_right(metadata: ObjectMeta) -> bool:
