@@ -15,10 +15,10 @@ from tests.cli.manifests import manifest
 
 NAMELESS = "logs|exec @ -- ls|attach|port-forward @ 80|get|get pod|describe|describe po|delete|delete pod|edit|explain"
 OTHERS = "patch @ -p {}|label @ a=b|annotate pod @ a=b|resize @ --limits cpu=1|restart|retry|top pod|plan|prune|adopt"
-LAST = (
-    "history|events|events pod a|debug @ --image=b|wait --for=delete|replay|condition @ a=True|get pod a|delete pod a"
-)
+LAST = "history|events|events pod a|debug @ --image=b|wait --for=delete|replay|condition @ a=True|get pod a|delete po a"
 OF_OTHER_KINDS = {"get cm": "configmap", "delete secret": "secret", "get node": "node", "top node": "node"}
+LAST_WORDS = "write the command last, behind --: "
+SINCE_OPTIONS = "write -- before the command, since it has options: "
 WITH_FILES = ("apply", "create", "plan", "delete", "get", "wait --for=delete", "adopt", "fleet apply", "fleet delete")
 
 
@@ -112,7 +112,7 @@ def test_a_closed_input_is_refused_before_anything_is_done(
     line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    assert refused(line.split(), capsys) == "--stdin: standard input is closed"
+    assert refused(line.split(), capsys) == "standard input is closed"
 
 
 @pytest.mark.parametrize("line", ["apply -f -", "delete -f -", "fleet apply -f -", "replay -f -", "join -"])
@@ -136,15 +136,10 @@ def test_a_manifest_without_a_name_is_refused_in_the_same_words(
 @pytest.mark.parametrize(
     ("line", "right"),
     [
-        (
-            "run x y --image=b --restart Never",
-            "write the command last, behind --: syncpod run x --image=b --restart Never -- y",
-        ),
-        ("run x ls -l --image=b", "write the command last, behind --: syncpod run x -l --image=b -- ls"),
-        (
-            "run x --image=b ls -l",
-            "write -- before the command, since it has options: syncpod run x --image=b -- ls -l (",
-        ),
+        ("run x y --image b --rm -i", f"{LAST_WORDS}syncpod run x --image b --rm -i -- y"),
+        ("run x y -n a --image=b", f"{LAST_WORDS}syncpod run x -n a --image=b -- y"),
+        ("run x ls -l --image=b", f"{SINCE_OPTIONS}syncpod run x --image=b -- ls -l ("),
+        ("run x --image=b ls -l", f"{SINCE_OPTIONS}syncpod run x --image=b -- ls -l ("),
     ],
 )
 def test_our_own_options_are_not_proposed_as_those_of_the_program(

@@ -13,6 +13,7 @@ from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import AlreadyExists, BadInput
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.kind_words import NODE_WORDS
+from syncpod.cli.input.manifest_files import standard_input
 from syncpod.cli.input.options import AttachUntilEnd, InnerCommand, Namespace, OurStdin, OurTerminal, PodName
 
 if TYPE_CHECKING:
@@ -175,7 +176,6 @@ def _require_copy(how: _How, *, same_node: bool, init_containers: bool | None) -
 
 def _run(pod: str, namespace: str, wanted: DebugRequest, how: _How) -> NoReturn:
     """Debug a pod, and exit with the container's exit code if we attach, else 0. Raises BadInput, Failure."""
-    from syncpod.cli.streams import terminal
     from syncpod.cli.temporal import session
 
     if pod.partition("/")[0] in NODE_WORDS and "/" in pod:
@@ -185,7 +185,7 @@ def _run(pod: str, namespace: str, wanted: DebugRequest, how: _How) -> NoReturn:
     name = pod_name([pod])
     _require_sense(name, wanted, how)
     if how.attached and wanted.stdin:
-        terminal.our_input()  # raises if our input is closed, before the pod is changed
+        standard_input()  # raises if our input is closed, before the pod is changed
     if how.attached and wanted.tty:
         wanted = dataclasses.replace(wanted, tty=has_terminal(stdin=wanted.stdin))
     # The container's input ends with piped input, but not with a terminal, since another client may attach.

@@ -13,9 +13,10 @@ from syncpod.cli.commands.exec import has_terminal
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
+from syncpod.cli.input.manifest_files import standard_input
 from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.input.options import AttachUntilEnd, Namespace, Node, OurStdin, OurTerminal, Timeout
-from syncpod.cli.streams import interrupts, terminal
+from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -94,7 +95,7 @@ def run(
     is_attached = stdin if attach is None else attach
     _check_streams(stdin=stdin, tty=tty, is_attached=is_attached, remove=remove, wait=wait)
     if stdin and is_attached and dry_run == "none":
-        terminal.our_input()  # raises if our input is closed, before the pod is made
+        standard_input()  # raises if our input is closed, before the pod is made
     tty = tty and (not is_attached or has_terminal(stdin=stdin))
     name, *rest = words
     # With a terminal, stdinOnce is not set, since a terminal may attach again.
