@@ -79,6 +79,15 @@ BUGS = (
         tests=("tests/test_go_durations.py",),
     ),
     Plant(
+        name="one-letter-for-a-boolean-is-not-quoted",
+        room="syncpod/yaml_text",
+        file="syncpod/yaml_text.py",
+        before='"false", "y", "yes", "n", "no"',
+        after='"false", "yes", "no"',
+        harm="A pod with the label app: y is printed as YAML that `apply` refuses.",
+        tests=("tests/test_yaml_text.py",),
+    ),
+    Plant(
         name="thresholds-may-be-equal",
         room="syncpod/settings",
         file="syncpod/settings/node.py",
