@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, BadInput, Failure
+from syncpod.cli.standard_streams import open_standard_streams
 from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.plugin_commands import FLAGS, PREFIX, note_of_another, read_answer
 
@@ -40,6 +41,7 @@ usage: kubectl syncpod {explain|history|plan} POD [FLAGS]
 
 def main() -> NoReturn:
     """Run the command line of this process, and end it: 0 done, 1 failed or not found, 2 wrong input."""
+    open_standard_streams()
     try:
         code = run(sys.argv[1:])
     except Failure as failure:

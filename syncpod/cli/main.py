@@ -25,6 +25,7 @@ from syncpod.api.views.text import printable
 from syncpod.cli.command_table import COMPLETE
 from syncpod.cli.console import paint, remark, say
 from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, Failure
+from syncpod.cli.standard_streams import lost_output, open_standard_streams
 from syncpod.kernel.os_errors import error_within, is_of_the_machine, sentence_of
 
 _EXTRA: Final = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((\S+).*\)")
@@ -35,9 +36,12 @@ def main() -> NoReturn:
     """Run the command that this process was started with, and end the process."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # not yet done if another program imported this module
+    open_standard_streams()
     code = run(sys.argv[1:])
     with contextlib.suppress(OSError):
         sys.stdout.flush()
+        if code == 0 and (why := lost_output()) is not None:
+            code = _fail(sentence_of(why), FAILED)
         sys.stderr.flush()
     # A process that has used the Temporal SDK sometimes aborts while the interpreter shuts down.
     os._exit(code)

@@ -15,6 +15,7 @@ from syncpod.cli.command_table import Entry
 from syncpod.cli.examples import EXAMPLES, NOTES
 from syncpod.cli.input.flags import require_dashes, taken_plainly, without_values
 from syncpod.cli.input.kubectl_words import refuse_word, running
+from syncpod.cli.standard_streams import stop_at_lost_output
 
 _VERBATIM = "\b"
 """A line with this character alone makes click keep the line breaks of the paragraph that follows."""
@@ -45,6 +46,8 @@ class Page(TyperCommand):
         """Run the command. Raises CommandInterrupted at Ctrl-C, since typer would return 130 on a KeyboardInterrupt."""
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `main` has set this for the time before the command
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        if ctx.params.get("watch") or ctx.params.get("follow"):
+            stop_at_lost_output()
         before = running.set(ctx.info_name)
         try:
             return super().invoke(ctx)
