@@ -117,11 +117,10 @@ class Pod:
         """Wait until every container runs in a new sandbox; returns how often each was restarted."""
 
         async def moved() -> dict[str, int]:
-            listed = await self.containers()
-            alive = {
-                each.name: each.attempt for each in listed if each.state == "running" and each.sandbox_id != former
-            }
-            return alive if len(alive) == len(self.document["spec"]["containers"]) else {}
+            listed = [each for each in await self.containers() if each.state == "running" and each.sandbox_id != former]
+            alive = {each.name: each.attempt for each in listed}
+            mains = [each["name"] for each in self.document["spec"]["containers"]]  # an init container may run first
+            return {name: alive[name] for name in mains} if set(mains) <= set(alive) else {}
 
         restarts: dict[str, int] = await until(moved)
         await self.running(**restarts)
