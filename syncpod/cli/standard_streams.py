@@ -9,10 +9,7 @@ import errno
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any, TextIO
 
 
 class _Output(io.FileIO):
@@ -22,7 +19,7 @@ class _Output(io.FileIO):
     stops = False
     """Whether that first failure is raised."""
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
