@@ -47,12 +47,13 @@ def make_orphan(syncpod: Run, environ: dict[str, str], *names: str) -> None:
 
 
 def after(first: str, then: str) -> float:
-    """The seconds from one time of day to a later one; midnight may be between them."""
+    """The seconds from one time of day to another, at most half a day away; midnight may be between them."""
     begun, ended = (
         timedelta(hours=int(hours), minutes=int(minutes), seconds=float(seconds))
         for hours, minutes, seconds in (moment.split(":") for moment in (first, then))
     )
-    return (ended - begun) % timedelta(days=1) / timedelta(seconds=1)
+    half = timedelta(hours=12)  # two clocks may tell one moment a few milliseconds apart, in either order
+    return ((ended - begun + half) % timedelta(days=1) - half) / timedelta(seconds=1)
 
 
 def lives(script: str) -> bool:
