@@ -18,7 +18,8 @@ from urllib.parse import quote, urlencode
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BAD_INPUT, FAILED, INTERRUPTED, BadInput, Failure
-from syncpod.cli.standard_streams import open_standard_streams
+from syncpod.cli.standard_streams import lost_output, open_standard_streams
+from syncpod.kernel.os_errors import sentence_of
 from syncpod.kubernetes.mirror_pod import mirrored_uid
 from syncpod.kubernetes.plugin_commands import FLAGS, PREFIX, note_of_another, read_answer
 
@@ -44,6 +45,9 @@ def main() -> NoReturn:
     open_standard_streams()
     try:
         code = run(sys.argv[1:])
+        sys.stdout.flush()
+        if code == 0 and (why := lost_output()) is not None:
+            raise Failure(sentence_of(why))
     except Failure as failure:
         remark(f"kubectl-syncpod: {failure}")
         code = failure.code

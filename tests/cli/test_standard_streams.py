@@ -53,6 +53,13 @@ def test_no_command_prints_a_traceback(tmp_path: Path, words: str, stream: str) 
     assert done.returncode in (0, 1, 2) and "Traceback" not in done.stderr + done.stdout
 
 
+def test_the_plugin_of_kubectl_names_output_that_is_lost_too() -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "syncpod.cli.kubectl_plugin", "--help"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (1, f"kubectl-{LOST}")
+
+
 def test_a_command_that_goes_on_for_ever_ends_when_its_output_is_lost(tmp_path: Path) -> None:
     in_shell("syncpod create cm a", tmp_path)
     watched = in_shell("syncpod get cm -w >/dev/full", tmp_path)

@@ -180,8 +180,9 @@ class FleetMembership:
         while self._parting or (news := await self._news(asked.version)) is None:
             if self._parting and not self._has_parted.is_set():
                 return self.farewell()
-            if loop.time() > end or lacking(asked, self._generation(await self._kept())):
-                news = Attended(version=asked.version, generation=self._generation(await self._kept()))
+            generation = self._generation(await self._kept())
+            if loop.time() > end or lacking(asked, generation):
+                news = Attended(version=asked.version, generation=generation)
                 break
             await asyncio.sleep(LOOK_SECONDS)
         return self._signed(news.model_copy(update={"lacks": lacking(asked, news.generation)}))
